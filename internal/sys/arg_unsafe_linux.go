@@ -1,0 +1,123 @@
+package sys
+
+import (
+	"fmt"
+	"strconv"
+	"unsafe"
+)
+
+type argKind uint8
+
+const (
+	argInt argKind = iota
+	argHex
+	argWords // a number that prints as words
+	argStr
+	argBytes
+	argStruct
+	argList // a NULL-terminated array of strings
+	argSlot
+	argCounter
+)
+
+// Arg is one argument of a system call: its value for the kernel, and what prints for people.
+type Arg struct {
+	kind argKind
+	val  uintptr
+	text string
+	ptr  unsafe.Pointer // keeps what val points to alive
+	obj  any            // what prints, formatted only when printed
+}
+
+// Int is a number, printed in decimal.
+func Int[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64 | ~uintptr](n T) Arg {
+	return Arg{kind: argInt, val: uintptr(n)}
+}
+
+// Hex is a number, printed in hexadecimal.
+func Hex(n uint64) Arg { return Arg{kind: argHex, val: uintptr(n)} }
+
+// Words is a number that prints as words: Words(unix.MS_BIND, "MS_BIND").
+func Words[T ~int | ~uint32 | ~uint64 | ~uintptr](n T, words string) Arg {
+	return Arg{kind: argWords, val: uintptr(n), text: words}
+}
+
+// Null is the pointer NULL.
+func Null() Arg { return Arg{kind: argWords, text: "NULL"} }
+
+// Str is a string, NUL-terminated for the kernel. A NUL inside it would cut it short: callers validate before.
+func Str(s string) Arg {
+	b := make([]byte, len(s)+1)
+	copy(b, s)
+	return Arg{kind: argStr, val: addr(unsafe.Pointer(&b[0])), ptr: unsafe.Pointer(&b[0]), text: s}
+}
+
+// Bytes is a pointer to b, which the kernel may read or write; NULL when b is empty.
+func Bytes(b []byte) Arg {
+	if len(b) == 0 {
+		return Null()
+	}
+	return Arg{kind: argBytes, val: addr(unsafe.Pointer(&b[0])), ptr: unsafe.Pointer(&b[0]), obj: b}
+}
+
+// Struct is a pointer to *v, laid out as the kernel wants it. Memory that *v itself points to must be kept by the caller until
+// the program has run. It prints as text, or as Go prints *v if text is empty.
+func Struct[T any](v *T, text string) Arg {
+	return Arg{kind: argStruct, val: addr(unsafe.Pointer(v)), ptr: unsafe.Pointer(v), text: text, obj: v}
+}
+
+// List is a NULL-terminated array of strings, as execve wants its argv.
+func List(words []string) Arg {
+	ptrs := make([]*byte, len(words)+1)
+	for i, w := range words {
+		b := make([]byte, len(w)+1)
+		copy(b, w)
+		ptrs[i] = &b[0]
+	}
+	return Arg{kind: argList, val: addr(unsafe.Pointer(&ptrs[0])), ptr: unsafe.Pointer(&ptrs[0]), obj: words}
+}
+
+// Addr returns the address of v as a struct field for the kernel wants it. The caller keeps v alive.
+func Addr[T any](v *T) uint64 { return uint64(addr(unsafe.Pointer(v))) }
+
+// Size returns the size of *v in bytes, as an argument.
+func Size[T any](v *T) Arg { return Int(unsafe.Sizeof(*v)) }
+
+// Of is the value that the program kept in slot s.
+func Of(s Slot) Arg { return Arg{kind: argSlot, val: uintptr(s)} }
+
+// Counter is the running value of a call under [Call.Repeat].
+func Counter() Arg { return Arg{kind: argCounter} }
+
+// addr is the one place where a pointer becomes a number. Go's collector does not move heap objects; Arg.ptr keeps them.
+func addr(p unsafe.Pointer) uintptr { return uintptr(p) }
+
+const maxShown = 64 // bytes of a buffer that print
+
+func (a Arg) print(c *Call) string {
+	switch a.kind {
+	case argInt:
+		return strconv.FormatInt(int64(a.val), 10)
+	case argHex:
+		return "0x" + strconv.FormatUint(uint64(a.val), 16)
+	case argStr:
+		return strconv.Quote(a.text)
+	case argBytes:
+		b := a.obj.([]byte)
+		if len(b) > maxShown {
+			return strconv.Quote(string(b[:maxShown])) + "..."
+		}
+		return strconv.Quote(string(b))
+	case argStruct:
+		if a.text == "" {
+			return fmt.Sprintf("%+v", a.obj)
+		}
+	case argList:
+		return fmt.Sprintf("%q", a.obj)
+	case argSlot:
+		return "$" + strconv.Itoa(int(a.val))
+	case argCounter:
+		return fmt.Sprintf("%d..%d", c.from, c.to)
+	}
+	return a.text
+}

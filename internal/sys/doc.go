@@ -1,0 +1,17 @@
+// Package sys runs lists of system calls, in place or in a forked child.
+//
+// A Linux sandbox is a few dozen system calls in the right order. Here that order is a value: a [Program] is a flat list of
+// [Call]s with every string and struct marshalled beforehand. It prints like strace, a test can make call i fail with errno e,
+// and whoever runs it is a loop without decisions: the child after fork makes no allocation, takes no lock and never enters the
+// Go runtime, which is the contract of syscall.forkAndExecInChild in the Go tree.
+//
+//	var p sys.Program
+//	p.At(sys.Step{Stage: "root", Op: "chdir", Path: "/"})
+//	p.Add(unix.SYS_CHDIR, sys.Str("/"))
+//	if err := p.Run(); err != nil { ... } // *sys.Error{Index, Errno}
+//
+// This is the only package that may use unsafe, linkname or fork.
+//
+// It does not know what any call is for and protects against nothing by itself: the order of the calls, which is the whole
+// security argument, belongs to whoever writes the Program.
+package sys

@@ -1,0 +1,330 @@
+package sys
+
+import (
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The runtime's own brackets around fork. They block signals, and the third resets handlers in the child. Their names are kept
+// stable for gVisor (see runtime/proc.go).
+
+//go:linkname beforeFork syscall.runtime_BeforeFork
+func beforeFork()
+
+//go:linkname afterFork syscall.runtime_AfterFork
+func afterFork()
+
+//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
+func afterForkInChild()
+
+const maxTolerate = 6
+
+// raw is a Call as the child reads it: fixed size, no interfaces, no strings.
+type raw struct {
+	nr      uintptr
+	a       [6]uintptr
+	into    *int32
+	min     int
+	from    int
+	to      int
+	keep    int32
+	errno   int32
+	slots   uint8 // bit n: argument n names a slot
+	counter uint8 // bit n: argument n is the counter
+	kind    kind
+	ntol    uint8
+	tol     [maxTolerate]struct{ errno, skip int32 }
+}
+
+// Failure is the record that a child sends when a call failed: the whole of what it can say.
+type Failure struct {
+	Index uint32
+	Errno uint32
+}
+
+// Exit is the record that [Program.Reap] sends: the wait status and the resources of one process and those it waited for.
+type Exit struct {
+	Status uint64 // as wait4 gives it
+	Usage  unix.Rusage
+}
+
+// Sizes of the two records on the wire.
+const (
+	FailureSize = int(unsafe.Sizeof(Failure{}))
+	ExitSize    = int(unsafe.Sizeof(Exit{}))
+)
+
+// ParseFailure reads a record that came over the report descriptor.
+func ParseFailure(b []byte) (Failure, bool) {
+	if len(b) != FailureSize {
+		return Failure{}, false
+	}
+	return *(*Failure)(unsafe.Pointer(unsafe.SliceData(b))), true
+}
+
+// ParseExit reads a record that came over Reap's descriptor.
+func ParseExit(b []byte) (Exit, bool) {
+	var e Exit
+	if len(b) != ExitSize {
+		return e, false
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&e)), ExitSize), b)
+	return e, true
+}
+
+// machine is everything the loop needs, on the heap before the fork.
+type machine struct {
+	code    []raw
+	slots   []uintptr
+	report  int // descriptor for a Failure; -1 for none
+	failure Failure
+	exit    Exit
+	pidfd   int32
+	// now is where the loop stands; fields rather than results, because a nosplit chain has few bytes of stack.
+	index   int
+	errno   uintptr
+	spawned bool // this process is a spawned child
+}
+
+func assemble(p *Program, report int) *machine {
+	m := &machine{code: make([]raw, len(p.calls)), slots: make([]uintptr, p.slots+1), report: report}
+	for i := range p.calls {
+		c, r := &p.calls[i], &m.code[i]
+		r.nr, r.into, r.min, r.from, r.to = c.nr, c.into, c.min, c.from, c.to
+		r.keep, r.errno, r.kind = int32(c.keep), int32(c.errno), c.kind
+		if len(c.args) > 6 || len(c.tolerate) > maxTolerate {
+			panic("bug: call " + c.String() + " has too many arguments or tolerances")
+		}
+		for j, a := range c.args {
+			r.a[j] = a.val
+			switch a.kind {
+			case argSlot:
+				r.slots |= 1 << j
+			case argCounter:
+				r.counter |= 1 << j
+			}
+		}
+		r.ntol = uint8(len(c.tolerate))
+		for j, t := range c.tolerate {
+			r.tol[j].errno, r.tol[j].skip = int32(t.errno), int32(t.skip)
+		}
+	}
+	return m
+}
+
+// Run makes the calls in this process, on this thread. The caller has locked the goroutine to it when that matters.
+func (p *Program) Run() error {
+	m := assemble(p, -1)
+	end := run(m, 0, len(m.code))
+	runtime.KeepAlive(p)
+	if end < 0 {
+		return &Error{Index: m.index, Errno: syscall.Errno(m.errno)}
+	}
+	return nil
+}
+
+// Fork starts a child by clone(2) with flags and lets it run p. It returns the child's pid and a close-on-exec pidfd.
+//
+// The child is single-threaded and under the contract of Go's forkAndExecInChild. When a call of p fails, the child (or the one
+// it spawned) writes a [Failure] to descriptor report and exits with 127; at the end of p it exits with 0. The calling goroutine
+// must be locked to a thread that lives as long as the child should: PR_SET_PDEATHSIG follows the thread.
+func (p *Program) Fork(flags uintptr, report int) (pid, pidfd int, err error) {
+	m := assemble(p, report)
+	m.pidfd = -1
+	r, errno := fork(flags|uintptr(unix.SIGCHLD)|unix.CLONE_PIDFD, m)
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(m)
+	if errno != 0 {
+		return 0, -1, syscall.Errno(errno)
+	}
+	return int(r), int(m.pidfd), nil
+}
+
+//go:noinline
+//go:norace
+//go:nocheckptr
+func fork(flags uintptr, m *machine) (pid, errno uintptr) {
+	into := uintptr(unsafe.Pointer(&m.pidfd))
+	beforeFork()
+	pid, _, e := syscall.RawSyscall6(unix.SYS_CLONE, flags, 0, into, 0, 0, 0)
+	if e != 0 || pid != 0 {
+		afterFork()
+		return pid, uintptr(e)
+	}
+	afterForkInChild()
+	child(m, 0, len(m.code))
+	return 0, 0 // not reached
+}
+
+// child runs code[from:to] as a process of its own, and does not return.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func child(m *machine, from, to int) {
+	if run(m, from, to) < 0 {
+		fail(m)
+	}
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+}
+
+// run makes the calls code[i:to] and returns to, or -1 with the failed call in m.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func run(m *machine, i, to int) int {
+	for i < to {
+		c := &m.code[i]
+		m.index = i
+		next := i + 1
+		switch c.kind {
+		case kindCall:
+			do(m, c, 0)
+		case kindRepeat:
+			for n := c.from; n <= c.to; n++ {
+				if do(m, c, n); m.errno != 0 && skip(m, c) < 0 {
+					return -1
+				}
+			}
+			m.errno = 0
+		case kindFail:
+			m.errno = uintptr(c.errno)
+		case kindSpawn:
+			if spawn(m, c) {
+				to, m.spawned = i+1+c.from, true // the child goes on with its own calls alone
+			} else {
+				next += c.from
+			}
+		case kindReap:
+			reap(m, c)
+		}
+		if m.errno != 0 {
+			n := skip(m, c)
+			if n < 0 {
+				return -1
+			}
+			next += n
+		}
+		i = next
+	}
+	if m.spawned {
+		m.errno = uintptr(unix.ENOEXEC) // fell off the end without exec
+		return -1
+	}
+	return to
+}
+
+// skip says how many calls to leave out after c failed with m.errno, or -1 if that errno is not tolerated.
+//
+//go:nosplit
+//go:norace
+func skip(m *machine, c *raw) int {
+	for j := 0; j < int(c.ntol); j++ {
+		if uintptr(c.tol[j].errno) == m.errno {
+			return int(c.tol[j].skip)
+		}
+	}
+	return -1
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func do(m *machine, c *raw, n int) {
+	a := c.a
+	if c.slots|c.counter != 0 {
+		for j := range a {
+			if c.slots>>j&1 != 0 {
+				a[j] = m.slots[a[j]]
+			} else if c.counter>>j&1 != 0 {
+				a[j] = uintptr(n)
+			}
+		}
+	}
+	for {
+		r, _, e := syscall.RawSyscall6(c.nr, a[0], a[1], a[2], a[3], a[4], a[5])
+		if e == unix.EINTR && c.nr != unix.SYS_CLOSE { // an interrupted close has closed: close(2)
+			continue
+		}
+		m.errno = uintptr(e)
+		if e != 0 {
+			return
+		}
+		if int(r) < c.min {
+			m.errno = uintptr(unix.EPIPE)
+			return
+		}
+		store(m, c, r)
+		return
+	}
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func store(m *machine, c *raw, r uintptr) {
+	if c.keep != 0 {
+		m.slots[c.keep] = r
+	}
+	if c.into != nil {
+		*c.into = int32(r)
+	}
+}
+
+// spawn forks and says whether this is the child.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func spawn(m *machine, c *raw) bool {
+	flags := uintptr(unix.SIGCHLD)
+	if c.into != nil {
+		flags |= unix.CLONE_PIDFD
+	}
+	r, _, e := syscall.RawSyscall6(unix.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(c.into)), 0, 0, 0)
+	m.errno = uintptr(e)
+	if e == 0 && r != 0 {
+		m.slots[c.keep] = r
+	}
+	return e == 0 && r == 0
+}
+
+// fail ends this process with a report of m.index and m.errno.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func fail(m *machine) {
+	m.failure.Index, m.failure.Errno = uint32(m.index), uint32(m.errno)
+	syscall.RawSyscall(unix.SYS_WRITE, uintptr(m.report), uintptr(unsafe.Pointer(&m.failure)), unsafe.Sizeof(m.failure))
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 127, 0, 0)
+	}
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func reap(m *machine, c *raw) {
+	for {
+		r, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&m.exit.Status)), 0,
+			uintptr(unsafe.Pointer(&m.exit.Usage)), 0, 0)
+		if e == unix.EINTR {
+			continue
+		}
+		m.errno = uintptr(e)
+		if e != 0 {
+			return
+		}
+		if r == m.slots[c.keep] {
+			syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.from), uintptr(unsafe.Pointer(&m.exit)), unsafe.Sizeof(m.exit))
+			return
+		}
+	}
+}

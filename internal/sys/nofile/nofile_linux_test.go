@@ -1,0 +1,30 @@
+package nofile_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/internal/sys/nofile"
+)
+
+// The test is in a package of its own: imports of an internal test would become imports of nofile and change the order.
+
+// TestOriginalIsReadBeforeGoRaisesIt runs this test binary again under a low soft limit, which Go raises before main.
+func TestOriginalIsReadBeforeGoRaisesIt(t *testing.T) {
+	if os.Getenv("NSRUN_TEST_NOFILE") != "" {
+		l, ok := nofile.Original()
+		require.True(t, ok)
+		assert.EqualValues(t, 77, l.Soft)
+		return
+	}
+	cmd := exec.Command("/bin/sh", "-c", `ulimit -S -n 77; exec "$0" -test.run TestOriginalIsReadBeforeGoRaisesIt -test.v`, os.Args[0])
+	cmd.Env = append(os.Environ(), "NSRUN_TEST_NOFILE=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.True(t, strings.Contains(string(out), "--- PASS"), "%s", out)
+}

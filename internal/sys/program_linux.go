@@ -1,0 +1,156 @@
+package sys
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Slot names a cell that a call's result is kept in for later calls. The zero Slot keeps nothing.
+type Slot int
+
+// Step says what a run of calls is for, in the caller's words; errors are told in these words.
+type Step struct {
+	Stage string // the part of the set-up: "namespaces", "mount", "exec"
+	Index int    // which op of that stage, counted from 1; 0 when the stage has no ops
+	Op    string // the op's name: "bind"
+	Path  string // its object, if it has one
+}
+
+// String gives "mount 7 (bind /a)", or "stage (op path)" for a stage without numbered ops.
+func (s Step) String() string {
+	text := s.Stage
+	if s.Index > 0 {
+		text += fmt.Sprintf(" %d", s.Index)
+	}
+	switch {
+	case s.Op != "" && s.Path != "":
+		text += " (" + s.Op + " " + s.Path + ")"
+	case s.Op != "":
+		text += " (" + s.Op + ")"
+	}
+	return text
+}
+
+// Error is the only way a Program fails: call Index ended with Errno.
+type Error struct {
+	Index int
+	Errno syscall.Errno
+}
+
+// Error gives the coordinates; [Program.Describe] has the words.
+func (e *Error) Error() string { return fmt.Sprintf("call %d: %s", e.Index, e.Errno.Error()) }
+
+// Unwrap makes errors.Is find the errno.
+func (e *Error) Unwrap() error { return e.Errno }
+
+type kind uint8
+
+const (
+	kindCall   kind = iota
+	kindRepeat      // the call once for every value of Counter()
+	kindFail        // no call: fails with errno
+	kindSpawn       // fork; the child runs the next n calls, this process skips them
+	kindReap        // wait for children until one pid ends, then send its status
+)
+
+type tolerance struct {
+	errno syscall.Errno
+	skip  int
+}
+
+// Call is one system call. Its methods refine it and return it, for chaining; they must be used before the next call is added.
+type Call struct {
+	kind     kind
+	nr       uintptr
+	args     []Arg
+	keep     Slot
+	into     *int32 // also receives the result
+	min      int
+	tolerate []tolerance
+	from, to int           // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child
+	errno    syscall.Errno // kindFail
+	step     int
+}
+
+// Keep stores the result in slot s.
+func (c *Call) Keep(s Slot) *Call { c.keep = s; return c }
+
+// Into stores the result in *cell too, which may lie inside a buffer that a later call sends.
+func (c *Call) Into(cell *int32) *Call { c.into = cell; return c }
+
+// Min makes any result below n the error EPIPE: a short write, or a read that met the end of its stream.
+func (c *Call) Min(n int) *Call { c.min = n; return c }
+
+// Tolerate lets the call fail with errno e; the next skip calls are then left out.
+func (c *Call) Tolerate(e syscall.Errno, skip int) *Call {
+	c.tolerate = append(c.tolerate, tolerance{e, skip})
+	return c
+}
+
+// Repeat makes the call once for each value from..to of its Counter argument, tolerances applying to each.
+func (c *Call) Repeat(from, to int) *Call {
+	c.kind, c.from, c.to = kindRepeat, from, to
+	return c
+}
+
+// Program is a list of system calls. The zero value is empty and ready to use. A Program is written once and run once.
+type Program struct {
+	calls []Call
+	steps []Step
+	slots int
+}
+
+// At says what the calls added from here on are for.
+func (p *Program) At(s Step) { p.steps = append(p.steps, s) }
+
+// Slot hands out a new slot.
+func (p *Program) Slot() Slot { p.slots++; return Slot(p.slots) }
+
+// Len returns the number of calls.
+func (p *Program) Len() int { return len(p.calls) }
+
+// Add appends the system call nr.
+func (p *Program) Add(nr uintptr, args ...Arg) *Call {
+	return p.add(Call{nr: nr, args: args})
+}
+
+// Fail appends a call that always fails with errno e, for ends of a list of alternatives that must not be reached.
+func (p *Program) Fail(e syscall.Errno) { p.add(Call{kind: kindFail, errno: e}) }
+
+// Spawn appends a fork. The calls that body adds are the child's; the child must not fall off their end, which ends it as a
+// failure with ENOEXEC. The child's pid is kept in pid. If pidfd is not nil it receives a close-on-exec pidfd of the child.
+func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
+	p.add(Call{kind: kindSpawn, keep: pid, into: pidfd})
+	at := len(p.calls) - 1
+	body()
+	p.calls[at].from = len(p.calls) - 1 - at
+}
+
+// Reap appends the life of an init process: wait for any child until the one in slot pid ends, then write its [Exit] record to
+// descriptor fd. It fails with ECHILD if there is no such child, and ignores a status that nobody reads.
+func (p *Program) Reap(pid Slot, fd int) {
+	p.add(Call{kind: kindReap, keep: pid, from: fd})
+}
+
+func (p *Program) add(c Call) *Call {
+	c.step = len(p.steps) - 1
+	p.calls = append(p.calls, c)
+	return &p.calls[len(p.calls)-1]
+}
+
+// Inject replaces call i by one that fails with errno e, tolerances kept: the fault a test wants to see survived.
+func (p *Program) Inject(i int, e syscall.Errno) {
+	c := &p.calls[i]
+	if c.kind == kindRepeat {
+		c.to = c.from
+	}
+	c.kind, c.errno, c.into = kindFail, e, nil
+}
+
+// Describe returns the step that call i belongs to.
+func (p *Program) Describe(i int) Step {
+	if i < 0 || i >= len(p.calls) || p.calls[i].step < 0 {
+		return Step{Stage: "bug: unknown call"}
+	}
+	return p.steps[p.calls[i].step]
+}

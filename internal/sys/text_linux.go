@@ -1,0 +1,79 @@
+package sys
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// WriteTo prints the program like strace, one call a line, numbered as errors number them. Slots print as $n; an indented run
+// of calls after spawn is the child's.
+func (p *Program) WriteTo(w io.Writer) (int64, error) {
+	var out strings.Builder
+	step, end := -1, -1
+	for i := range p.calls {
+		c := &p.calls[i]
+		if c.step != step {
+			step = c.step
+			if step >= 0 {
+				fmt.Fprintf(&out, "# %s\n", p.steps[step])
+			}
+		}
+		indent := ""
+		if i <= end {
+			indent = "    "
+		}
+		fmt.Fprintf(&out, "%4d  %s%s\n", i, indent, c)
+		if c.kind == kindSpawn {
+			end = i + c.from
+		}
+	}
+	n, err := io.WriteString(w, out.String())
+	return int64(n), err
+}
+
+// String prints the program as [Program.WriteTo] does.
+func (p *Program) String() string {
+	var out strings.Builder
+	p.WriteTo(&out)
+	return out.String()
+}
+
+// String prints one call: openat(AT_FDCWD, "/", O_PATH) = $1, or ENOENT: skip 2.
+func (c *Call) String() string {
+	var out strings.Builder
+	switch c.kind {
+	case kindFail:
+		fmt.Fprintf(&out, "fail(%s)", unix.ErrnoName(c.errno))
+	case kindSpawn:
+		fmt.Fprintf(&out, "spawn(%d calls)", c.from)
+	case kindReap:
+		fmt.Fprintf(&out, "reap(until $%d, status to %d)", c.keep, c.from)
+		return out.String()
+	default:
+		words := make([]string, len(c.args))
+		for i, a := range c.args {
+			words[i] = a.print(c)
+		}
+		fmt.Fprintf(&out, "%s(%s)", Name(c.nr), strings.Join(words, ", "))
+	}
+	if c.keep != 0 {
+		fmt.Fprintf(&out, " = $%d", c.keep)
+	}
+	if c.min != 0 {
+		fmt.Fprintf(&out, " >= %d", c.min)
+	}
+	for i, t := range c.tolerate {
+		sep := ", or "
+		if i > 0 {
+			sep = ", "
+		}
+		fmt.Fprintf(&out, "%s%s", sep, unix.ErrnoName(t.errno))
+		if t.skip != 0 {
+			fmt.Fprintf(&out, ": skip %d", t.skip)
+		}
+	}
+	return out.String()
+}
