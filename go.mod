@@ -7,4 +7,7 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
-require go.yaml.in/yaml/v3 v3.0.5 // indirect
+require (
+	github.com/seccomp/libseccomp-golang v0.11.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)

@@ -1,0 +1,100 @@
+// Package house keeps the rooms apart: one test says who may import whom.
+package house
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/nsrun/nsrun/"
+
+// rooms lists, for each package, the packages of this module that it may import. A package that is missing here fails the test:
+// draw a new room here before building it, and say in nsrun/DESIGN.md why it is needed.
+var rooms = map[string]string{
+	"internal/sys":          "",
+	"internal/sys/nofile":   "",
+	"mounts":                "internal/sys",
+	"landlock":              "internal/sys",
+	"seccomp":               "internal/sys",
+	"seccomp/generate":      "seccomp",
+	"rlimit":                "internal/sys internal/sys/nofile",
+	"nsrun/policy":          "",
+	"nsrun/facts":           "",
+	"nsrun/plan":            "mounts landlock seccomp rlimit nsrun/policy nsrun/facts",
+	"nsrun/manifest":        "nsrun/policy",
+	"nsrun/internal/probe":  "internal/sys mounts landlock seccomp rlimit nsrun/facts",
+	"nsrun/internal/engine": "internal/sys mounts landlock seccomp rlimit nsrun/plan nsrun/facts",
+	"nsrun/internal/house":  "",
+	"nsrun":                 "nsrun/policy nsrun/facts nsrun/plan nsrun/internal/engine nsrun/internal/probe",
+	"cmd/nsrun":             "nsrun nsrun/policy nsrun/facts nsrun/plan nsrun/manifest",
+	"cmd/nsbench":           "",
+	"e2e":                   "",
+}
+
+// pure lists the packages that may not reach the system.
+var pure = strings.Fields("nsrun/policy nsrun/facts nsrun/plan nsrun/manifest")
+
+// system lists what reaches it.
+var system = strings.Fields("os os/exec os/signal os/user syscall net unsafe golang.org/x/sys/unix")
+
+// unsafeRoom is the one tree that may use unsafe and linkname.
+const unsafeRoom = "internal/sys"
+
+func TestRooms(t *testing.T) {
+	const root = "../../.."
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		seen++
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		return check(t, path, dir)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 5 {
+		t.Fatalf("only %d files found under %s: the test looks in the wrong place", seen, root)
+	}
+}
+
+func check(t *testing.T, path, dir string) error {
+	allowed, known := rooms[dir]
+	if !known {
+		t.Errorf("%s: package is not on the house plan", path)
+		return nil
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		return err
+	}
+	for _, spec := range file.Imports {
+		imp, _ := strconv.Unquote(spec.Path.Value)
+		if dep, ours := strings.CutPrefix(imp, module); ours && !slices.Contains(strings.Fields(allowed), dep) {
+			t.Errorf("%s: %s may not import %s", path, dir, dep)
+		}
+		if slices.Contains(pure, dir) && slices.Contains(system, imp) {
+			t.Errorf("%s: %s is pure and may not import %s", path, dir, imp)
+		}
+		if imp == "unsafe" && !(strings.HasPrefix(dir, unsafeRoom) && strings.HasSuffix(path, "_unsafe_linux.go")) {
+			t.Errorf("%s: unsafe belongs into %s, in files named *_unsafe_linux.go", path, unsafeRoom)
+		}
+	}
+	return nil
+}

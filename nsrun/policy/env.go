@@ -1,0 +1,78 @@
+package policy
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// BaseEnv lists the variables that every sandbox takes from its caller: locale, terminal and time zone. A trailing * matches
+// any rest.
+var BaseEnv = []string{"LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "TZ"}
+
+// DefaultPath is PATH inside, unless the policy sets another.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// secretShapes are the names that are never passed from the caller, even when listed: B8 of the requirements. They are matched
+// in upper case; * matches any text.
+var secretShapes = []string{
+	"*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*PASSWD*", "*_PASSPHRASE", "*_CREDENTIALS", "*_CREDENTIAL", "*_APIKEY", "*_PAT",
+	"*_PRIVATE_KEY*", "*_ACCESS_KEY*", "*_SECRET_*", "*_DSN", "*_WEBHOOK_URL", "*_CONNECTION_STRING", "*_AUTH", "*_COOKIE",
+	"API_KEY*", "APIKEY", "TOKEN", "SECRET", "SECRETS", "DATABASE_URL", "*_DATABASE_URL", "REDIS_URL", "MONGO_URL", "MONGODB_URI",
+	"AMQP_URL", "PGPASSFILE", "MYSQL_PWD", "NETRC", "KUBECONFIG", "GH_PAT", "GITHUB_PAT", "GH_TOKEN", "GPG_*", "SSH_*", "AWS_*",
+	"STRIPE_*", "AZURE_*", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_API_*", "GCP_*", "GCLOUD_*", "OPENAI_*", "ANTHROPIC_*",
+	"HF_*", "HUGGINGFACE_*", "COHERE_*", "MISTRAL_*", "GROQ_*", "GEMINI_*", "REPLICATE_*", "TWILIO_*", "SENDGRID_*", "MAILGUN_*",
+	"SLACK_*", "DISCORD_*", "DIGITALOCEAN_*", "CLOUDFLARE_*", "CF_API_*", "HEROKU_*", "NPM_CONFIG_*AUTH*", "NODE_AUTH_*", "VAULT_*",
+	"DOCKER_AUTH_CONFIG", "CI_JOB_JWT*", "ACTIONS_ID_TOKEN_*", "ACTIONS_RUNTIME_*", "DBUS_SESSION_BUS_ADDRESS",
+}
+
+// SecretName reports whether a variable of that name is taken for a secret.
+func SecretName(name string) bool {
+	upper := strings.ToUpper(name)
+	return slices.ContainsFunc(secretShapes, func(shape string) bool { return match(shape, upper) })
+}
+
+// match is path.Match without its classes: * matches any text, and names hold no slash.
+func match(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return err == nil && ok
+}
+
+// BaseName reports whether a variable of that name is one of [BaseEnv].
+func BaseName(name string) bool {
+	return slices.ContainsFunc(BaseEnv, func(shape string) bool { return match(shape, name) })
+}
+
+// ValidEnvName reports whether name can be a variable's name: not empty, no = and no NUL.
+func ValidEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
+
+// Environ builds the environment from the caller's, given as NAME=value strings. It returns NAME=value strings, sorted,
+// and the names that were asked for and dropped because they look like secrets.
+func (e Env) Environ(caller []string, base []Var) (environ, dropped []string) {
+	value := map[string]string{}
+	for _, v := range base {
+		value[v.Name] = v.Value
+	}
+	for _, entry := range caller {
+		name, v, ok := strings.Cut(entry, "=")
+		if !ok || name == "" {
+			continue
+		}
+		asked := e.All || slices.Contains(e.Pass, name)
+		switch {
+		case asked && SecretName(name):
+			dropped = append(dropped, name)
+		case asked || BaseName(name):
+			value[name] = v
+		}
+	}
+	for _, v := range e.Set {
+		value[v.Name] = v.Value
+	}
+	for name, v := range value {
+		environ = append(environ, name+"="+v)
+	}
+	slices.Sort(environ)
+	slices.Sort(dropped)
+	return environ, slices.Compact(dropped)
+}

@@ -1,0 +1,161 @@
+package policy
+
+import "time"
+
+// Policy is what one sandbox should be. Treat it as immutable: methods return changed copies.
+type Policy struct {
+	// Name names the policy in plans and results; the manifest's name.
+	Name string `json:"name,omitempty"`
+	// FS lists what is visible, in the order it is mounted: a later entry covers an earlier one.
+	FS []FS `json:"fs,omitempty"`
+	// Dir is the working directory inside. Empty means "/".
+	Dir string `json:"dir,omitempty"`
+	// HostEtc keeps the host's account and resolver files in /etc. The zero value replaces them by ones that name only the
+	// sandbox's user; see plan.
+	HostEtc bool `json:"host_etc,omitempty"`
+	// Home is the home directory that the account files and HOME name. Empty means "/".
+	Home string `json:"home,omitempty"`
+	// Env is the environment of the command.
+	Env Env `json:"env"`
+	// Network says what can be reached. The zero value is none.
+	Network Network `json:"network,omitempty"`
+	// Hostname is the name in the UTS namespace. Empty means "sandbox".
+	Hostname string `json:"hostname,omitempty"`
+	// UID and GID are the command's ids inside; nil keeps the caller's.
+	UID *int `json:"uid,omitempty"`
+	GID *int `json:"gid,omitempty"`
+	// Limits are resource limits, at most one for each name of [LimitNames].
+	Limits []Limit `json:"limits,omitempty"`
+	// Seccomp says which system calls are left.
+	Seccomp Seccomp `json:"seccomp"`
+	// NoLandlock leaves Landlock out.
+	NoLandlock bool `json:"no_landlock,omitempty"`
+	// Timeout ends the run after that much wall-clock time. 0 means no limit.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// KillGrace is the time between the polite signal and the kill. 0 means [DefaultKillGrace].
+	KillGrace time.Duration `json:"kill_grace,omitempty"`
+	// Fallback says what to do with a wish that the host cannot enforce. The zero value refuses the run.
+	Fallback Fallback `json:"fallback,omitempty"`
+	// Notes are what the front end has to tell: grants cut, names dropped, words that change nothing.
+	Notes []Note `json:"notes,omitempty"`
+}
+
+// DefaultKillGrace is the time a command has between SIGTERM and SIGKILL when a policy does not say.
+const DefaultKillGrace = 2 * time.Second
+
+// Kind is what an FS entry puts into the view.
+type Kind string
+
+// The kinds of FS entries.
+const (
+	Bind    Kind = "bind"    // a file or directory of the host, with its submounts
+	Socket  Kind = "socket"  // one Unix socket of the host
+	Tmpfs   Kind = "tmpfs"   // an empty file system in memory
+	Proc    Kind = "proc"    // a fresh procfs of the sandbox's own processes
+	Dev     Kind = "dev"     // a minimal /dev
+	Dir     Kind = "dir"     // an empty directory
+	Symlink Kind = "symlink" // a symbolic link
+	File    Kind = "file"    // a file with given content
+)
+
+// FS is one entry of the view. The zero access is read-only.
+type FS struct {
+	Kind Kind `json:"kind"`
+	// Source is the host's path, absolute and clean (bind, socket), or a symlink's target.
+	Source string `json:"source,omitempty"`
+	// Dest is the path inside, absolute and clean.
+	Dest string `json:"dest"`
+	// Write makes it writable.
+	Write bool `json:"write,omitempty"`
+	// NoExec forbids running programs from it.
+	NoExec bool `json:"noexec,omitempty"`
+	// Optional leaves the entry out, with a note, when the source does not exist.
+	Optional bool `json:"optional,omitempty"`
+	// Quiet leaves it out without a note: for the list of places that systems have or have not.
+	Quiet bool `json:"quiet,omitempty"`
+	// KeepLink shows a source that is a symlink as that symlink, not as what it points to.
+	KeepLink bool `json:"keep_link,omitempty"`
+	// NoFollow refuses a source that is reached through a symlink which a sandboxed program could have planted.
+	NoFollow bool `json:"no_follow,omitempty"`
+	// Within lists the host directories that the source must lie in after symlinks are resolved. Empty means anywhere.
+	Within []string `json:"within,omitempty"`
+	// SizeMB and Inodes bound a tmpfs. 0 means the default of plan.
+	SizeMB int64 `json:"size_mb,omitempty"`
+	Inodes int64 `json:"inodes,omitempty"`
+	// Data is the content of a file.
+	Data []byte `json:"data,omitempty"`
+	// Mode is the permission bits of a tmpfs, dir or file. 0 means 0755, or 0644 for a file.
+	Mode uint32 `json:"mode,omitempty"`
+	// Why says which word of the front end asked for it; it prints in plans and errors.
+	Why string `json:"why,omitempty"`
+}
+
+// Env is the environment, built from nothing.
+type Env struct {
+	// Pass names variables to take from the caller. Those of [BaseEnv] are always taken; names that look like secrets never are.
+	Pass []string `json:"pass,omitempty"`
+	// Set gives values, in order; a later one wins.
+	Set []Var `json:"set,omitempty"`
+	// All takes every variable of the caller, secrets excepted.
+	All bool `json:"all,omitempty"`
+}
+
+// Var is one environment variable.
+type Var struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Network is what a sandbox can reach.
+type Network string
+
+// The network modes. The empty Network is NetworkNone.
+const (
+	NetworkNone Network = "none" // an empty network namespace with loopback up
+	NetworkHost Network = "host" // the host's network
+)
+
+// Mode returns n with the zero value spelled out.
+func (n Network) Mode() Network {
+	if n == "" {
+		return NetworkNone
+	}
+	return n
+}
+
+// Seccomp is what is left of the system call table.
+type Seccomp struct {
+	// Profile names a built-in profile. Empty means "default"; [SeccompOff] installs none.
+	Profile string `json:"profile,omitempty"`
+	// Deny names further system calls to refuse with EPERM.
+	Deny []string `json:"deny,omitempty"`
+	// Raw is a classic BPF program, 8 bytes an instruction in host byte order, installed beside the profile.
+	Raw []byte `json:"raw,omitempty"`
+}
+
+// SeccompOff is the profile name that installs no filter.
+const SeccompOff = "off"
+
+// Fallback says what happens to wishes that cannot be enforced.
+type Fallback string
+
+// The fallbacks. The empty Fallback is Strict.
+const (
+	Strict  Fallback = "strict"  // refuse the run
+	Degrade Fallback = "degrade" // run without, and say so in a Note
+)
+
+// Note is one thing that is not as asked.
+type Note struct {
+	Feature string `json:"feature"`
+	Loss    string `json:"loss"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+// String gives "feature: loss (fix)".
+func (n Note) String() string {
+	if n.Fix == "" {
+		return n.Feature + ": " + n.Loss
+	}
+	return n.Feature + ": " + n.Loss + " (" + n.Fix + ")"
+}

@@ -1,0 +1,177 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Fault is one thing wrong with a Policy, with its place in it.
+type Fault struct {
+	Field string // "fs[3].source"
+	Text  string
+}
+
+// Error gives "field: text".
+func (f *Fault) Error() string { return f.Field + ": " + f.Text }
+
+// Validate returns every fault of p, joined; each is a *[Fault].
+func (p Policy) Validate() error {
+	var faults []error
+	say := func(field, format string, args ...any) {
+		faults = append(faults, &Fault{field, fmt.Sprintf(format, args...)})
+	}
+	for i, e := range p.FS {
+		e.check(fmt.Sprintf("fs[%d]", i), say)
+	}
+	if err := CheckPath(p.Dir); p.Dir != "" && err != nil {
+		say("dir", "%v", err)
+	}
+	if err := CheckPath(p.Home); p.Home != "" && err != nil {
+		say("home", "%v", err)
+	}
+	p.Env.check(say)
+	if !slices.Contains([]Network{"", NetworkNone, NetworkHost}, p.Network) {
+		say("network", "%q is unknown; use none or host", p.Network)
+	}
+	if err := CheckHostname(p.Hostname); p.Hostname != "" && err != nil {
+		say("hostname", "%v", err)
+	}
+	checkID("uid", p.UID, say)
+	checkID("gid", p.GID, say)
+	p.checkLimits(say)
+	if p.Timeout < 0 || p.KillGrace < 0 {
+		say("timeout", "durations cannot be negative")
+	}
+	if !slices.Contains([]Fallback{"", Strict, Degrade}, p.Fallback) {
+		say("fallback", "%q is unknown; use strict or degrade", p.Fallback)
+	}
+	return errors.Join(faults...)
+}
+
+type sayer func(field, format string, args ...any)
+
+func (p Policy) checkLimits(say sayer) {
+	for i, l := range p.Limits {
+		if err := l.Check(); err != nil {
+			say("limits", "%v", err)
+		}
+		if slices.ContainsFunc(p.Limits[:i], func(o Limit) bool { return o.Name == l.Name }) {
+			say("limits", "%s is given twice", l.Name)
+		}
+	}
+}
+
+func (e FS) check(field string, say sayer) {
+	if !slices.Contains([]Kind{Bind, Socket, Tmpfs, Proc, Dev, Dir, Symlink, File}, e.Kind) {
+		say(field+".kind", "%q is unknown", e.Kind)
+		return
+	}
+	if err := CheckPath(e.Dest); err != nil {
+		say(field+".dest", "%v", err)
+	} else if e.Dest == "/" {
+		say(field+".dest", "/ is the sandbox's own root; name the directories to show in it")
+	}
+	switch e.Kind {
+	case Bind, Socket:
+		if err := CheckPath(e.Source); err != nil {
+			say(field+".source", "%v", err)
+			return
+		}
+		for _, kernel := range []string{"/proc", "/sys", "/dev"} {
+			if Inside(e.Source, kernel) || Inside(e.Dest, kernel) && e.Kind == Bind {
+				say(field+".source", "%s: nothing of the host's %s can be shown; the sandbox has its own /proc and /dev", e.Source, kernel)
+			}
+		}
+		if e.Source == "/" {
+			say(field+".source", "/ is the whole host; name the directories that are needed")
+		}
+	case Symlink:
+		if e.Source == "" || hasControl(e.Source) {
+			say(field+".source", "a symlink needs a target without control characters")
+		}
+	}
+	if e.SizeMB < 0 || e.Inodes < 0 {
+		say(field+".size", "cannot be negative")
+	}
+	if e.Mode > 0o7777 {
+		say(field+".mode", "%o is not a mode", e.Mode)
+	}
+}
+
+func (e Env) check(say sayer) {
+	for i, name := range e.Pass {
+		if !ValidEnvName(name) {
+			say(fmt.Sprintf("env.pass[%d]", i), "%q is not a variable name", name)
+		}
+	}
+	for i, v := range e.Set {
+		if !ValidEnvName(v.Name) || strings.Contains(v.Value, "\x00") {
+			say(fmt.Sprintf("env.set[%d]", i), "%q: a name cannot be empty or hold =, and neither name nor value a NUL", v.Name)
+		}
+	}
+}
+
+// CheckPath says why s cannot be a path in a policy: it must be absolute, clean, valid UTF-8 without control characters, and
+// within the kernel's limits of 4095 bytes and 255 for each name.
+func CheckPath(s string) error {
+	switch {
+	case s == "":
+		return errors.New("the path is empty")
+	case hasControl(s):
+		return fmt.Errorf("%q holds control characters, marks that reorder text, or bytes that are not UTF-8", s)
+	case !strings.HasPrefix(s, "/"):
+		return fmt.Errorf("%q is relative; give an absolute path", s)
+	case slices.Contains(strings.Split(s, "/"), ".."):
+		return fmt.Errorf("%q holds ..; give the path it leads to", s)
+	case path.Clean(s) != s:
+		return fmt.Errorf("%q is not clean; write %q", s, path.Clean(s))
+	case len(s) > 4095:
+		return fmt.Errorf("%.40q... is %d bytes long; the kernel takes 4095", s, len(s))
+	}
+	for _, name := range strings.Split(s, "/") {
+		if len(name) > 255 {
+			return fmt.Errorf("%.40q... is a name of %d bytes; the kernel takes 255", name, len(name))
+		}
+	}
+	return nil
+}
+
+// CheckText says why s cannot be shown or passed on: NUL, control characters, marks that reorder text, or not UTF-8.
+func CheckText(s string) error {
+	if hasControl(s) {
+		return fmt.Errorf("%q holds control characters, marks that reorder text, or bytes that are not UTF-8", s)
+	}
+	return nil
+}
+
+func hasControl(s string) bool {
+	if !utf8.ValidString(s) {
+		return true
+	}
+	return strings.ContainsFunc(s, func(r rune) bool {
+		return r < ' ' || r >= 0x7f && r < 0xa0 || // C0, DEL, C1
+			r >= 0x200e && r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0xfeff
+	})
+}
+
+// CheckHostname says why s cannot be a host name: 1 to 64 letters, digits, dots, hyphens or underscores (sethostname(2)).
+func CheckHostname(s string) error {
+	ok := len(s) >= 1 && len(s) <= 64
+	for _, r := range s {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_')
+	}
+	if !ok {
+		return fmt.Errorf("%q is not a host name; use 1 to 64 letters, digits, dots or hyphens", s)
+	}
+	return nil
+}
+
+func checkID(field string, id *int, say sayer) {
+	if id != nil && (*id < 0 || *id >= 1<<31) {
+		say(field, "%d is out of range; give 0 to %d", *id, 1<<31-1)
+	}
+}
