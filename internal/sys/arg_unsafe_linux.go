@@ -3,7 +3,10 @@ package sys
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 type argKind uint8
@@ -42,6 +45,12 @@ func Words[T ~int | ~uint32 | ~uint64 | ~uintptr](n T, words string) Arg {
 	return Arg{kind: argWords, val: uintptr(n), text: words}
 }
 
+// AtCWD is AT_FDCWD.
+func AtCWD() Arg {
+	cwd := unix.AT_FDCWD
+	return Arg{kind: argWords, val: uintptr(cwd), text: "AT_FDCWD"}
+}
+
 // Null is the pointer NULL.
 func Null() Arg { return Arg{kind: argWords, text: "NULL"} }
 
@@ -61,9 +70,9 @@ func Bytes(b []byte) Arg {
 }
 
 // Struct is a pointer to *v, laid out as the kernel wants it. Memory that *v itself points to must be kept by the caller until
-// the program has run. It prints as text, or as Go prints *v if text is empty.
-func Struct[T any](v *T, text string) Arg {
-	return Arg{kind: argStruct, val: addr(unsafe.Pointer(v)), ptr: unsafe.Pointer(v), text: text, obj: v}
+// the program has run. It prints as its String method says, or as Go prints *v.
+func Struct[T any](v *T) Arg {
+	return Arg{kind: argStruct, val: addr(unsafe.Pointer(v)), ptr: unsafe.Pointer(v), obj: v}
 }
 
 // List is a NULL-terminated array of strings, as execve wants its argv.
@@ -109,9 +118,7 @@ func (a Arg) print(c *Call) string {
 		}
 		return strconv.Quote(string(b))
 	case argStruct:
-		if a.text == "" {
-			return fmt.Sprintf("%+v", a.obj)
-		}
+		return strings.TrimPrefix(fmt.Sprintf("%+v", a.obj), "&")
 	case argList:
 		return fmt.Sprintf("%q", a.obj)
 	case argSlot:

@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 )
@@ -153,4 +154,13 @@ func (p *Program) Describe(i int) Step {
 		return Step{Stage: "bug: unknown call"}
 	}
 	return p.steps[p.calls[i].step]
+}
+
+// Where names the step that err, an error of [Program.Run], happened in.
+func (p *Program) Where(err error) string {
+	var e *Error
+	if !errors.As(err, &e) {
+		return "bug: not an error of a program"
+	}
+	return p.Describe(e.Index).String()
 }

@@ -17,15 +17,12 @@ func TestRunKeepsResultsForLaterCalls(t *testing.T) {
 	dir := t.TempDir()
 	var p Program
 	fd := p.Slot()
-	p.Add(unix.SYS_OPENAT, Words(at(), "AT_FDCWD"), Str(dir), Int(unix.O_DIRECTORY|unix.O_CLOEXEC)).Keep(fd)
+	p.Add(unix.SYS_OPENAT, AtCWD(), Str(dir), Int(unix.O_DIRECTORY|unix.O_CLOEXEC)).Keep(fd)
 	p.Add(unix.SYS_MKDIRAT, Of(fd), Str("made"), Int(0o755))
 	p.Add(unix.SYS_CLOSE, Of(fd))
 	require.NoError(t, p.Run())
 	assert.DirExists(t, filepath.Join(dir, "made"), "the call must have used the kept descriptor")
 }
-
-// at is AT_FDCWD as a system call wants it.
-func at() uintptr { n := unix.AT_FDCWD; return uintptr(n) }
 
 func TestErrorCarriesIndexAndErrno(t *testing.T) {
 	var p Program
@@ -46,7 +43,7 @@ func TestToleratedErrnoSkips(t *testing.T) {
 	var p Program
 	p.Add(unix.SYS_CHDIR, Str("/no/such/dir")).Tolerate(unix.EACCES, 0).Tolerate(unix.ENOENT, 1)
 	p.Fail(unix.EIO)
-	p.Add(unix.SYS_MKDIRAT, Words(at(), "AT_FDCWD"), Str(dir+"/x"), Int(0o700))
+	p.Add(unix.SYS_MKDIRAT, AtCWD(), Str(dir+"/x"), Int(0o700))
 	require.NoError(t, p.Run())
 	assert.DirExists(t, dir+"/x")
 }
@@ -81,7 +78,7 @@ func TestTextReadsLikeStrace(t *testing.T) {
 	var p Program
 	fd, pid := p.Slot(), p.Slot()
 	p.At(Step{Stage: "root"})
-	p.Add(unix.SYS_OPENAT, Words(at(), "AT_FDCWD"), Str("/"), Words(unix.O_PATH, "O_PATH")).Keep(fd)
+	p.Add(unix.SYS_OPENAT, AtCWD(), Str("/"), Words(unix.O_PATH, "O_PATH")).Keep(fd)
 	p.Add(unix.SYS_PRCTL, Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), Counter()).Repeat(0, 40).Tolerate(unix.EINVAL, 0)
 	p.Spawn(pid, nil, func() {
 		p.Add(unix.SYS_EXECVE, Str("/bin/a"), List([]string{"a", "b c"}), List(nil)).Tolerate(unix.ENOENT, 2)

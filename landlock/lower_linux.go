@@ -1,0 +1,95 @@
+package landlock
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+// Lower appends the system calls that enforce r on the calling thread: one ruleset, one rule for each path opened where the
+// program runs, and restrict_self. The thread must have no_new_privs set. r must have been through [Fit].
+func Lower(p *sys.Program, r Ruleset) {
+	ruleset := p.Slot()
+	step := func(op, path string) { p.At(sys.Step{Stage: "landlock", Op: op, Path: path}) }
+	step("create ruleset", "")
+	create(p, r, ruleset)
+	fd := p.Slot()
+	for _, rule := range r.Paths {
+		step("rule", rule.Path)
+		access := rule.Access
+		if rule.File {
+			access &= fileRights
+		}
+		if access == 0 {
+			continue
+		}
+		attr := &pathBeneath{Access: access}
+		open := p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(rule.Path), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).
+			Keep(fd).Into(&attr.FD)
+		if rule.Optional {
+			open.Tolerate(unix.ENOENT, 2)
+		}
+		p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Of(ruleset), sys.Words(unix.LANDLOCK_RULE_PATH_BENEATH, "LANDLOCK_RULE_PATH_BENEATH"),
+			sys.Struct(attr), sys.Int(0))
+		p.Add(unix.SYS_CLOSE, sys.Of(fd))
+	}
+	for _, rule := range r.Ports {
+		step("rule", fmt.Sprintf("port %d", rule.Port))
+		attr := &netPort{Access: uint64(rule.Access), Port: uint64(rule.Port)}
+		p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Of(ruleset), sys.Words(ruleNetPort, "LANDLOCK_RULE_NET_PORT"), sys.Struct(attr), sys.Int(0))
+	}
+	step("restrict", "")
+	p.Add(unix.SYS_LANDLOCK_RESTRICT_SELF, sys.Of(ruleset), sys.Int(0))
+	p.Add(unix.SYS_CLOSE, sys.Of(ruleset))
+}
+
+const ruleNetPort = 2 // LANDLOCK_RULE_NET_PORT, include/uapi/linux/landlock.h
+
+// pathBeneath is struct landlock_path_beneath_attr, which is packed; the four bytes after FD are not read.
+type pathBeneath struct {
+	Access Access
+	FD     int32
+	_      int32
+}
+
+func (a *pathBeneath) String() string { return "{" + a.Access.String() + "}" }
+
+// netPort is struct landlock_net_port_attr.
+type netPort struct{ Access, Port uint64 }
+
+func (a *netPort) String() string {
+	return fmt.Sprintf("{%s, %d}", strings.Join(Net(a.Access).Names(), "|"), a.Port)
+}
+
+// rulesetAttr is struct landlock_ruleset_attr as of ABI 6. An older kernel accepts it as long as the fields that it does not know
+// are zero (copy_min_struct_from_user).
+type rulesetAttr struct {
+	FS     Access
+	Net    Net
+	Scoped Scope
+}
+
+func (a *rulesetAttr) String() string {
+	return fmt.Sprintf("{fs=%s, net=%s, scoped=%s}", strings.Join(a.FS.Names(), "|"), strings.Join(a.Net.Names(), "|"),
+		strings.Join(a.Scoped.Names(), "|"))
+}
+
+func create(p *sys.Program, r Ruleset, fd sys.Slot) {
+	attr := &rulesetAttr{FS: r.HandledFS, Net: r.HandledNet, Scoped: r.Scoped}
+	p.Add(unix.SYS_LANDLOCK_CREATE_RULESET, sys.Struct(attr), sys.Size(attr), sys.Int(0)).Keep(fd)
+}
+
+// Apply enforces r on the calling thread and what it starts from then on, and sets no_new_privs, which cannot be undone. The
+// goroutine should be locked to its thread. It stops at the first failure; rules take effect only if all were accepted.
+func Apply(r Ruleset) error {
+	var p sys.Program
+	p.At(sys.Step{Stage: "no_new_privs"})
+	p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_NO_NEW_PRIVS, "PR_SET_NO_NEW_PRIVS"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
+	Lower(&p, r)
+	if err := p.Run(); err != nil {
+		return fmt.Errorf("%s: %w", p.Where(err), err)
+	}
+	return nil
+}
