@@ -32,7 +32,7 @@ func TestTableAgreesWithKernelHeaders(t *testing.T) {
 }
 
 func TestLowerReadsWell(t *testing.T) {
-	var p sys.Program
+	p := sys.Program{Trace: true}
 	fit, _ := Fit(everything, 6)
 	fit.Paths = append(fit.Paths, PathRule{Path: "/etc/hosts", Access: ReadExec, File: true, Optional: true})
 	Lower(&p, fit)

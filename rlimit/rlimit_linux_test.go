@@ -27,7 +27,7 @@ func TestTableAgreesWithKernelHeaders(t *testing.T) {
 }
 
 func TestLowerReadsWell(t *testing.T) {
-	var p sys.Program
+	p := sys.Program{Trace: true}
 	require.NoError(t, Lower(&p, Both("open_files", 256), Limit{"core", 0, Infinity}))
 	assert.Equal(t, `# limit (open_files=256)
    0  prlimit64(0, RLIMIT_NOFILE, {256, 256}, NULL)

@@ -128,3 +128,36 @@ func (a Arg) print(c *Call) string {
 	}
 	return a.text
 }
+
+// Memory is n bytes at a place of this process that holds nothing Go owns: see [ArgArea].
+func Memory(a Area) Arg { return Arg{kind: argHex, val: a.start} }
+
+// Area is a stretch of this process's memory.
+type Area struct{ start, end uintptr }
+
+// Len returns its length in bytes.
+func (a Area) Len() int { return int(a.end - a.start) }
+
+// ArgArea returns where the kernel put the strings of argv and of the environment, which /proc/PID/cmdline and environ show. Go's
+// strings of os.Args and os.Environ point into it: only a process that will never look at them again may overwrite it.
+func ArgArea(args, environ []string) Area {
+	if len(args) == 0 || len(args[0]) == 0 {
+		return Area{}
+	}
+	first := addr(unsafe.Pointer(unsafe.StringData(args[0])))
+	a := Area{first, first}
+	const most = 8 << 20 // what argv and environment may take at the most: execve(2), a quarter of the stack limit
+	for _, s := range append(args[:len(args):len(args)], environ...) {
+		if len(s) == 0 {
+			continue
+		}
+		at := addr(unsafe.Pointer(unsafe.StringData(s)))
+		if at >= first && at-first < most { // a string that was set since lies on the heap
+			a.end = max(a.end, at+uintptr(len(s)))
+		}
+	}
+	return a
+}
+
+// BytePointer is the address of *v as the structures of x/sys want it.
+func BytePointer[T any](v *T) *byte { return (*byte)(unsafe.Pointer(v)) }

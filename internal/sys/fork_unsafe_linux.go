@@ -20,25 +20,6 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-const maxTolerate = 6
-
-// raw is a Call as the child reads it: fixed size, no interfaces, no strings.
-type raw struct {
-	nr      uintptr
-	a       [6]uintptr
-	into    *int32
-	min     int
-	from    int
-	to      int
-	keep    int32
-	errno   int32
-	slots   uint8 // bit n: argument n names a slot
-	counter uint8 // bit n: argument n is the counter
-	kind    kind
-	ntol    uint8
-	tol     [maxTolerate]struct{ errno, skip int32 }
-}
-
 // Failure is the record that a child sends when a call failed: the whole of what it can say.
 type Failure struct {
 	Index uint32
@@ -77,7 +58,7 @@ func ParseExit(b []byte) (Exit, bool) {
 
 // machine is everything the loop needs, on the heap before the fork.
 type machine struct {
-	code    []raw
+	code    []Call
 	slots   []uintptr
 	report  int // descriptor for a Failure; -1 for none
 	failure Failure
@@ -90,29 +71,7 @@ type machine struct {
 }
 
 func assemble(p *Program, report int) *machine {
-	m := &machine{code: make([]raw, len(p.calls)), slots: make([]uintptr, p.slots+1), report: report}
-	for i := range p.calls {
-		c, r := &p.calls[i], &m.code[i]
-		r.nr, r.into, r.min, r.from, r.to = c.nr, c.into, c.min, c.from, c.to
-		r.keep, r.errno, r.kind = int32(c.keep), int32(c.errno), c.kind
-		if len(c.args) > 6 || len(c.tolerate) > maxTolerate {
-			panic("bug: call " + c.String() + " has too many arguments or tolerances")
-		}
-		for j, a := range c.args {
-			r.a[j] = a.val
-			switch a.kind {
-			case argSlot:
-				r.slots |= 1 << j
-			case argCounter:
-				r.counter |= 1 << j
-			}
-		}
-		r.ntol = uint8(len(c.tolerate))
-		for j, t := range c.tolerate {
-			r.tol[j].errno, r.tol[j].skip = int32(t.errno), int32(t.skip)
-		}
-	}
-	return m
+	return &machine{code: p.calls, slots: make([]uintptr, p.slots+1), report: report}
 }
 
 // Run makes the calls in this process, on this thread. The caller has locked the goroutine to it when that matters.
@@ -224,7 +183,7 @@ func run(m *machine, i, to int) int {
 //
 //go:nosplit
 //go:norace
-func skip(m *machine, c *raw) int {
+func skip(m *machine, c *Call) int {
 	for j := 0; j < int(c.ntol); j++ {
 		if uintptr(c.tol[j].errno) == m.errno {
 			return int(c.tol[j].skip)
@@ -236,7 +195,7 @@ func skip(m *machine, c *raw) int {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func do(m *machine, c *raw, n int) {
+func do(m *machine, c *Call, n int) {
 	a := c.a
 	if c.slots|c.counter != 0 {
 		for j := range a {
@@ -268,7 +227,7 @@ func do(m *machine, c *raw, n int) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func store(m *machine, c *raw, r uintptr) {
+func store(m *machine, c *Call, r uintptr) {
 	if c.keep != 0 {
 		m.slots[c.keep] = r
 	}
@@ -282,7 +241,7 @@ func store(m *machine, c *raw, r uintptr) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func spawn(m *machine, c *raw) bool {
+func spawn(m *machine, c *Call) bool {
 	flags := uintptr(unix.SIGCHLD)
 	if c.into != nil {
 		flags |= unix.CLONE_PIDFD
@@ -311,7 +270,7 @@ func fail(m *machine) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func reap(m *machine, c *raw) {
+func reap(m *machine, c *Call) {
 	for {
 		r, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&m.exit.Status)), 0,
 			uintptr(unsafe.Pointer(&m.exit.Usage)), 0, 0)

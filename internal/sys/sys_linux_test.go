@@ -75,7 +75,7 @@ func TestInjectedFaultsRespectTolerance(t *testing.T) {
 }
 
 func TestTextReadsLikeStrace(t *testing.T) {
-	var p Program
+	p := Program{Trace: true}
 	fd, pid := p.Slot(), p.Slot()
 	p.At(Step{Stage: "root"})
 	p.Add(unix.SYS_OPENAT, AtCWD(), Str("/"), Words(unix.O_PATH, "O_PATH")).Keep(fd)

@@ -8,15 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteTo prints the program like strace, one call a line, numbered as errors number them. Slots print as $n; an indented run
+// WriteTo prints a program that was written with Trace like strace, one call a line, numbered as errors number them. Slots print as $n; an indented run
 // of calls after spawn is the child's.
 func (p *Program) WriteTo(w io.Writer) (int64, error) {
 	var out strings.Builder
 	step, end := -1, -1
 	for i := range p.calls {
 		c := &p.calls[i]
-		if c.step != step {
-			step = c.step
+		var args []Arg
+		if p.Trace {
+			args = p.args[i]
+		}
+		if int(c.step) != step {
+			step = int(c.step)
 			if step >= 0 {
 				fmt.Fprintf(&out, "# %s\n", p.steps[step])
 			}
@@ -25,7 +29,7 @@ func (p *Program) WriteTo(w io.Writer) (int64, error) {
 		if i <= end {
 			indent = "    "
 		}
-		fmt.Fprintf(&out, "%4d  %s%s\n", i, indent, c)
+		fmt.Fprintf(&out, "%4d  %s%s\n", i, indent, c.text(args))
 		if c.kind == kindSpawn {
 			end = i + c.from
 		}
@@ -41,20 +45,20 @@ func (p *Program) String() string {
 	return out.String()
 }
 
-// String prints one call: openat(AT_FDCWD, "/", O_PATH) = $1, or ENOENT: skip 2.
-func (c *Call) String() string {
+// text prints one call: openat(AT_FDCWD, "/", O_PATH) = $1, or ENOENT: skip 2.
+func (c *Call) text(args []Arg) string {
 	var out strings.Builder
 	switch c.kind {
 	case kindFail:
-		fmt.Fprintf(&out, "fail(%s)", unix.ErrnoName(c.errno))
+		fmt.Fprintf(&out, "fail(%s)", unix.ErrnoName(unix.Errno(c.errno)))
 	case kindSpawn:
 		fmt.Fprintf(&out, "spawn(%d calls)", c.from)
 	case kindReap:
 		fmt.Fprintf(&out, "reap(until $%d, status to %d)", c.keep, c.from)
 		return out.String()
 	default:
-		words := make([]string, len(c.args))
-		for i, a := range c.args {
+		words := make([]string, len(args))
+		for i, a := range args {
 			words[i] = a.print(c)
 		}
 		fmt.Fprintf(&out, "%s(%s)", Name(c.nr), strings.Join(words, ", "))
@@ -65,12 +69,12 @@ func (c *Call) String() string {
 	if c.min != 0 {
 		fmt.Fprintf(&out, " >= %d", c.min)
 	}
-	for i, t := range c.tolerate {
+	for i, t := range c.tol[:c.ntol] {
 		sep := ", or "
 		if i > 0 {
 			sep = ", "
 		}
-		fmt.Fprintf(&out, "%s%s", sep, unix.ErrnoName(t.errno))
+		fmt.Fprintf(&out, "%s%s", sep, unix.ErrnoName(unix.Errno(t.errno)))
 		if t.skip != 0 {
 			fmt.Fprintf(&out, ": skip %d", t.skip)
 		}

@@ -7,13 +7,23 @@ import (
 )
 
 // Arrange puts entries into an order in which none hides another that was asked for: entries at parents come before entries at
-// what lies below them, one entry for each place, read-only winning over writable. It returns a note for each entry it narrowed.
+// what lies below them, one entry for each place, read-only winning over writable. What it returns does not depend on the order
+// of entries. It returns a note for each entry it narrowed or left out for another.
 //
 // Precondition: the entries are valid. Front ends whose order is not the user's (the manifest, the flags of run) call it; one
 // whose order has meaning (bwrap) does not.
 func Arrange(entries []FS) (arranged []FS, notes []Note) {
-	arranged, notes = uniquePlaces(entries)
-	slices.SortStableFunc(arranged, func(a, b FS) int { return cmp.Compare(depth(a.Dest), depth(b.Dest)) })
+	sorted := slices.Clone(entries)
+	slices.SortStableFunc(sorted, byPlace)
+	arranged = make([]FS, 0, len(sorted))
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && sorted[n].Dest == sorted[0].Dest {
+			n++
+		}
+		one, said := onePlace(sorted[:n])
+		arranged, notes, sorted = append(arranged, one), append(notes, said...), sorted[n:]
+	}
 	return dropCovered(arranged), notes
 }
 
@@ -24,33 +34,119 @@ func depth(path string) int {
 	return strings.Count(path, "/")
 }
 
-// uniquePlaces keeps one entry a place: a later one replaces an earlier one of another kind, and of two binds the stricter wins.
-func uniquePlaces(entries []FS) (kept []FS, notes []Note) {
-	at := map[string]int{}
-	for _, e := range entries {
-		i, seen := at[e.Dest]
-		if !seen {
-			at[e.Dest] = len(kept)
-			kept = append(kept, e)
-			continue
-		}
-		old := kept[i]
+// byPlace orders by depth, then place; at one place by who decides it: what was asked for before what every sandbox has, and
+// an empty directory last. What is asked for twice is ordered strictest first.
+func byPlace(a, b FS) int {
+	return cmp.Or(
+		cmp.Compare(depth(a.Dest), depth(b.Dest)), strings.Compare(a.Dest, b.Dest),
+		truth(a.Kind == Dir, b.Kind == Dir), truth(a.System, b.System), truth(a.Write, b.Write),
+		strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Source, b.Source),
+		strings.Compare(string(a.Data), string(b.Data)), strings.Compare(a.Why, b.Why))
+}
+
+func truth(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// onePlace makes one entry of all those at one place. Precondition: ordered by byPlace.
+func onePlace(all []FS) (FS, []Note) {
+	var notes []Note
+	one := all[0]
+	for _, e := range all[1:] {
 		switch {
-		case e.Kind == Dir: // something more than an empty directory is there already
-		case old.Kind == Bind && e.Kind == Bind && old.Source == e.Source && old.Write != e.Write:
-			e.Write = false
-			notes = append(notes, Note{"fs", e.Dest + " was asked for read-only and writable; it is read-only", "ask once"})
-			kept[i] = e
+		case same(one, e):
+			if one.Write != e.Write {
+				text := " was asked for read-only and writable; it is read-only"
+				if one.System || e.System {
+					text = " is the system's; it is read-only"
+				}
+				notes = append(notes, Note{"fs", e.Dest + text, "ask for it once"})
+			}
+			one = stricter(one, e)
+		case e.Kind == Dir || e.System: // gives way
 		default:
-			kept[i] = e
+			notes = append(notes, Note{"fs", e.Dest + " was asked for twice; it shows " + one.shows() + ", not " + e.shows(), "ask for it once"})
 		}
 	}
-	return kept, notes
+	return one, slices.Compact(notes)
+}
+
+// same reports whether two entries at one place show the same thing.
+func same(a, b FS) bool {
+	return a.Kind == b.Kind && a.Source == b.Source && string(a.Data) == string(b.Data)
+}
+
+// shows says what an entry puts at its place.
+func (e FS) shows() string {
+	if e.Source != "" {
+		return e.Source
+	}
+	return "a " + string(e.Kind)
+}
+
+// stricter is the entry that grants only what both grant.
+func stricter(a, b FS) FS {
+	a.Write = a.Write && b.Write
+	a.NoExec = a.NoExec || b.NoExec
+	a.NoFollow = a.NoFollow || b.NoFollow
+	a.KeepLink = a.KeepLink || b.KeepLink
+	a.System = a.System || b.System
+	a.Optional = a.Optional && b.Optional
+	a.Quiet = a.Quiet && b.Quiet
+	a.SizeMB = least(a.SizeMB, b.SizeMB)
+	a.Inodes = least(a.Inodes, b.Inodes)
+	if a.Mode != b.Mode {
+		a.Mode = cmp.Or(a.Mode, 0o755) & cmp.Or(b.Mode, 0o755)
+	}
+	if within, ok := meet(a.Within, b.Within); ok {
+		a.Within = within
+	}
+	if a.Why != b.Why {
+		why := append(strings.Split(a.Why, ", "), strings.Split(b.Why, ", ")...)
+		slices.Sort(why)
+		a.Why = strings.Join(slices.Compact(why), ", ")
+	}
+	return a
+}
+
+// least is the smaller of two bounds, where 0 is no bound.
+func least(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// meet is the set of directories that lie in both a and b, where an empty one means anywhere. It reports false when there is none.
+func meet(a, b []string) ([]string, bool) {
+	if len(a) == 0 || len(b) == 0 {
+		return append(slices.Clone(a), b...), true
+	}
+	var both []string
+	for _, x := range a {
+		for _, y := range b {
+			switch {
+			case Inside(x, y):
+				both = append(both, x)
+			case Inside(y, x):
+				both = append(both, y)
+			}
+		}
+	}
+	slices.Sort(both)
+	return slices.Compact(both), len(both) > 0
 }
 
 // dropCovered drops binds that show what a bind above shows at the same place with the same access, and empty directories
 // inside binds. Precondition: parents first.
-func dropCovered(entries []FS) (kept []FS) {
+func dropCovered(entries []FS) []FS {
+	kept := entries[:0]
 	for _, e := range entries {
 		if !covered(e, kept) {
 			kept = append(kept, e)
@@ -71,7 +167,7 @@ func covered(e FS, above []FS) bool {
 			return a.Write || !a.Optional
 		}
 		rest := strings.TrimPrefix(e.Dest, a.Dest)
-		return e.Kind == Bind && e.Source == a.Source+rest && e.Write == a.Write && !a.Optional && !e.NoExec
+		return e.Kind == Bind && e.Source == a.Source+rest && e.Write == a.Write && e.NoExec == a.NoExec && !a.Optional
 	}
 	return false
 }

@@ -86,6 +86,9 @@ type FS struct {
 	Data []byte `json:"data,omitempty"`
 	// Mode is the permission bits of a tmpfs, dir or file. 0 means 0755, or 0644 for a file.
 	Mode uint32 `json:"mode,omitempty"`
+	// System marks what every sandbox has, as [Default] gives it: it gives way to what is asked for at its place, and no
+	// [Ceiling] cuts it.
+	System bool `json:"system,omitempty"`
 	// Why says which word of the front end asked for it; it prints in plans and errors.
 	Why string `json:"why,omitempty"`
 }

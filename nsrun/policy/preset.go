@@ -13,16 +13,16 @@ var privateDirs = []string{"/tmp", "/var/tmp", "/dev/shm"}
 func Default(home string) Policy {
 	var fs []FS
 	for _, dir := range SystemDirs {
-		fs = append(fs, FS{Kind: Bind, Source: dir, Dest: dir, Optional: true, Quiet: true, KeepLink: true, Why: "system"})
+		fs = append(fs, FS{Kind: Bind, Source: dir, Dest: dir, Optional: true, Quiet: true, KeepLink: true, System: true, Why: "system"})
 	}
 	fs = append(fs,
-		FS{Kind: Proc, Dest: "/proc", Why: "always"},
-		FS{Kind: Dev, Dest: "/dev", Why: "always"})
+		FS{Kind: Proc, Dest: "/proc", System: true, Why: "always"},
+		FS{Kind: Dev, Dest: "/dev", System: true, Why: "always"})
 	for _, dir := range privateDirs {
-		fs = append(fs, FS{Kind: Tmpfs, Dest: dir, Write: true, NoExec: true, Mode: 0o1777, Why: "always"})
+		fs = append(fs, FS{Kind: Tmpfs, Dest: dir, Write: true, NoExec: true, Mode: 0o1777, System: true, Why: "always"})
 	}
 	if home != "" && home != "/" {
-		fs = append(fs, FS{Kind: Dir, Dest: home, Why: "home, empty unless granted"})
+		fs = append(fs, FS{Kind: Dir, Dest: home, System: true, Why: "home, empty unless granted"})
 	}
 	return Policy{FS: fs, Home: home, Limits: []Limit{{"core", 0}}}
 }

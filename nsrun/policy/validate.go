@@ -125,14 +125,14 @@ func CheckPath(s string) error {
 		return fmt.Errorf("%q holds control characters, marks that reorder text, or bytes that are not UTF-8", s)
 	case !strings.HasPrefix(s, "/"):
 		return fmt.Errorf("%q is relative; give an absolute path", s)
-	case slices.Contains(strings.Split(s, "/"), ".."):
+	case strings.Contains(s+"/", "/../"):
 		return fmt.Errorf("%q holds ..; give the path it leads to", s)
 	case path.Clean(s) != s:
 		return fmt.Errorf("%q is not clean; write %q", s, path.Clean(s))
 	case len(s) > 4095:
 		return fmt.Errorf("%.40q... is %d bytes long; the kernel takes 4095", s, len(s))
 	}
-	for _, name := range strings.Split(s, "/") {
+	for name := range strings.SplitSeq(s, "/") {
 		if len(name) > 255 {
 			return fmt.Errorf("%.40q... is a name of %d bytes; the kernel takes 255", name, len(name))
 		}

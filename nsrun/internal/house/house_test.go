@@ -69,7 +69,7 @@ func TestRooms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen < 5 {
+	if seen < 10 {
 		t.Fatalf("only %d files found under %s: the test looks in the wrong place", seen, root)
 	}
 }

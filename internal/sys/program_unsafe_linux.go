@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"unsafe"
 )
 
 // Slot names a cell that a call's result is kept in for later calls. The zero Slot keeps nothing.
@@ -54,27 +55,30 @@ const (
 	kindReap        // wait for children until one pid ends, then send its status
 )
 
-type tolerance struct {
-	errno syscall.Errno
-	skip  int
-}
-
-// Call is one system call. Its methods refine it and return it, for chaining; they must be used before the next call is added.
+// Call is one system call, as the child reads it: fixed size, no interfaces, no strings. Its methods refine it and return it, for
+// chaining; they must be used before the next call is added.
 type Call struct {
-	kind     kind
 	nr       uintptr
-	args     []Arg
-	keep     Slot
+	a        [6]uintptr
 	into     *int32 // also receives the result
 	min      int
-	tolerate []tolerance
-	from, to int           // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child
-	errno    syscall.Errno // kindFail
-	step     int
+	from, to int // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child; kindReap: the descriptor
+	keep     int32
+	errno    int32 // kindFail
+	step     int32
+	kind     kind
+	slots    uint8 // bit n: argument n names a slot
+	counter  uint8 // bit n: argument n is the counter
+	ntol     uint8
+	tol      [maxTolerate]tolerance
 }
 
+const maxTolerate = 4
+
+type tolerance struct{ errno, skip int32 }
+
 // Keep stores the result in slot s.
-func (c *Call) Keep(s Slot) *Call { c.keep = s; return c }
+func (c *Call) Keep(s Slot) *Call { c.keep = int32(s); return c }
 
 // Into stores the result in *cell too, which may lie inside a buffer that a later call sends.
 func (c *Call) Into(cell *int32) *Call { c.into = cell; return c }
@@ -84,7 +88,11 @@ func (c *Call) Min(n int) *Call { c.min = n; return c }
 
 // Tolerate lets the call fail with errno e; the next skip calls are then left out.
 func (c *Call) Tolerate(e syscall.Errno, skip int) *Call {
-	c.tolerate = append(c.tolerate, tolerance{e, skip})
+	if c.ntol == maxTolerate {
+		panic("bug: a call tolerates too many errnos")
+	}
+	c.tol[c.ntol] = tolerance{int32(e), int32(skip)}
+	c.ntol++
 	return c
 }
 
@@ -96,8 +104,14 @@ func (c *Call) Repeat(from, to int) *Call {
 
 // Program is a list of system calls. The zero value is empty and ready to use. A Program is written once and run once.
 type Program struct {
+	// Trace keeps what is needed to print the program. It is set before the first call is added, by those who want to print: a run
+	// does without, since memory touched before a fork costs twice.
+	Trace bool
+
 	calls []Call
+	args  [][]Arg // of each call, when tracing
 	steps []Step
+	alive []unsafe.Pointer // what the calls' arguments point to
 	slots int
 }
 
@@ -112,16 +126,36 @@ func (p *Program) Len() int { return len(p.calls) }
 
 // Add appends the system call nr.
 func (p *Program) Add(nr uintptr, args ...Arg) *Call {
-	return p.add(Call{nr: nr, args: args})
+	if len(args) > 6 {
+		panic("bug: " + Name(nr) + " has too many arguments")
+	}
+	c := p.add(Call{nr: nr})
+	for i := range args {
+		a := &args[i]
+		c.a[i] = a.val
+		switch a.kind {
+		case argSlot:
+			c.slots |= 1 << i
+		case argCounter:
+			c.counter |= 1 << i
+		}
+		if a.ptr != nil {
+			p.alive = append(p.alive, a.ptr)
+		}
+	}
+	if p.Trace {
+		p.args[len(p.calls)-1] = append([]Arg(nil), args...)
+	}
+	return c
 }
 
 // Fail appends a call that always fails with errno e, for ends of a list of alternatives that must not be reached.
-func (p *Program) Fail(e syscall.Errno) { p.add(Call{kind: kindFail, errno: e}) }
+func (p *Program) Fail(e syscall.Errno) { p.add(Call{kind: kindFail, errno: int32(e)}) }
 
 // Spawn appends a fork. The calls that body adds are the child's; the child must not fall off their end, which ends it as a
 // failure with ENOEXEC. The child's pid is kept in pid. If pidfd is not nil it receives a close-on-exec pidfd of the child.
 func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
-	p.add(Call{kind: kindSpawn, keep: pid, into: pidfd})
+	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd})
 	at := len(p.calls) - 1
 	body()
 	p.calls[at].from = len(p.calls) - 1 - at
@@ -130,12 +164,18 @@ func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
 // Reap appends the life of an init process: wait for any child until the one in slot pid ends, then write its [Exit] record to
 // descriptor fd. It fails with ECHILD if there is no such child, and ignores a status that nobody reads.
 func (p *Program) Reap(pid Slot, fd int) {
-	p.add(Call{kind: kindReap, keep: pid, from: fd})
+	p.add(Call{kind: kindReap, keep: int32(pid), from: fd})
 }
 
 func (p *Program) add(c Call) *Call {
-	c.step = len(p.steps) - 1
+	if p.calls == nil {
+		p.calls, p.alive = make([]Call, 0, 512), make([]unsafe.Pointer, 0, 512)
+	}
+	c.step = int32(len(p.steps) - 1)
 	p.calls = append(p.calls, c)
+	if p.Trace {
+		p.args = append(p.args, nil)
+	}
 	return &p.calls[len(p.calls)-1]
 }
 
@@ -145,7 +185,7 @@ func (p *Program) Inject(i int, e syscall.Errno) {
 	if c.kind == kindRepeat {
 		c.to = c.from
 	}
-	c.kind, c.errno, c.into = kindFail, e, nil
+	c.kind, c.errno, c.into = kindFail, int32(e), nil
 }
 
 // Describe returns the step that call i belongs to.

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// readFile reads a regular file of at most limit bytes. It does not wait for a FIFO, and looks at what it has opened, not at what
+// the name meant before.
+func readFile(name string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case info.IsDir():
+		return nil, fmt.Errorf("%s is a directory; name the file in it", name)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	case info.Size() > limit:
+		return nil, fmt.Errorf("%s has %d bytes; at most %d are read", name, info.Size(), limit)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s is longer than %d bytes", name, limit)
+	}
+	return data, err
+}
+
+// openResult opens where the result goes, before the run: a file, made with mode 0600, or a descriptor that the caller passed.
+func openResult(where string) (*os.File, error) {
+	if number, ok := strings.CutPrefix(where, "FD:"); ok {
+		fd, err := strconv.Atoi(number)
+		if err != nil || fd < 0 {
+			return nil, fmt.Errorf("--result %s: write FD: and the number of an open descriptor", where)
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			return nil, fmt.Errorf("--result %s: the descriptor is not open", where)
+		}
+		unix.CloseOnExec(fd)
+		return os.NewFile(uintptr(fd), where), nil
+	}
+	f, err := os.OpenFile(where, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("--result: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = f.Truncate(0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("--result: %w", err)
+	}
+	return f, nil
+}
+
+// refusePrivilege refuses to run set-uid, set-gid or with file capabilities: nsrun needs none of them, and its caller could turn
+// them against the host (CVE-2016-8659).
+func refusePrivilege() error {
+	if os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() {
+		return errors.New("nsrun must not be set-uid or set-gid; remove the bit: chmod ug-s")
+	}
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err == nil && sets[0].Permitted|sets[1].Permitted != 0 {
+		return errors.New("nsrun must not have capabilities; remove them: setcap -r, or start it without ambient ones")
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package main
+
+const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private root, Landlock, seccomp, limits.
+
+  nsrun run [flags] -- CMD ARG...     run CMD
+  nsrun plan [flags] -- CMD ARG...    print what that would do, and change nothing
+  nsrun doctor [--json]               say what this host can enforce
+  nsrun manifest check FILE...        check manifests
+  nsrun manifest schema               print their JSON Schema
+  nsrun version
+  nsrun help VERB                     flags and examples
+
+With no flags the command sees the system's programs and the working directory read-only, an empty /tmp,
+no network, and nothing of the environment but locale, terminal and time zone.
+`
+
+func helpTexts() map[string]string {
+	return map[string]string{"run": runHelp, "plan": planHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp}
+}
+
+const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it
+  --ro PATH              show PATH read-only (repeat)
+  --rw PATH              show PATH writable (repeat)
+  --workspace DIR        show DIR writable and start in it
+  --socket PATH          show one Unix socket (repeat)
+  --chdir DIR            start in DIR, a path inside
+  --net none|host        network (default none: only a loopback of its own)
+  --env NAME             pass the caller's variable, unless its name looks like a secret's (repeat)
+  --setenv NAME=VALUE    set a variable (repeat)
+  --timeout DURATION     end the run after so long: SIGTERM, and SIGKILL after --kill-grace
+                         (default: none; 30s with a manifest)
+  --kill-grace DURATION  time between SIGTERM and SIGKILL (default 2s)
+  --limit NAME=VALUE     memory_mb, pids, cpu_seconds, file_size_mb, open_files, core, address_space_mb,
+                         stack_mb, locked_mb, tmpfs_mb (repeat)
+  --seccomp PROFILE      a profile's name, "off", or the path of a raw BPF file (then beside the default)
+  --seccomp-deny NAME    refuse one more system call (repeat)
+  --no-landlock          leave Landlock out
+  --hostname NAME        (default sandbox)
+  --uid N, --gid N       ids inside (default the caller's)
+  --fallback degrade     run without what this host cannot enforce, and say so (default strict)
+  --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
+                         NSRUN_CEILING always count
+  -t, --tty              give the command a terminal of its own
+  -v                     print notes and the verdict on stderr
+`
+
+const runHelp = `nsrun run [flags] -- CMD ARG...
+
+Runs CMD in a sandbox. Its standard input, output, error, exit code and signals are as if it ran without.
+
+` + runFlags + `  --result FILE|FD:n     write the result as one line of JSON
+
+Exit codes: the command's own; 128+n if signal n killed it; 124 time is up; 125 nsrun refused or failed and
+the command has not run; 126 the command cannot be executed; 127 it is not found.
+
+Examples:
+  nsrun run -- ls -la                              look around
+  nsrun run --workspace . -- make test             build here, with nothing else in reach
+  nsrun run --ro ~/notes --timeout 5s -- grep -r x ~/notes
+  nsrun run --net host --env HTTP_PROXY -- curl -s https://example.org
+  nsrun run --tty --workspace . -- bash            an interactive shell
+  nsrun run --manifest agent.json --result FD:3 -- python3 tool.py 3>result.json
+`
+
+const planHelp = `nsrun plan [flags of run] [--json | --syscalls] [--facts FILE] -- CMD ARG...
+
+Prints what run with the same arguments would do: every mount, namespace, Landlock right, filter, limit and
+variable, and a note for everything that is not as asked. It changes nothing and needs no privilege.
+
+  --json        the plan as JSON: all that the engine is given
+  --syscalls    the system calls that it comes to, like strace
+  --facts FILE  plan for the host that this output of nsrun doctor --json came from
+
+` + runFlags + `
+Examples:
+  nsrun plan --workspace . -- make
+  nsrun plan --manifest agent.json --syscalls -- python3 tool.py
+`
+
+const doctorHelp = `nsrun doctor [--json] [--require LIST]     (also: nsrun probe)
+
+Says feature by feature what this host can enforce: present, absent or unknown, since which kernel, what is lost
+without it, and the one action that brings it. Exits with 0 if the default policy can be enforced, else with 1.
+
+  --json          the facts as JSON, for nsrun plan --facts
+  --require LIST  ask for these features instead, separated by commas
+
+Examples:
+  nsrun doctor
+  nsrun doctor --require user_namespace,landlock && echo ready
+`
+
+const manifestHelp = `nsrun manifest check FILE...     check manifests as run would read them; all faults at once
+nsrun manifest schema            print the JSON Schema of manifests
+
+Examples:
+  nsrun manifest check examples/notes/manifest.json
+  nsrun manifest schema > manifest.schema.json
+`

@@ -1,0 +1,121 @@
+//go:debug containermaxprocs=0
+
+// Command nsrun runs a command in a Linux sandbox, says what it would do, and what this host can enforce.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun"
+)
+
+// version is set by the linker for releases.
+var version = "0.1.0-dev"
+
+// app is what the verbs work with: the world outside, so that nothing else reaches for it.
+type app struct {
+	stdout, stderr io.Writer
+	environ        []string
+}
+
+// verb is one subcommand.
+type verb struct {
+	name, summary string
+	run           func(*app, []string) int
+}
+
+func verbs() []verb {
+	return []verb{
+		{"run", "run a command in a sandbox", (*app).run},
+		{"plan", "print what run would do, and change nothing", (*app).plan},
+		{"doctor", "say what this host can enforce, and what to do about the rest", (*app).doctor},
+		{"probe", "the same as doctor", (*app).doctor},
+		{"manifest", "check a manifest, or print its schema", (*app).manifest},
+		{"version", "print the version", (*app).version},
+		{"help", "print help", (*app).help},
+	}
+}
+
+func main() {
+	a := &app{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
+	os.Exit(a.main(os.Args[1:]))
+}
+
+func (a *app) main(args []string) int {
+	if err := refusePrivilege(); err != nil {
+		return a.fail(err)
+	}
+	if len(args) == 0 {
+		fmt.Fprint(a.stderr, usage)
+		return nsrun.CodeFailed
+	}
+	name := args[0]
+	if name == "-h" || name == "--help" {
+		name = "help"
+	}
+	if name == "--version" {
+		name = "version"
+	}
+	all := verbs()
+	i := slices.IndexFunc(all, func(v verb) bool { return v.name == name })
+	if i < 0 {
+		return a.fail(fmt.Errorf("%q is not a verb; use one of run, plan, doctor, manifest, version, help", name))
+	}
+	return all[i].run(a, args[1:])
+}
+
+// fail prints an error, one or two lines, and returns the exit code for it.
+func (a *app) fail(err error) int {
+	if errors.Is(err, errHelp) {
+		return 0
+	}
+	text := strings.ReplaceAll(strings.TrimRight(printable(err.Error()), "\n"), "\n", "\nnsrun: ")
+	fmt.Fprintf(a.stderr, "nsrun: %s\n", text)
+	result := nsrun.Failure(err)
+	if result.Hint != "" {
+		fmt.Fprintf(a.stderr, "  hint: %s\n", printable(result.Hint))
+	}
+	return result.Code
+}
+
+// printable takes control characters out of text that may hold a stranger's words: CVE-2023-28101.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// print writes to stdout and tells when that failed.
+func (a *app) print(text string) int {
+	if _, err := io.WriteString(a.stdout, text); err != nil {
+		return a.fail(err)
+	}
+	return 0
+}
+
+func (a *app) version(args []string) int {
+	if len(args) > 0 {
+		return a.fail(fmt.Errorf("version takes no arguments, got %q", args[0]))
+	}
+	return a.print(fmt.Sprintf("nsrun %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version()))
+}
+
+func (a *app) help(args []string) int {
+	if len(args) == 0 {
+		return a.print(usage)
+	}
+	text, ok := helpTexts()[args[0]]
+	if !ok {
+		return a.fail(fmt.Errorf("there is no help on %q", args[0]))
+	}
+	return a.print(text)
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nsrun/nsrun/nsrun/manifest"
+)
+
+func (a *app) manifest(args []string) int {
+	fs := newFlags("manifest")
+	if err := a.parse(fs, args); err != nil {
+		return a.fail(err)
+	}
+	switch word := fs.Arg(0); {
+	case word == "schema" && fs.NArg() == 1:
+		return a.print(string(manifest.Schema()))
+	case word == "check" && fs.NArg() > 1:
+		return a.check(fs.Args()[1:])
+	}
+	return a.fail(errors.New("write nsrun manifest check FILE..., or nsrun manifest schema"))
+}
+
+// check reads each file as run would, and tells of all faults of all files.
+func (a *app) check(files []string) int {
+	code := 0
+	for _, name := range files {
+		if _, err := loadManifest(name, homeDir()); err != nil {
+			code = a.fail(err)
+			continue
+		}
+		if failed := a.print(fmt.Sprintf("%s: ok\n", printable(name))); failed != 0 {
+			return failed
+		}
+	}
+	return code
+}

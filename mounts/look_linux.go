@@ -1,0 +1,196 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Look is what stands at a path of the host.
+type Look struct {
+	Path   string   // the path with every symlink resolved but a last one; absolute and clean
+	Mode   uint32   // file type and permission bits, as stat(2) gives them
+	Rdev   uint64   // the device number of a node
+	Target string   // where it leads, if it is itself a symlink
+	Links  []string // the symlinks, passed on the way or last, that the caller could replace: an earlier run could have planted them
+}
+
+// Type returns the file type bits.
+func (l Look) Type() uint32 { return l.Mode & unix.S_IFMT }
+
+// Looker answers what lowering asks about the host. A path that does not exist is an error that is [os.ErrNotExist].
+type Looker interface {
+	// Look resolves path; a symlink at its end is returned as such.
+	Look(path string) (Look, error)
+	// Mountinfo returns the caller's mounts.
+	Mountinfo() ([]Mount, error)
+}
+
+// Host is the Looker that asks the running kernel.
+type Host struct{}
+
+const maxLinks = 40 // as the kernel's MAXSYMLINKS
+
+// Look resolves path by descriptors, one openat2 in the usual case that it holds no symlinks.
+func (Host) Look(name string) (Look, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	switch {
+	case err == nil:
+		defer unix.Close(fd)
+		return examine(fd, path.Clean(name))
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		return newWalk(name) // EPERM: the seccomp filter of a container that does not know the call
+	}
+	return Look{}, &os.PathError{Op: "look at", Path: name, Err: err}
+}
+
+// walker resolves a path name by name, holding a descriptor of the directory it stands in.
+type walker struct {
+	dir   int
+	at    string
+	rest  []string
+	links []string
+	left  int // symlinks it will still follow
+}
+
+func newWalk(name string) (Look, error) {
+	w := walker{dir: -1, rest: strings.Split(name, "/"), left: maxLinks}
+	defer func() { unix.Close(w.dir) }()
+	look, err := w.walk()
+	if err != nil {
+		return look, &os.PathError{Op: "look at", Path: name, Err: err}
+	}
+	look.Links = w.links
+	return look, nil
+}
+
+func (w *walker) walk() (Look, error) {
+	if err := w.enter(unix.AT_FDCWD, "/", "/"); err != nil {
+		return Look{}, err
+	}
+	for {
+		name := w.rest[0]
+		w.rest = w.rest[1:]
+		last := len(w.rest) == 0
+		if name == "" || name == "." || name == ".." {
+			// w.at holds no symlinks, so .. is its parent.
+			if name == ".." {
+				if err := w.enter(w.dir, "..", path.Dir(w.at)); err != nil {
+					return Look{}, err
+				}
+			}
+			if last {
+				return examine(w.dir, w.at)
+			}
+			continue
+		}
+		look, err := w.next(name)
+		if err != nil || last {
+			return look, err
+		}
+	}
+}
+
+// next takes one name: into a directory, or through a symlink that is not the last name.
+func (w *walker) next(name string) (Look, error) {
+	fd, err := unix.Openat(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Look{}, err
+	}
+	look, err := examine(fd, path.Join(w.at, name))
+	if err != nil {
+		unix.Close(fd)
+		return look, err
+	}
+	if look.Type() != unix.S_IFLNK {
+		unix.Close(w.dir)
+		w.dir, w.at = fd, look.Path
+		return look, nil
+	}
+	unix.Close(fd)
+	if replaceable(w.dir) {
+		w.links = append(w.links, look.Path)
+	}
+	if len(w.rest) == 0 {
+		return look, nil
+	}
+	if w.left--; w.left < 0 {
+		return Look{}, unix.ELOOP
+	}
+	w.rest = append(strings.Split(look.Target, "/"), w.rest...)
+	if path.IsAbs(look.Target) {
+		return look, w.enter(unix.AT_FDCWD, "/", "/")
+	}
+	return look, nil
+}
+
+// enter moves to the directory name below dir, whose path is at.
+func (w *walker) enter(dir int, name, at string) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if w.dir >= 0 {
+		unix.Close(w.dir)
+	}
+	w.dir, w.at = fd, at
+	return nil
+}
+
+// replaceable reports whether the caller may write to the directory, and so replace a symlink in it. Root may write anywhere;
+// for it the check of writable grants in lowering is what counts.
+func replaceable(dir int) bool {
+	return os.Geteuid() != 0 && unix.Faccessat(dir, ".", unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+func examine(fd int, name string) (Look, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Look{}, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	look := Look{Path: name, Mode: st.Mode, Rdev: st.Rdev}
+	if look.Type() == unix.S_IFLNK {
+		buf := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(fd, "", buf)
+		if err != nil {
+			return Look{}, &os.PathError{Op: "readlink", Path: name, Err: err}
+		}
+		look.Target = string(buf[:n])
+	}
+	return look, nil
+}
+
+// Mountinfo reads /proc/self/mountinfo.
+func (Host) Mountinfo() ([]Mount, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("mounts of the host: %w", err)
+	}
+	return ParseMountinfo(data)
+}
+
+// resolve follows symlinks at the end of path too.
+func resolve(l Looker, name string) (Look, error) {
+	var links []string
+	for range maxLinks {
+		look, err := l.Look(name)
+		if err != nil {
+			return look, err
+		}
+		links = append(links, look.Links...)
+		if look.Type() != unix.S_IFLNK {
+			look.Links = links
+			return look, nil
+		}
+		if name = look.Target; !path.IsAbs(name) {
+			name = path.Dir(look.Path) + "/" + name // not path.Join: .. may follow a symlink
+		}
+	}
+	return Look{}, &os.PathError{Op: "look at", Path: name, Err: unix.ELOOP}
+}

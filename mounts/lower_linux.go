@@ -1,0 +1,220 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+// Have says which of the kernel's ways can be used.
+type Have struct {
+	NewAPI  bool // open_tree, move_mount, fsopen, mount_setattr: Linux 5.12
+	Openat2 bool // Linux 5.6
+}
+
+// Seen is what lowering saw of one operation: the difference between the plan and this host.
+type Seen struct {
+	Op      int    // index into Tree.Ops
+	Dest    string // where it went, which differs from the operation's Dest when a symlink was followed
+	Missing bool   // left out: it was optional and its source or place does not exist
+	File    bool   // what stands at Dest is not a directory
+	Link    bool   // what stands at Dest is a symlink
+}
+
+// OpError is an operation that cannot be carried out on this host.
+type OpError struct {
+	Index int // of Tree.Ops, from 0
+	Op    Op
+	Err   error
+	Hint  string // one action that helps, if there is one
+}
+
+// Error gives "mount 7 (bind /a): cause".
+func (e *OpError) Error() string {
+	return fmt.Sprintf("mount %d (%s %s): %v", e.Index+1, e.Op.Kind, e.Op.Dest, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// lowering is the state of one Lower.
+type lowering struct {
+	p        *sys.Program
+	have     Have
+	look     Looker
+	view     view
+	mounts   []Mount // of the host, read when first needed
+	writable []string
+	seen     Seen // of the operation at hand
+
+	root           sys.Slot // O_PATH descriptor of the new root
+	src, dst, tree sys.Slot // of the operation at hand
+	null           sys.Slot // /dev/null of the host, once opened
+	haveNull       bool
+}
+
+// Lower looks at the host and appends the calls that build tree, make it the root of the calling process and detach the old root.
+// The process must be in a mount namespace of its own, with CAP_SYS_ADMIN over it and a procfs at /proc. Afterwards its working
+// directory is the new root, and no descriptor is left open. The result has one entry for each operation of tree.
+func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
+	l := &lowering{p: p, have: have, look: look, view: newView()}
+	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
+	for _, op := range tree.Ops {
+		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
+			if real, err := resolve(look, op.Source); err == nil && real.Type() == unix.S_IFDIR {
+				l.writable = append(l.writable, real.Path)
+			}
+		}
+	}
+	l.newRoot()
+	simple, from := expand(tree.Ops)
+	result := make([]Seen, len(tree.Ops))
+	for i := len(simple) - 1; i >= 0; i-- {
+		result[from[i]].Op = from[i]
+	}
+	for i, op := range simple {
+		p.At(sys.Step{Stage: "mount", Index: from[i] + 1, Op: string(op.Kind), Path: op.Dest})
+		l.seen = Seen{Op: from[i], Dest: op.Dest}
+		if err := l.op(op); err != nil {
+			return nil, l.fail(from[i], tree.Ops[from[i]], op, err)
+		}
+		if op.Dest == tree.Ops[from[i]].Dest {
+			result[from[i]] = l.seen
+		}
+	}
+	p.At(sys.Step{Stage: "root", Op: "pivot"})
+	if !tree.Writable {
+		l.setFlags(l.root, Flags{ReadOnly, NoSuid, NoDev}, 0)
+	}
+	if l.haveNull {
+		p.Add(unix.SYS_CLOSE, sys.Of(l.null))
+	}
+	l.pivot()
+	return result, nil
+}
+
+func (l *lowering) fail(index int, whole, part Op, err error) error {
+	e := &OpError{Index: index, Op: whole, Err: err}
+	if whole.Kind != part.Kind {
+		e.Err = fmt.Errorf("%s %s: %w", part.Kind, part.Dest, err)
+	}
+	var h *hinted
+	if errors.As(err, &h) {
+		e.Hint = h.hint
+	} else if errors.Is(err, os.ErrNotExist) && whole.Source != "" {
+		e.Hint = "create it, or leave it out"
+	}
+	return e
+}
+
+// hinted is an error with one action that helps.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+func hint(action, format string, args ...any) error {
+	return &hinted{fmt.Errorf(format, args...), action}
+}
+
+func (l *lowering) op(op Op) error {
+	switch op.Kind {
+	case Bind:
+		return l.bind(op)
+	case Tmpfs:
+		return l.fileSystem(op, "tmpfs", tmpfsOptions(op), node{place: ours, dir: true})
+	case Proc:
+		return l.fileSystem(op, "proc", "", node{place: kernel, source: "/proc", dir: true})
+	case Devpts:
+		op.Flags = Flags{NoSuid, NoExec}
+		return l.fileSystem(op, "devpts", "newinstance,ptmxmode=0666,mode=620", node{place: kernel, dir: true})
+	case Mqueue:
+		op.Flags = Flags{NoSuid, NoDev, NoExec}
+		return l.fileSystem(op, "mqueue", "", node{place: kernel, dir: true})
+	case Dir:
+		return l.dir(op)
+	case Symlink:
+		return l.symlink(op, op.Source)
+	case File:
+		return l.file(op)
+	case Remount:
+		return l.remount(op)
+	case Overlay:
+		return l.overlay(op)
+	case Mask:
+		return l.mask(op)
+	case Rebind:
+		return l.rebind(op)
+	}
+	return fmt.Errorf("bug: unknown operation %q", op.Kind)
+}
+
+// newRoot makes an empty tmpfs and stacks it on "/". Absolute paths of this process go on meaning the old root, because its root
+// directory is the one below; the new root is reached by descriptor alone. So no directory of the host has to serve as a place
+// to mount on, and none is hidden by it.
+func (l *lowering) newRoot() {
+	p := l.p
+	p.At(sys.Step{Stage: "root", Op: "new"})
+	// Nothing mounted from here on may reach the host, nor the host's later mounts reach the sandbox (mount_namespaces(7)).
+	p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("/"), sys.Null(), sys.Words(unix.MS_REC|unix.MS_PRIVATE, "MS_REC|MS_PRIVATE"), sys.Null())
+	if !l.have.NewAPI {
+		l.newRootOld()
+		return
+	}
+	fs := l.src
+	p.Add(unix.SYS_FSOPEN, sys.Str("tmpfs"), sys.Words(unix.FSOPEN_CLOEXEC, "FSOPEN_CLOEXEC")).Keep(fs)
+	for _, option := range [][2]string{{"source", "nsrun"}, {"mode", "0755"}} {
+		p.Add(unix.SYS_FSCONFIG, sys.Of(fs), sys.Words(unix.FSCONFIG_SET_STRING, "FSCONFIG_SET_STRING"), sys.Str(option[0]),
+			sys.Str(option[1]), sys.Int(0))
+	}
+	p.Add(unix.SYS_FSCONFIG, sys.Of(fs), sys.Words(unix.FSCONFIG_CMD_CREATE, "FSCONFIG_CMD_CREATE"), sys.Null(), sys.Null(), sys.Int(0))
+	p.Add(unix.SYS_FSMOUNT, sys.Of(fs), sys.Words(unix.FSMOUNT_CLOEXEC, "FSMOUNT_CLOEXEC"),
+		sys.Words(unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "MOUNT_ATTR_NOSUID|MOUNT_ATTR_NODEV")).Keep(l.root)
+	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.root), sys.Str(""), sys.AtCWD(), sys.Str("/"),
+		sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH"))
+	p.Add(unix.SYS_CLOSE, sys.Of(fs))
+}
+
+// newRootOld does the same with mount(2). ".." of the root directory is where the stacked mount can be entered.
+func (l *lowering) newRootOld() {
+	p := l.p
+	p.Add(unix.SYS_MOUNT, sys.Str("nsrun"), sys.Str("/"), sys.Str("tmpfs"),
+		sys.Words(unix.MS_NOSUID|unix.MS_NODEV, "MS_NOSUID|MS_NODEV"), sys.Str("mode=0755"))
+	if l.have.Openat2 {
+		// Were ".." not the new mount, directories would be made on the host. RESOLVE_NO_XDEV must refuse to cross into it.
+		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
+		p.Add(unix.SYS_OPENAT2, sys.AtCWD(), sys.Str("/.."), sys.Struct(how), sys.Size(how)).Tolerate(unix.EXDEV, 1)
+		p.Fail(unix.EXDEV)
+	}
+	p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/.."), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).
+		Keep(l.root)
+}
+
+// pivot makes the new root the root and detaches the old one, which pivot_root(".", ".") has stacked on top: pivot_root(2), NOTES.
+func (l *lowering) pivot() {
+	p := l.p
+	p.Add(unix.SYS_FCHDIR, sys.Of(l.root))
+	p.Add(unix.SYS_CLOSE, sys.Of(l.root))
+	p.Add(unix.SYS_PIVOT_ROOT, sys.Str("."), sys.Str("."))
+	p.Add(unix.SYS_UMOUNT2, sys.Str("."), sys.Words(unix.MNT_DETACH, "MNT_DETACH"))
+	p.Add(unix.SYS_CHDIR, sys.Str("/"))
+}
+
+// Apply builds tree for the calling process, under the conditions of [Lower]. A failure in the middle leaves a half-built root:
+// the process should end.
+func Apply(tree Tree, have Have) ([]Seen, error) {
+	var p sys.Program
+	seen, err := Lower(&p, tree, have, Host{})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Where(err), err)
+	}
+	return seen, nil
+}

@@ -1,0 +1,242 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+func tmpfsOptions(op Op) string {
+	mode := op.Mode
+	if mode == 0 {
+		mode = 0o755
+	}
+	options := fmt.Sprintf("mode=%04o", mode)
+	if op.Size > 0 {
+		options += fmt.Sprintf(",size=%d", op.Size)
+	}
+	if op.Inodes > 0 {
+		options += fmt.Sprintf(",nr_inodes=%d", op.Inodes)
+	}
+	return options
+}
+
+// fileSystem mounts a file system of its own at op.Dest, relative to the descriptor of its mount point.
+func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
+	dest, err := l.place(op, op.Dest, true)
+	if errors.Is(err, errSkip) {
+		l.seen.Missing = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	flags := op.Flags
+	if op.Kind == Tmpfs && len(flags) == 0 {
+		flags = Flags{NoSuid, NoDev}
+	}
+	l.enter(dest)
+	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
+	l.view.cover(dest, n)
+	return nil
+}
+
+// enter makes dest the working directory, so that mount(2) can name it as ".".
+func (l *lowering) enter(dest string) {
+	l.openDest(dest, l.dst)
+	l.p.Add(unix.SYS_FCHDIR, sys.Of(l.dst))
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
+}
+
+func msWords(flags Flags) sys.Arg {
+	var words []string
+	for _, f := range flags {
+		words = append(words, string(f))
+	}
+	if len(words) == 0 {
+		return sys.Int(0)
+	}
+	return sys.Words(flags.ms(), strings.Join(words, "|"))
+}
+
+func optional(s string) sys.Arg {
+	if s == "" {
+		return sys.Null()
+	}
+	return sys.Str(s)
+}
+
+func (l *lowering) dir(op Op) error {
+	n, _, rest := l.view.find(op.Dest)
+	switch {
+	case rest == "" && n.dir:
+		return nil
+	case n.place == ours && rest != "" && n.dir:
+		l.makeParents(op.Dest)
+		mode := op.Mode
+		if mode == 0 {
+			mode = 0o755
+		}
+		l.mkdir(op.Dest, mode)
+		l.view[op.Dest] = node{place: ours, dir: true}
+		return nil
+	}
+	_, err := l.place(op, op.Dest, true) // on the host it must exist already
+	if errors.Is(err, errSkip) {
+		l.seen.Missing = true
+		return nil
+	}
+	return err
+}
+
+func (l *lowering) symlink(op Op, target string) error {
+	n, at, rest := l.view.find(op.Dest)
+	switch {
+	case n.place != ours || !n.dir:
+		return hint("link somewhere else", "%s lies in %s, which is not the sandbox's own; nothing is created there", op.Dest, at)
+	case rest == "":
+		return fmt.Errorf("something is at %s already", op.Dest)
+	}
+	l.makeParents(op.Dest)
+	l.p.Add(unix.SYS_SYMLINKAT, sys.Str(target), sys.Of(l.root), sys.Str(relative(op.Dest)))
+	l.view[op.Dest] = node{place: link}
+	l.seen.Link = true
+	return nil
+}
+
+// staged is where a file is made before it is mounted over one of the host's; it is unlinked as soon as it is mounted.
+const staged = "/.nsrun-file"
+
+func (l *lowering) file(op Op) error {
+	mode := op.Mode
+	if mode == 0 {
+		mode = 0o644
+	}
+	n, _, rest := l.view.find(op.Dest)
+	if n.place == ours && n.dir && rest != "" {
+		l.makeParents(op.Dest)
+		l.write(op.Dest, op.Data, mode)
+		l.view[op.Dest] = node{place: ours}
+		l.seen.File = true
+		return nil
+	}
+	dest, err := l.place(op, op.Dest, false)
+	if errors.Is(err, errSkip) {
+		l.seen.Missing = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.write(staged, op.Data, mode)
+	l.openDest(staged, l.src)
+	flags := append(Flags{NoSuid, NoDev, NoExec}, op.Flags...)
+	if err := l.attach(flags, staged, dest, false); err != nil {
+		return err
+	}
+	l.p.Add(unix.SYS_UNLINKAT, sys.Of(l.root), sys.Str(relative(staged)), sys.Int(0))
+	l.view.cover(dest, node{place: ours})
+	l.seen.Dest, l.seen.File = dest, true
+	return nil
+}
+
+func (l *lowering) write(dest string, data []byte, mode uint32) {
+	p := l.p
+	p.Add(unix.SYS_OPENAT, sys.Of(l.root), sys.Str(relative(dest)),
+		sys.Words(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC"),
+		octalMode(mode)).Keep(l.dst)
+	if len(data) > 0 {
+		p.Add(unix.SYS_WRITE, sys.Of(l.dst), sys.Bytes(data), sys.Int(len(data))).Min(len(data))
+	}
+	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
+}
+
+func (l *lowering) remount(op Op) error {
+	l.openDest(op.Dest, l.dst)
+	l.setFlags(l.dst, op.Flags, 0)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
+	return nil
+}
+
+// rebind mounts what is at op.Dest over itself with op.Flags. The place is procfs or a bind, whose like the host has.
+func (l *lowering) rebind(op Op) error {
+	dir, found, err := l.kindAt(op)
+	if err != nil || !found {
+		return err
+	}
+	l.openDest(op.Dest, l.src)
+	if l.have.NewAPI {
+		return l.attach(op.Flags, op.Dest, op.Dest, dir)
+	}
+	p := l.p
+	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")
+	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(fdDest), cloexec)
+	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
+	p.Add(unix.SYS_MOUNT, sys.Str(procFD(fdDest)), sys.Str(procFD(fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
+	p.Add(unix.SYS_CLOSE, sys.Int(fdDest))
+	l.remountAt(op.Dest, op.Flags, nil)
+	return nil
+}
+
+// mask covers a file by /dev/null, a directory by an empty read-only tmpfs.
+func (l *lowering) mask(op Op) error {
+	dir, found, err := l.kindAt(op)
+	if err != nil || !found {
+		return err
+	}
+	if dir {
+		l.enter(op.Dest)
+		l.p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str("."), sys.Str("tmpfs"), msWords(Flags{ReadOnly, NoSuid, NoDev, NoExec}), sys.Str("size=4k,nr_inodes=2"))
+		return nil
+	}
+	if err := l.openNull(); err != nil {
+		return err
+	}
+	if l.have.NewAPI {
+		l.p.Add(unix.SYS_OPEN_TREE, sys.Of(l.null), sys.Str(""),
+			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH, "OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH")).Keep(l.tree)
+		l.move(op.Dest)
+		return nil
+	}
+	l.p.Add(unix.SYS_FCNTL, sys.Of(l.null), sys.Words(unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"), sys.Int(0)).Keep(l.src)
+	return l.attachOld(Flags{NoSuid, NoExec}, "/dev/null", op.Dest)
+}
+
+// openNull opens the host's /dev/null once, having looked that it is what it says: CVE-2025-31133.
+func (l *lowering) openNull() error {
+	if l.haveNull {
+		return nil
+	}
+	look, err := resolve(l.look, "/dev/null")
+	if err == nil {
+		err = rightType(Op{Source: "/dev/null", Only: "device"}, look)
+	}
+	if err != nil {
+		return fmt.Errorf("the mask: %w", err)
+	}
+	l.openSource(look.Path, l.null)
+	l.haveNull = true
+	return nil
+}
+
+// kindAt tells what stands at op.Dest below a bind or a procfs, from what the host has there.
+func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
+	n, at, rest := l.view.find(op.Dest)
+	if rest == "" {
+		return n.dir, true, nil
+	}
+	if n.source == "" {
+		return false, false, fmt.Errorf("nothing is known of %s below %s", op.Dest, at)
+	}
+	look, err := l.look.Look(n.source + "/" + rest)
+	if err != nil && op.Optional {
+		return false, false, nil
+	}
+	if err == nil && look.Type() == unix.S_IFLNK {
+		err = fmt.Errorf("%s is a symlink; nothing is mounted on one", op.Dest)
+	}
+	return look.Type() == unix.S_IFDIR, true, err
+}

@@ -1,0 +1,73 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+// scratch is where the upper and work directories of an overlay in memory are made; it is detached once the overlay holds them.
+const scratch = "/.nsrun-overlay"
+
+// overlay mounts op.Layers as one. Extended attributes are the user's kind, which a user namespace may write (Linux 5.11).
+func (l *lowering) overlay(op Op) error {
+	lower := make([]string, len(op.Layers))
+	for i, layer := range op.Layers {
+		look, err := resolve(l.look, layer)
+		if err != nil {
+			return err
+		}
+		if look.Type() != unix.S_IFDIR {
+			return fmt.Errorf("layer %s is %s, not a directory", layer, typeName(look.Type()))
+		}
+		// The kernel wants the topmost layer first; ours are given from the bottom.
+		lower[len(lower)-1-i] = escapeOverlay(look.Path)
+	}
+	options := "lowerdir=" + strings.Join(lower, ":")
+	switch {
+	case op.Upper != "":
+		upper, err1 := resolve(l.look, op.Upper)
+		work, err2 := resolve(l.look, op.Work)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		options += ",upperdir=" + escapeOverlay(upper.Path) + ",workdir=" + escapeOverlay(work.Path)
+	case op.Scratch:
+		options += ",upperdir=upper,workdir=work"
+	case len(op.Layers) < 2:
+		return hint("give a second layer, or bind the one", "a read-only overlay needs two layers")
+	}
+	dest, err := l.place(op, op.Dest, true)
+	if err != nil {
+		return err
+	}
+	p := l.p
+	if op.Scratch {
+		l.mkdir(scratch, 0o700)
+		l.enter(scratch)
+		p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str("."), sys.Str("tmpfs"), msWords(Flags{NoSuid, NoDev}), sys.Str(tmpfsOptions(Op{Size: op.Size, Inodes: op.Inodes})))
+		l.enter(scratch) // again, to stand in what was just mounted
+		p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str("upper"), octalMode(0o755))
+		p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str("work"), octalMode(0o755))
+	}
+	l.openDest(dest, l.dst)
+	p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
+	p.Add(unix.SYS_MOUNT, sys.Str("overlay"), sys.Str(procFD(fdDest)), sys.Str("overlay"), msWords(op.Flags), sys.Str(options+",userxattr"))
+	p.Add(unix.SYS_CLOSE, sys.Int(fdDest))
+	if op.Scratch {
+		p.Add(unix.SYS_FCHDIR, sys.Of(l.root))
+		p.Add(unix.SYS_UMOUNT2, sys.Str(relative(scratch)), sys.Words(unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW, "MNT_DETACH|UMOUNT_NOFOLLOW"))
+		p.Add(unix.SYS_UNLINKAT, sys.Of(l.root), sys.Str(relative(scratch)), sys.Words(unix.AT_REMOVEDIR, "AT_REMOVEDIR"))
+	}
+	l.view.cover(dest, node{place: kernel, dir: true})
+	return nil
+}
+
+// escapeOverlay escapes what separates options and layers (Documentation/filesystems/overlayfs.rst).
+func escapeOverlay(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
+}

@@ -1,0 +1,86 @@
+// Package facts says what a host can do: the type that probes fill, doctor prints and plans are compiled against, and the one
+// table of features with what is lost without each.
+//
+//	if f.State(facts.Landlock) == facts.No { row, _ := facts.Lookup(facts.Landlock); fmt.Println(row.Fix) }
+//
+// Facts are an argument everywhere: a plan for another host needs only that host's facts as JSON. They protect nothing, and may
+// be wrong: a start that fails is the last probe.
+package facts
+
+import (
+	"maps"
+	"slices"
+)
+
+// Name is the name of a feature.
+type Name string
+
+// State is what a probe found out.
+type State string
+
+// The states. A feature that nobody asked about is Unknown: plans then try it, and the start tells.
+const (
+	Yes     State = "yes"
+	No      State = "no"
+	Unknown State = "unknown"
+)
+
+// Answer is what is known of one feature.
+type Answer struct {
+	State State `json:"state"`
+	// Detail is what the kernel or a file said, when State is not Yes, or a version.
+	Detail string `json:"detail,omitempty"`
+	// Fix is the one action that changes a No here, if the probe could tell causes apart. Empty means the table's.
+	Fix string `json:"fix,omitempty"`
+}
+
+// Facts is what is known of one host and caller.
+type Facts struct {
+	Kernel      string          `json:"kernel"` // release, as uname(2) gives it; for people, nothing is decided by it
+	Arch        string          `json:"arch"`   // amd64 or arm64
+	UID         int             `json:"uid"`
+	GID         int             `json:"gid"`
+	LastCap     int             `json:"last_cap"`     // highest capability that the kernel knows
+	LandlockABI int             `json:"landlock_abi"` // 0 without Landlock
+	Answers     map[Name]Answer `json:"features"`
+}
+
+// State returns what is known of a feature.
+func (f Facts) State(name Name) State {
+	if a, ok := f.Answers[name]; ok {
+		return a.State
+	}
+	return Unknown
+}
+
+// Can reports whether a plan may count on the feature: it is there, or nobody could tell and the start will.
+func (f Facts) Can(name Name) bool { return f.State(name) != No }
+
+// Fix returns the action that brings a missing feature: the probe's if it knew the cause, else the table's.
+func (f Facts) Fix(name Name) string {
+	if a := f.Answers[name]; a.Fix != "" {
+		return a.Fix
+	}
+	row, _ := Lookup(name)
+	return row.Fix
+}
+
+// With returns a copy of f in which feature name has answer a.
+func (f Facts) With(name Name, a Answer) Facts {
+	answers := maps.Clone(f.Answers)
+	if answers == nil {
+		answers = map[Name]Answer{}
+	}
+	answers[name] = a
+	f.Answers = answers
+	return f
+}
+
+// Lookup finds a feature's row.
+func Lookup(name Name) (Feature, bool) {
+	i := slices.IndexFunc(Table[:], func(row Feature) bool { return row.Name == name })
+	if i < 0 {
+		return Feature{}, false
+	}
+	return Table[i], true
+}

@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Error is a step that failed before the command ran.
+type Error struct {
+	Stage string // "namespaces", "mount", "exec"
+	Index int    // of the mount, from 1
+	Op    string
+	Path  string
+	Err   error
+	Hint  string // one action that helps
+}
+
+// Error gives "mount 7 (bind /a): operation not permitted".
+func (e *Error) Error() string {
+	return sys.Step{Stage: e.Stage, Index: e.Index, Op: e.Op, Path: e.Path}.String() + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Exec outcomes, which have exit codes of their own.
+var (
+	// ErrNotFound means that there is no such command in the sandbox.
+	ErrNotFound = errors.New("command not found in the sandbox")
+	// ErrNotExecutable means that the command is there and cannot be executed.
+	ErrNotExecutable = errors.New("command cannot be executed")
+)
+
+func wrapLowering(err error) error {
+	var op *mounts.OpError
+	if errors.As(err, &op) {
+		return &Error{Stage: "mount", Index: op.Index + 1, Op: string(op.Op.Kind), Path: op.Op.Dest, Err: op.Err, Hint: op.Hint}
+	}
+	return &Error{Stage: "prepare", Err: err}
+}
+
+// explainFailure turns the coordinates that the child sent into words.
+func (r *run) explainFailure() error {
+	step := r.lowered.Program.Describe(int(r.failure.Index))
+	errno := syscall.Errno(r.failure.Errno)
+	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
+	if step.Stage == "exec" {
+		return explainExec(e, step, errno, r.plan)
+	}
+	return explain(e, r.plan)
+}
+
+func explainExec(e *Error, step sys.Step, errno syscall.Errno, p *plan.Plan) error {
+	command := p.Command[0]
+	e.Op, e.Path = "", ""
+	switch {
+	case step.Op == missingInterpreter:
+		e.Err = fmt.Errorf("%s: %w: its interpreter (the #! line or ELF loader) is missing: %w", step.Path, ErrNotExecutable, errno)
+		e.Hint = "show the interpreter to the sandbox, or call it by name"
+	case errno == unix.ENOENT:
+		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotFound, errno)
+		e.Hint = "give a path that the sandbox can see, or grant its directory with --ro"
+	case errno == unix.EACCES:
+		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
+		e.Hint = "make it executable (chmod +x), or move it out of a place mounted noexec"
+	default:
+		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
+	}
+	return e
+}
+
+// hint is one row: an action for a step that failed with an errno.
+type hint struct {
+	stage, op string // empty matches any
+	errno     syscall.Errno
+	text      string
+}
+
+// hints are looked through in order; the first match is given.
+var hints = [...]hint{
+	{"namespaces", "clone", unix.EPERM, "unprivileged user namespaces are refused here: run nsrun doctor to see by what"},
+	{"namespaces", "clone", unix.ENOSPC, "raise user.max_user_namespaces and its like (sysctl user), or run fewer nested sandboxes"},
+	{"namespaces", "clone", unix.EINVAL, "this kernel lacks a namespace: run nsrun doctor"},
+	{"namespaces", "clone", unix.EAGAIN, "too many processes: raise the limit (ulimit -u)"},
+	{"identity", "write", unix.EPERM, "an LSM restricts user namespaces: run nsrun doctor"},
+	{"identity", "write", unix.EACCES, "AppArmor restricts unprivileged user namespaces: run nsrun doctor"},
+	{"mount", "proc", unix.EPERM, "this container masks parts of /proc: start it with an unmasked /proc (podman: --security-opt unmask=ALL)"},
+	{"root", "pivot", unix.EINVAL, "the root is an initramfs or not a mount point: switch_root to a real root first"},
+	{"mount", "", unix.EPERM, "an LSM or a container's filter refuses mounts: run nsrun doctor"},
+	{"mount", "", unix.ELOOP, "a symlink appeared on the path since it was looked at; try again"},
+	{"mount", "", unix.ENOENT, "the path disappeared since it was looked at; try again"},
+	{"mount", "", unix.ENOSPC, "the limit on mounts is reached: raise fs.mount-max"},
+	{"limit", "", unix.EPERM, "the limit is above this session's hard limit (ulimit -H): ask for less"},
+	{"directory", "chdir", unix.ENOENT, "choose a directory that the sandbox shows, with --chdir"},
+	{"directory", "chdir", unix.EACCES, "choose a directory that this user may enter, with --chdir"},
+	{"keyring", "", unix.EDQUOT, "the user's key quota is used up (/proc/key-users)"},
+	{"seccomp", "", unix.EINVAL, "the kernel refuses the filter: check the raw program"},
+}
+
+// explain adds the hint for e, if there is one.
+func explain(e *Error, _ *plan.Plan) error {
+	var errno syscall.Errno
+	errors.As(e.Err, &errno)
+	for _, h := range hints {
+		if (h.stage == "" || h.stage == e.Stage) && (h.op == "" || h.op == e.Op) && h.errno == errno {
+			e.Hint = h.text
+			return e
+		}
+	}
+	return e
+}

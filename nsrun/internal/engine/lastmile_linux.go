@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/rlimit"
+	"github.com/nsrun/nsrun/seccomp"
+	"golang.org/x/sys/unix"
+)
+
+// spawnCommand forks the last mile, and tells the caller its pidfd.
+func (l *lowering) spawnCommand() error {
+	l.step("command", "fork")
+	l.command = l.p.Slot()
+	message := newFDMessage('P')
+	var err error
+	l.p.Spawn(l.command, message.fd(), func() { err = l.lastMile() })
+	if err != nil {
+		return err
+	}
+	l.step("command", "tell pidfd")
+	l.send(message)
+	if l.tty != 0 {
+		l.p.Add(unix.SYS_CLOSE, sys.Of(l.tty))
+	}
+	return nil
+}
+
+// lastMile is the containment of the command, in the order that the security argument needs. Each part takes away what the ones
+// before it needed, and exec comes under all of them.
+func (l *lowering) lastMile() error {
+	for _, part := range []func() error{
+		l.session,      // no controlling terminal to push input into: CVE-2017-5226
+		l.descriptors,  // 0, 1, 2 and the report pipe
+		l.ownUsers,     // a user namespace that owns nothing: not the mounts, not pid 1
+		l.directory,    // of the view, by path inside it: CVE-2024-21626
+		l.setLimits,    // while none of the sandbox's own can interfere
+		l.keyring,      // not the caller's session keyring
+		l.signals,      // nothing ignored or blocked is inherited
+		l.capabilities, // none, in no set
+		l.noNewPrivs,   // set-uid programs stay powerless; Landlock and seccomp require it
+		l.landlock,     // the second lock on files
+		l.seccomp,      // last, because it refuses most of the above
+		l.exec,
+	} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lowering) session() error {
+	l.step("command", "session")
+	l.p.Add(unix.SYS_SETSID)
+	if l.tty == 0 {
+		return nil
+	}
+	l.p.Add(unix.SYS_IOCTL, sys.Of(l.tty), sys.Words(unix.TIOCSCTTY, "TIOCSCTTY"), sys.Int(0))
+	for fd := range 3 {
+		l.p.Add(unix.SYS_DUP3, sys.Of(l.tty), sys.Int(fd), sys.Int(0))
+	}
+	return nil
+}
+
+// descriptors closes what pid 1 has opened for itself. The report pipe is close-on-exec: its end tells that exec happened.
+func (l *lowering) descriptors() error {
+	l.step("descriptors", "close all but 0, 1, 2")
+	return l.closeAllBut(3, []int{l.fds.report})
+}
+
+func (l *lowering) ownUsers() error {
+	l.step("identity", "second user namespace")
+	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+	l.writeMaps(l.plan.Identity.UID, 0, l.plan.Identity.GID, 0)
+	return nil
+}
+
+func (l *lowering) directory() error {
+	l.p.At(sys.Step{Stage: "directory", Op: "chdir", Path: l.plan.Dir})
+	l.p.Add(unix.SYS_CHDIR, sys.Str(l.plan.Dir))
+	return nil
+}
+
+func (l *lowering) setLimits() error {
+	limits := l.plan.Limits
+	if original, ok := rlimit.Original(); ok && !slices.ContainsFunc(limits, func(o rlimit.Limit) bool { return o.Name == original.Name }) {
+		limits = append([]rlimit.Limit{original}, limits...)
+	}
+	return rlimit.Lower(l.p, limits...)
+}
+
+// keyring joins a new anonymous session keyring (keyctl_join_session_keyring(3)). A kernel without keyrings, or a container that
+// forbids the call, leaves nothing to join away from that the command could reach either.
+func (l *lowering) keyring() error {
+	l.step("keyring", "new session keyring")
+	l.p.Add(unix.SYS_KEYCTL, sys.Words(unix.KEYCTL_JOIN_SESSION_KEYRING, "KEYCTL_JOIN_SESSION_KEYRING"), sys.Null()).
+		Tolerate(unix.ENOSYS, 0).Tolerate(unix.EPERM, 0)
+	return nil
+}
+
+// sigaction is the kernel's struct sigaction, all zero: SIG_DFL.
+type sigaction struct{ Handler, Flags, Restorer, Mask uint64 }
+
+func (s *sigaction) String() string { return "{SIG_DFL}" }
+
+func (l *lowering) signals() error {
+	l.step("signals", "defaults")
+	l.p.Add(unix.SYS_RT_SIGACTION, sys.Counter(), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8)).
+		Repeat(1, 64).Tolerate(unix.EINVAL, 0) // SIGKILL and SIGSTOP
+	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(make([]byte, 8)), sys.Null(), sys.Int(8))
+	l.p.Add(unix.SYS_UMASK, sys.Words(0o22, "0022"))
+	return nil
+}
+
+func (l *lowering) capabilities() error {
+	l.step("capabilities", "drop all")
+	l.dropCapabilities()
+	return nil
+}
+
+// capHeader and capSets are those of capset(2), version 3.
+type capHeader struct {
+	Version uint32
+	Pid     int32
+}
+
+type capSets [2]struct{ Effective, Permitted, Inheritable uint32 }
+
+func (c *capSets) String() string { return "{none}" }
+
+// dropCapabilities empties all five sets. The bounding set goes up to the last capability that this kernel knows, so that a newer
+// one is not missed.
+func (l *lowering) dropCapabilities() {
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).Repeat(0, l.plan.LastCap)
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_CLEAR_ALL, "PR_CAP_AMBIENT_CLEAR_ALL"),
+		sys.Int(0), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0) // before Linux 4.3 there are none
+	l.p.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
+}
+
+func (l *lowering) noNewPrivs() error {
+	l.step("no_new_privs", "")
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_NO_NEW_PRIVS, "PR_SET_NO_NEW_PRIVS"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
+	return nil
+}
+
+// landlock enforces the plan's rules. Whether a path is a file, or was left out, is what lowering saw when it looked.
+func (l *lowering) landlock() error {
+	if l.plan.Landlock == nil {
+		return nil
+	}
+	r := l.plan.Landlock.Ruleset
+	seen := map[string]mounts.Seen{}
+	for i, op := range l.plan.Mounts {
+		if at, ok := seen[op.Dest]; !ok || at.Missing {
+			seen[op.Dest] = l.seen[i]
+		}
+	}
+	r.Paths = slices.DeleteFunc(slices.Clone(r.Paths), func(rule landlock.PathRule) bool {
+		at := seen[rule.Path]
+		return at.Missing || at.Link // a link's target has its own rule
+	})
+	for i := range r.Paths {
+		rule := &r.Paths[i]
+		if at, ok := seen[rule.Path]; ok {
+			rule.File, rule.Path = at.File, at.Dest
+		}
+	}
+	landlock.Lower(l.p, r)
+	return nil
+}
+
+func (l *lowering) seccomp() error {
+	if l.plan.Seccomp == nil {
+		return nil
+	}
+	filters, err := l.plan.Seccomp.Filters(goarch)
+	if err != nil {
+		return err
+	}
+	l.step("seccomp", l.plan.Seccomp.Profile)
+	seccomp.Lower(l.p, filters...)
+	return nil
+}
+
+// exec tries the places of PATH in order, as execvp(3) does: a place where nothing is is passed over, one that may not be executed
+// is remembered, a file without a header goes to /bin/sh. What remains tells apart a command that is not there, one that cannot
+// be executed, and one whose interpreter is missing.
+func (l *lowering) exec() error {
+	argv, candidates := l.plan.Command, l.candidates()
+	env := sys.List(l.plan.Env)
+	words := sys.List(argv)
+	n := len(candidates)
+	// Calls: n times execve and its /bin/sh, n times a look and its failure, "not found", then the execs once more for after an
+	// EACCES, and "permission denied".
+	again := 4*n + 1
+	execs := func(denied bool) {
+		for _, c := range candidates {
+			l.p.At(sys.Step{Stage: "exec", Op: argv[0], Path: c})
+			toNext := again + 1 // the next candidate of the second round
+			if denied {
+				toNext = 1
+			}
+			l.p.Add(unix.SYS_EXECVE, sys.Str(c), words, env).Tolerate(unix.ENOEXEC, 0).
+				Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, toNext)
+			l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"sh", c}, argv[1:]...)), env)
+		}
+	}
+	execs(false)
+	for _, c := range candidates {
+		l.p.At(sys.Step{Stage: "exec", Op: missingInterpreter, Path: c})
+		l.p.Add(unix.SYS_FACCESSAT, sys.AtCWD(), sys.Str(c), sys.Words(unix.F_OK, "F_OK")).
+			Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, 1)
+		l.p.Fail(unix.ENOENT)
+	}
+	l.p.At(sys.Step{Stage: "exec", Op: argv[0]})
+	l.p.Fail(unix.ENOENT)
+	execs(true)
+	l.p.At(sys.Step{Stage: "exec", Op: argv[0]})
+	l.p.Fail(unix.EACCES)
+	return nil
+}
+
+// missingInterpreter marks the steps that fail for a program whose #! line or ELF loader names something that is not there.
+const missingInterpreter = "interpreter"
+
+func (l *lowering) candidates() []string {
+	name := l.plan.Command[0]
+	if strings.Contains(name, "/") {
+		return []string{name}
+	}
+	search := "/bin:/usr/bin" // execvp(3), when PATH is unset
+	for _, v := range l.plan.Env {
+		if value, ok := strings.CutPrefix(v, "PATH="); ok {
+			search = value
+		}
+	}
+	var out []string
+	for _, dir := range strings.Split(search, ":") {
+		if dir == "" {
+			dir = "." // execvp(3): an empty name is the working directory
+		}
+		out = append(out, path.Join(dir, name))
+	}
+	return out
+}

@@ -1,0 +1,340 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Options is what a run needs beside its plan.
+type Options struct {
+	// Forward lists the signals to this process that are passed on to the command: see [Run].
+	Forward []os.Signal
+	// Cancel, when closed, ends the run at once.
+	Cancel <-chan struct{}
+	// Orphan, if not nil, is closed when whoever started this process is gone.
+	Orphan <-chan struct{}
+	// Terminal is this process's side of the command's terminal; used when the plan has one.
+	Terminal *Terminal
+	// Inject may change the program before it runs: faults for tests.
+	Inject func(*sys.Program)
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	Started  time.Time
+	Wall     time.Duration
+	Status   unix.WaitStatus // of the command
+	Usage    unix.Rusage     // of the command and what it waited for
+	TimedOut bool
+	Killed   unix.Signal // the signal to this process that ended the run, if one did
+	Seen     []mounts.Seen
+}
+
+// Run starts the plan's command and waits until nothing of the sandbox is alive. It forks this process, so this should be a small
+// one of a single purpose, like the nsrun command.
+//
+// An error means that the command did not run: a [*Error] with the step that failed. SIGINT, SIGQUIT, SIGHUP and SIGWINCH go to
+// the command's process group, as a terminal would send them, other signals to the command alone. After SIGTERM or SIGINT, or when
+// the plan's time is up, the command has the plan's grace to end; then, or at a second SIGINT, the whole sandbox is killed.
+func Run(p *plan.Plan, opts Options) (Outcome, error) {
+	// The kernel kills the sandbox when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := checkHost(); err != nil {
+		return Outcome{}, err
+	}
+	ch, err := openChannels()
+	if err != nil {
+		return Outcome{}, &Error{Stage: "channels", Err: err}
+	}
+	defer ch.close()
+	lowered, err := Lower(p, mounts.Host{}, fds{report: ch.childReport, status: ch.childStatus}, false)
+	if err != nil {
+		ch.closeChild()
+		return Outcome{}, wrapLowering(err)
+	}
+	if opts.Inject != nil {
+		opts.Inject(lowered.Program)
+	}
+	started := time.Now()
+	pid, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)
+	ch.closeChild()
+	if err != nil {
+		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p)
+	}
+	r := &run{plan: p, opts: opts, lowered: lowered, pid: pid, pidfd: pidfd, command: -1, ch: ch}
+	defer r.close()
+	err = r.wait()
+	r.mu.Lock()
+	out := r.out
+	r.mu.Unlock()
+	out.Started, out.Wall, out.Seen = started, time.Since(started), lowered.Seen
+	return out, err
+}
+
+// checkHost makes sure that what is about to be written to is procfs: CVE-2025-52881.
+func checkHost() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs("/proc", &st); err != nil {
+		return &Error{Stage: "host", Op: "look at", Path: "/proc", Err: err, Hint: "mount procfs at /proc"}
+	}
+	if st.Type != unix.PROC_SUPER_MAGIC {
+		return &Error{Stage: "host", Op: "look at", Path: "/proc", Err: errors.New("not a procfs"), Hint: "mount procfs at /proc"}
+	}
+	return nil
+}
+
+// run is one sandbox from fork to the end of its last process. The goroutine that forked reads the channels; another one watches
+// signals and clocks.
+type run struct {
+	plan    *plan.Plan
+	opts    Options
+	lowered *Lowered
+	ch      *channels
+	pid     int
+	pidfd   int
+	failure *sys.Failure
+	exit    *sys.Exit
+
+	mu      sync.Mutex
+	command int // pidfd of the command, once known
+	out     Outcome
+	asked   bool // the command has been asked to end
+	ended   bool // pid 1 has been waited for: its pidfd means nothing any more
+}
+
+func (r *run) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	unix.Close(r.pidfd)
+	if r.command >= 0 {
+		unix.Close(r.command)
+	}
+	if r.opts.Terminal != nil {
+		r.opts.Terminal.finish()
+	}
+}
+
+// wait reads both channels to their ends, first what became of the set-up, then what init has to say, and reaps.
+func (r *run) wait() error {
+	done := make(chan struct{})
+	go r.watch(done)
+	defer close(done)
+	buf := make([]byte, sys.ExitSize+1)
+	n, _ := r.ch.report.Read(buf)
+	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
+		r.failure = &f
+	}
+	oob := make([]byte, unix.CmsgSpace(4))
+	for r.failure == nil {
+		n, oobn, _, _, err := unix.Recvmsg(int(r.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			break
+		}
+		if fd, ok := passedFD(oob[:oobn]); ok {
+			r.passed(buf[0], fd)
+		} else if e, ok := sys.ParseExit(buf[:n]); ok {
+			r.exit = &e
+			break
+		}
+	}
+	return r.reap()
+}
+
+func passedFD(oob []byte) (int, bool) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(messages) != 1 {
+		return 0, false
+	}
+	got, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(got) != 1 {
+		return 0, false
+	}
+	return got[0], true
+}
+
+// passed takes a descriptor that init sent.
+func (r *run) passed(kind byte, fd int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case kind == 'P':
+		r.command = fd
+	case kind == 'T' && r.opts.Terminal != nil:
+		r.opts.Terminal.attach(fd)
+	default:
+		unix.Close(fd)
+	}
+}
+
+// watch acts on signals and clocks until done.
+func (r *run) watch(done <-chan struct{}) {
+	signals := make(chan os.Signal, 16)
+	if len(r.opts.Forward) > 0 { // none would mean all
+		// Only now, and not on the thread that forks: asking Go for a signal takes it a dozen thread switches, which nobody need
+		// wait for. A signal that comes before ends this process, and with it the sandbox.
+		signal.Notify(signals, r.opts.Forward...)
+		defer signal.Stop(signals)
+	}
+	var timeout, grace <-chan time.Time
+	if r.plan.Timeout > 0 {
+		timer := time.NewTimer(time.Duration(r.plan.Timeout))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	cancel, orphan := r.opts.Cancel, r.opts.Orphan
+	for {
+		select {
+		case <-done:
+			return
+		case s := <-signals:
+			if sig, ok := s.(unix.Signal); ok {
+				r.forward(sig)
+			}
+		case <-timeout:
+			r.timeUp()
+		case <-grace:
+			r.kill()
+		case <-cancel:
+			r.kill()
+			cancel = nil
+		case <-orphan:
+			r.kill()
+			orphan = nil
+		}
+		if grace == nil && r.wasAsked() {
+			grace = time.After(time.Duration(r.plan.KillGrace))
+		}
+	}
+}
+
+func (r *run) wasAsked() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+func (r *run) timeUp() {
+	r.mu.Lock()
+	r.out.TimedOut = true
+	r.mu.Unlock()
+	r.end(unix.SIGTERM, true)
+}
+
+// forward passes a signal on.
+func (r *run) forward(sig unix.Signal) {
+	switch sig {
+	case unix.SIGWINCH:
+		if r.opts.Terminal != nil && r.plan.Terminal {
+			r.opts.Terminal.resize()
+			return
+		}
+		r.send(sig, true)
+	case unix.SIGINT:
+		if r.interrupted() {
+			r.kill()
+			return
+		}
+		r.end(sig, true)
+	case unix.SIGTERM:
+		r.end(sig, false)
+	case unix.SIGHUP, unix.SIGQUIT:
+		r.send(sig, true)
+	default:
+		r.send(sig, false)
+	}
+}
+
+// interrupted counts SIGINT, and says whether this is not the first.
+func (r *run) interrupted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	again := r.out.Killed == unix.SIGINT
+	if !r.out.TimedOut {
+		r.out.Killed = unix.SIGINT
+	}
+	return again
+}
+
+// end asks the command to end; from then on it has the plan's grace. Before there is a command, all ends at once.
+func (r *run) end(sig unix.Signal, group bool) {
+	r.mu.Lock()
+	r.asked = true
+	early := r.command < 0
+	if !r.out.TimedOut {
+		r.out.Killed = sig
+	}
+	r.mu.Unlock()
+	if early {
+		r.kill()
+		return
+	}
+	r.send(sig, group)
+}
+
+const pidfdSignalProcessGroup = 1 << 2 // PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
+
+func (r *run) send(sig unix.Signal, group bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.command < 0 || r.ended {
+		return
+	}
+	if group {
+		if err := unix.PidfdSendSignal(r.command, sig, nil, pidfdSignalProcessGroup); !errors.Is(err, unix.EINVAL) {
+			return
+		}
+	}
+	_ = unix.PidfdSendSignal(r.command, sig, nil, 0) // it may have ended: nothing is lost
+}
+
+func (r *run) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// reap waits for pid 1, which the kernel ends last of the sandbox's processes, and says how it went.
+func (r *run) reap() error {
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(r.pid, &status, 0, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return &Error{Stage: "wait", Err: err}
+		}
+		break
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	switch {
+	case r.failure != nil && r.out.Killed == 0 && !r.out.TimedOut:
+		return r.explainFailure()
+	case r.exit != nil:
+		r.out.Status, r.out.Usage = unix.WaitStatus(r.exit.Status), r.exit.Usage
+		return nil
+	case status.Signaled(): // killed by us, or by someone outside
+		r.out.Status = status
+		return nil
+	}
+	return &Error{Stage: "init", Err: fmt.Errorf("pid 1 ended with status %d and said nothing", status.ExitStatus())}
+}

@@ -1,0 +1,46 @@
+package manifest
+
+import "github.com/nsrun/nsrun/nsrun/policy"
+
+// ParseCeiling reads an operator's ceiling, JSON or YAML, as strictly as Parse reads a manifest, and with the same errors. {} is
+// the closed ceiling.
+func ParseCeiling(name string, data []byte) (policy.Ceiling, error) {
+	var c policy.Ceiling
+	if _, err := parse(name, data, ceilingForm(), &c, func(*decoder) {}); err != nil {
+		return policy.Ceiling{}, err
+	}
+	return c, nil
+}
+
+func ceilingForm() record[policy.Ceiling] {
+	type C = policy.Ceiling
+	shape := words{judge: envShape, pattern: `^[^= ]+$`}
+	return record[C]{what: "a ceiling", rows: []row[C]{
+		{"version", "the version of this format", amount{1, 1}, func(*C) any { return plainInt{new(int)} }},
+		{"fs_read", "directories that may be shown", seq[string]{rootText}, func(c *C) any { return &c.FSRead }},
+		{"fs_write", "directories that may be shown writable", seq[string]{rootText}, func(c *C) any { return &c.FSWrite }},
+		{"sockets", "sockets that may be bound, or directories of them", seq[string]{rootText}, func(c *C) any { return &c.Sockets }},
+		{"network", "the widest network; default none", network{networkText}, func(c *C) any { return (*string)(&c.Network) }},
+		{"pass_env", "names of variables that may be passed; * matches any text", seq[string]{shape}, func(c *C) any { return &c.PassEnv }},
+		{"limits", "the largest limits; one that is not named is unbounded", limitsForm(),
+			func(c *C) any { return &limits{&c.Limits, &c.Timeout, &c.KillGrace} }},
+		{"seccomp", "profiles that may be used; default only default", seq[string]{wordText}, func(c *C) any { return &c.Seccomp }},
+		{"fallback", "degrade permits manifests that say so; default strict", fallback, func(c *C) any { return (*string)(&c.Fallback) }},
+		{"landlock", "false permits manifests that leave Landlock out", toggle{true}, func(c *C) any { return &c.NoLandlock }},
+		{"host_etc", "true permits the host's account files", toggle{false}, func(c *C) any { return &c.HostEtc }},
+	}}
+}
+
+// envShape judges names that may hold *.
+func envShape(s string) (wrong, fix string) {
+	name := ""
+	for _, r := range s {
+		if r != '*' {
+			name += string(r)
+		}
+	}
+	if name == "" && s != "" {
+		return "", ""
+	}
+	return envName(name)
+}

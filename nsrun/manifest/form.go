@@ -1,0 +1,284 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// A form is what a value may be. It has three readers, so that what is decoded, written and published cannot differ.
+type form interface {
+	// read decodes n into a pointer of the form's own type; faults go to d.
+	read(d *decoder, n *node, key string, into any)
+	// json is the canonical spelling of what the pointer points to, and false when it is absent.
+	json(from any) (string, bool)
+	// schema is the JSON Schema of the form.
+	schema() map[string]any
+}
+
+// decoder is one decoding: its faults and the places of all values by their keys.
+type decoder struct {
+	*faults
+	places map[string]place
+}
+
+// want reports whether n is of kind k, and says so when it is not.
+func (d *decoder) want(n *node, key string, k kind) bool {
+	d.places[key] = n.at
+	if n.kind == k {
+		return true
+	}
+	what, fix := n.kind.String(), "give "+k.String()
+	switch {
+	case n.kind == null:
+		what, fix = "null", "leave the key out, or give "+k.String()
+	case n.kind == unclear && k == boolean:
+		what, fix = clip(n.text), "write true or false"
+	case n.kind == unclear && k == number:
+		what, fix = clip(n.text), "write plain decimal digits"
+	case n.kind == unclear:
+		what, fix = clip(n.text)+", which readers of YAML take for different things,", "quote it"
+	case k == text && (n.kind == number || n.kind == boolean):
+		what, fix = n.kind.String()+", "+clip(n.text)+",", "quote it"
+	}
+	d.add(n.at, key, what+" stands where "+k.String()+" is wanted", fix)
+	return false
+}
+
+// words is a string that a function judges: it says what is wrong and what to do, or nothing.
+type words struct {
+	judge   func(string) (wrong, fix string)
+	choices []string // the only strings, where there are few
+	pattern string   // for the schema
+}
+
+func (w words) read(d *decoder, n *node, key string, into any) {
+	if !d.want(n, key, text) {
+		return
+	}
+	wrong, fix := w.check(n.text)
+	if wrong != "" {
+		d.add(n.at, key, wrong, fix)
+		return
+	}
+	*into.(*string) = n.text
+}
+
+func (w words) check(s string) (wrong, fix string) {
+	if policy.CheckText(s) != nil {
+		return clip(s) + " holds control characters, or marks that reorder text", "remove them"
+	}
+	if w.choices != nil && !slices.Contains(w.choices, s) {
+		fix = "use " + strings.Join(w.choices, " or ")
+		if near, ok := nearest(s, w.choices); ok {
+			fix = "did you mean " + near + "?"
+		}
+		return clip(s) + " is unknown", fix
+	}
+	if w.judge != nil {
+		return w.judge(s)
+	}
+	return "", ""
+}
+
+func (w words) json(from any) (string, bool) {
+	s := *from.(*string)
+	return quote(s), s != ""
+}
+
+func (w words) schema() map[string]any {
+	s := map[string]any{"type": "string"}
+	if w.choices != nil {
+		s["enum"] = w.choices
+	}
+	if w.pattern != "" {
+		s["pattern"] = w.pattern
+	}
+	return s
+}
+
+// quote spells a string in JSON. Unlike encoding/json it leaves what is not UTF-8 for Parse to find.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ':
+			fmt.Fprintf(&b, `\u%04x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// seq is a list of values of one form.
+type seq[T any] struct{ of form }
+
+func (l seq[T]) read(d *decoder, n *node, key string, into any) {
+	if !d.want(n, key, list) || len(n.items) == 0 {
+		return
+	}
+	all := make([]T, len(n.items))
+	for i, item := range n.items {
+		l.of.read(d, item, indexed(key, i), &all[i])
+	}
+	*into.(*[]T) = all
+}
+
+func (l seq[T]) json(from any) (string, bool) {
+	all := *from.(*[]T)
+	parts := make([]string, len(all))
+	for i := range all {
+		s, ok := l.of.json(&all[i])
+		if !ok {
+			s = `""` // refused when it is read
+		}
+		parts[i] = s
+	}
+	return "[" + strings.Join(parts, ",") + "]", len(all) > 0
+}
+
+func (l seq[T]) schema() map[string]any {
+	return map[string]any{"type": "array", "items": l.of.schema()}
+}
+
+// toggle is true or false, where one of them is what holds without it.
+type toggle struct{ byDefault bool }
+
+func (f toggle) read(d *decoder, n *node, key string, into any) {
+	if d.want(n, key, boolean) {
+		*into.(*bool) = (n.text == "true") != f.byDefault
+	}
+}
+
+func (f toggle) json(from any) (string, bool) {
+	changed := *from.(*bool)
+	return strconv.FormatBool(changed != f.byDefault), changed
+}
+
+func (f toggle) schema() map[string]any {
+	return map[string]any{"type": "boolean", "default": f.byDefault}
+}
+
+// amount is a whole number within bounds.
+type amount struct {
+	least, most int64
+}
+
+// cell is a place for a number that may be absent.
+type cell interface {
+	load() (int64, bool)
+	store(int64)
+}
+
+func (a amount) read(d *decoder, n *node, key string, into any) {
+	if !d.want(n, key, number) {
+		return
+	}
+	v, err := strconv.ParseInt(n.text, 10, 64)
+	fix := fmt.Sprintf("give %d to %d, in plain digits", a.least, a.most)
+	if a.least == a.most {
+		fix = fmt.Sprintf("give %d", a.least)
+	}
+	switch whole := strings.Trim(n.text, "0123456789") == "" || strings.Trim(n.text[1:], "0123456789") == ""; {
+	case !whole:
+		d.add(n.at, key, clip(n.text)+" is not a whole number", fix)
+	case err != nil || v < a.least || v > a.most:
+		d.add(n.at, key, clip(n.text)+" is out of range", fix)
+	default:
+		into.(cell).store(v)
+	}
+}
+
+func (a amount) json(from any) (string, bool) {
+	v, ok := from.(cell).load()
+	return strconv.FormatInt(v, 10), ok
+}
+
+func (a amount) schema() map[string]any {
+	return map[string]any{"type": "integer", "minimum": a.least, "maximum": a.most}
+}
+
+// plainInt is a number whose zero means absent.
+type plainInt struct{ p *int }
+
+func (c plainInt) load() (int64, bool) { return int64(*c.p), *c.p != 0 }
+func (c plainInt) store(v int64)       { *c.p = int(v) }
+
+// maybeInt is a number that may be absent.
+type maybeInt struct{ p **int }
+
+func (c maybeInt) store(v int64) { n := int(v); *c.p = &n }
+func (c maybeInt) load() (int64, bool) {
+	if *c.p == nil {
+		return 0, false
+	}
+	return int64(**c.p), true
+}
+
+// limitCell is one limit in a list of them.
+type limitCell struct {
+	all  *[]policy.Limit
+	name string
+}
+
+func (c limitCell) load() (int64, bool) { return policy.Policy{Limits: *c.all}.Limit(c.name) }
+func (c limitCell) store(v int64) {
+	*c.all = policy.Policy{Limits: *c.all}.WithLimit(c.name, v).Limits
+}
+
+// span is a time: a Go duration as a string, or whole seconds as a number.
+type span struct{}
+
+const (
+	leastSpan = time.Millisecond
+	mostSpan  = 365 * 24 * time.Hour
+	timeFix   = `write whole seconds, or a string like "1m30s"`
+)
+
+func (span) read(d *decoder, n *node, key string, into any) {
+	d.places[key] = n.at
+	var v time.Duration
+	var err error
+	switch n.kind {
+	case number:
+		var seconds int64
+		seconds, err = strconv.ParseInt(n.text, 10, 32)
+		v = time.Duration(seconds) * time.Second
+	case text:
+		v, err = time.ParseDuration(n.text)
+	default:
+		err = strconv.ErrSyntax
+	}
+	switch {
+	case err != nil && n.text == "":
+		d.add(n.at, key, n.kind.String()+" stands where a time is wanted", timeFix)
+	case err != nil:
+		d.add(n.at, key, clip(n.text)+" is not a time", timeFix)
+	case v < leastSpan || v > mostSpan:
+		d.add(n.at, key, clip(n.text)+" is out of range", fmt.Sprintf("give %v to %v", leastSpan, mostSpan))
+	default:
+		*into.(*time.Duration) = v
+	}
+}
+
+func (span) json(from any) (string, bool) {
+	v := *from.(*time.Duration)
+	return quote(v.String()), v != 0
+}
+
+func (span) schema() map[string]any {
+	return map[string]any{"oneOf": []any{
+		map[string]any{"type": "integer", "minimum": 1, "maximum": int64(mostSpan / time.Second)},
+		map[string]any{"type": "string", "pattern": `^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|ms|s|m|h)`},
+	}}
+}

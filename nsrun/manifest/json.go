@@ -1,0 +1,292 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// scanner reads JSON (RFC 8259) strictly. encoding/json is no help: it takes keys twice, half surrogates and what follows the
+// value, and does not say in which column a value begins.
+type scanner struct {
+	*tree
+	data []byte
+	pos  int
+	// line and column are the place of mark, counted on when asked for; marks only move forward.
+	line, column, mark int
+}
+
+// stop ends a scan; its fault is noted already.
+type stop struct{}
+
+func (t *tree) readJSON(data []byte, start int) (root *node, ok bool) {
+	s := &scanner{tree: t, data: data, pos: start, line: 1, column: 1}
+	s.line += bytes.Count(data[:start], []byte("\n"))
+	s.column += start - 1 - bytes.LastIndexByte(data[:start], '\n')
+	s.mark = start
+	defer func() {
+		if r := recover(); r != nil {
+			if _, stopped := r.(stop); !stopped {
+				panic(r)
+			}
+			root, ok = nil, false
+		}
+	}()
+	root = s.value("", 0)
+	if s.space(); s.pos < len(data) {
+		s.fail("", "something follows the manifest", "one file holds one manifest; remove the rest")
+	}
+	return root, true
+}
+
+// here is the place of pos.
+func (s *scanner) here() place {
+	for _, c := range s.data[s.mark:s.pos] {
+		switch {
+		case c == '\n':
+			s.line, s.column = s.line+1, 1
+		case utf8.RuneStart(c):
+			s.column++
+		}
+	}
+	s.mark = s.pos
+	return place{s.line, s.column}
+}
+
+func (s *scanner) fail(key, what, fix string) {
+	s.add(s.here(), key, what, fix)
+	panic(stop{})
+}
+
+// space skips white space.
+func (s *scanner) space() {
+	for s.pos < len(s.data) && strings.IndexByte(" \t\r\n", s.data[s.pos]) >= 0 {
+		s.pos++
+	}
+}
+
+// peek is the next byte that is not white space, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.space(); s.pos < len(s.data) {
+		return s.data[s.pos]
+	}
+	return 0
+}
+
+func (s *scanner) value(key string, depth int) *node {
+	c := s.peek()
+	n := &node{at: s.here()}
+	if depth == maxDepth && (c == '{' || c == '[') {
+		s.fail(key, fmt.Sprintf("lists and objects are nested deeper than %d", maxDepth), "no manifest needs that")
+	}
+	switch {
+	case c == '{':
+		s.object(n, key, depth)
+	case c == '[':
+		s.list(n, key, depth)
+	case c == '"':
+		n.kind, n.text = text, s.str(key)
+	case c == '-' || c >= '0' && c <= '9':
+		n.kind, n.text = number, s.number(key)
+	default:
+		s.word(n, key)
+	}
+	return n
+}
+
+func (s *scanner) object(n *node, key string, depth int) {
+	n.kind = object
+	seen := map[string]place{}
+	s.each(key, '}', func() {
+		if s.peek() != '"' {
+			s.unexpected(key, "a key in double quotes")
+		}
+		m := member{at: s.here()}
+		m.name = s.str(key)
+		if s.peek() != ':' {
+			s.unexpected(dotted(key, m.name), "a colon")
+		}
+		s.pos++
+		m.value = s.value(dotted(key, m.name), depth+1)
+		s.join(n, seen, m, key)
+	})
+}
+
+func (s *scanner) list(n *node, key string, depth int) {
+	n.kind = list
+	s.each(key, ']', func() {
+		n.items = append(n.items, s.value(indexed(key, len(n.items)), depth+1))
+	})
+}
+
+// each reads what stands between brackets, an entry at a time.
+func (s *scanner) each(key string, end byte, entry func()) {
+	s.pos++
+	if s.peek() == end {
+		s.pos++
+		return
+	}
+	for {
+		if s.grow(s.here()) {
+			panic(stop{})
+		}
+		entry()
+		switch s.peek() {
+		case end:
+			s.pos++
+			return
+		case ',':
+			s.pos++
+			if s.peek() == end {
+				s.fail(key, "a comma comes before the closing bracket", "remove the comma")
+			}
+		default:
+			s.unexpected(key, fmt.Sprintf("a comma or %c", end))
+		}
+	}
+}
+
+// unexpected fails on what stands here.
+func (s *scanner) unexpected(key, wanted string) {
+	c := s.peek()
+	switch {
+	case c == 0:
+		s.fail(key, "the file ends too early", "write "+wanted)
+	case c == '/' || c == '#':
+		s.fail(key, "JSON has no comments", "remove it, or write the manifest in YAML")
+	case c == '\'':
+		s.fail(key, "JSON has no single quotes", "use double quotes")
+	}
+	r, _ := utf8.DecodeRune(s.data[s.pos:])
+	s.fail(key, fmt.Sprintf("unexpected %q", r), "write "+wanted)
+}
+
+// word reads true, false or null.
+func (s *scanner) word(n *node, key string) {
+	for w, k := range map[string]kind{"true": boolean, "false": boolean, "null": null} {
+		if bytes.HasPrefix(s.data[s.pos:], []byte(w)) {
+			n.kind, n.text = k, w
+			s.pos += len(w)
+			return
+		}
+	}
+	s.unexpected(key, "a value")
+}
+
+func (s *scanner) number(key string) string {
+	start := s.pos
+	for s.pos < len(s.data) && strings.IndexByte("+-.0123456789eE", s.data[s.pos]) >= 0 {
+		s.pos++
+	}
+	lit := string(s.data[start:s.pos])
+	if !isNumber(lit) {
+		s.pos = start
+		s.fail(key, clip(lit)+" is not a number of JSON", "write it in plain digits")
+	}
+	return lit
+}
+
+// isNumber reports whether lit is a number in the spelling of JSON.
+func isNumber(lit string) bool {
+	digits := func(s string) string { return strings.TrimLeft(s, "0123456789") }
+	rest := strings.TrimPrefix(lit, "-")
+	whole := rest[:len(rest)-len(digits(rest))]
+	if whole == "" || len(whole) > 1 && whole[0] == '0' {
+		return false
+	}
+	rest = rest[len(whole):]
+	if after, ok := strings.CutPrefix(rest, "."); ok {
+		if rest = digits(after); rest == after {
+			return false
+		}
+	}
+	if rest != "" && (rest[0] == 'e' || rest[0] == 'E') {
+		after := rest[1:]
+		if after != "" && (after[0] == '+' || after[0] == '-') {
+			after = after[1:]
+		}
+		if rest = digits(after); rest == after {
+			return false
+		}
+	}
+	return rest == ""
+}
+
+// escapes are the characters that stand for another after a backslash.
+var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+func (s *scanner) str(key string) string {
+	var b strings.Builder
+	s.pos++
+	for {
+		start := s.pos
+		for s.pos < len(s.data) && s.data[s.pos] != '"' && s.data[s.pos] != '\\' && s.data[s.pos] >= ' ' {
+			s.pos++
+		}
+		b.Write(s.data[start:s.pos])
+		switch {
+		case s.pos == len(s.data):
+			s.fail(key, "the file ends inside a string", "close it by a double quote")
+		case s.data[s.pos] == '"':
+			s.pos++
+			return b.String()
+		case s.data[s.pos] == '\\':
+			b.WriteRune(s.escape(key))
+		default:
+			s.fail(key, "a line end or tab stands in a string", "close the string by a double quote")
+		}
+	}
+}
+
+// escape reads one escaped character.
+func (s *scanner) escape(key string) rune {
+	if s.pos+1 < len(s.data) {
+		if c, ok := escapes[s.data[s.pos+1]]; ok {
+			s.pos += 2
+			return rune(c)
+		}
+	}
+	r, ok := s.hex(s.pos)
+	if ok && utf16.IsSurrogate(r) {
+		low, both := s.hex(s.pos + 6)
+		if r, ok = utf16.DecodeRune(r, low), both; r == utf8.RuneError {
+			ok = false
+		}
+		if ok {
+			s.pos += 6
+		}
+	}
+	if !ok {
+		s.fail(key, "the escape is not one of JSON, or half of a surrogate pair", "write the character itself")
+	}
+	s.pos += 6
+	return r
+}
+
+// hex reads \uXXXX at a position.
+func (s *scanner) hex(at int) (rune, bool) {
+	if at+6 > len(s.data) || s.data[at] != '\\' || s.data[at+1] != 'u' {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(string(s.data[at+2:at+6]), 16, 16)
+	return rune(v), err == nil
+}
+
+// dotted is the path of a member. A name that is not plain is quoted, so that no error text says what the file dictates.
+func dotted(path, name string) string {
+	plain := func(r rune) bool {
+		return r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+	}
+	switch {
+	case name == "" || len(name) > 60 || strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) >= 0:
+		return path + "[" + clip(name) + "]"
+	case path == "":
+		return name
+	}
+	return path + "." + name
+}
+
+func indexed(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

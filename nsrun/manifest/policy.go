@@ -1,0 +1,260 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// Context is what a manifest is read in. The caller fills it; this package looks at nothing.
+type Context struct {
+	// Home is the user's home directory, from the account, not from $HOME. Where it cannot be one, ~ is an error.
+	Home string
+	// Dir is the directory of the manifest file, absolute: relative hints and files are resolved against it.
+	Dir string
+	// Path is the manifest file, absolute and with symlinks resolved. Empty for a manifest that is no file.
+	Path string
+	// Raw is the content of the file that [Manifest.RawFile] names.
+	Raw []byte
+}
+
+// RawFile gives the path of the BPF file that the manifest names, for the caller to read into Context.Raw; empty where it names none.
+func (m *Manifest) RawFile(ctx Context) (string, error) {
+	if m.Seccomp.Raw == "" {
+		return "", nil
+	}
+	b := m.builder(ctx)
+	raw := b.file(m.Seccomp.Raw, "seccomp.raw")
+	return raw, b.err()
+}
+
+// Policy gives the policy that m asks for: that of policy.Default, opened by what m grants, arranged, and valid. It does not depend
+// on the order in which m lists things. What changes nothing or is not as asked stands in its Notes. It returns every fault at
+// once, each a *[Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
+func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
+	b := m.builder(ctx)
+	b.places()
+	b.capabilities()
+	b.narrow()
+	p := policy.Default(ctx.home())
+	p.Name, p.Hostname, p.UID, p.GID = m.Name, m.Hostname, m.UID, m.GID
+	p.Fallback, p.NoLandlock = m.Fallback, m.NoLandlock
+	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
+	b.amounts(&p)
+	b.net(&p)
+	b.seccomp(&p)
+	p.Dir = b.dir()
+	var said []policy.Note
+	p.FS = slices.Grow(p.FS, len(b.grants))
+	for _, g := range b.grants {
+		p.FS = append(p.FS, g.FS)
+	}
+	p.FS, said = policy.Arrange(p.FS)
+	b.notes = append(b.notes, said...)
+	b.self(p)
+	slices.SortFunc(b.notes, func(x, y policy.Note) int { return strings.Compare(x.String(), y.String()) })
+	p.Notes = slices.Compact(b.notes)
+	if err := p.Validate(); err != nil && len(b.all) == 0 {
+		b.add(place{}, "", err.Error(), "")
+	}
+	if err := b.err(); err != nil {
+		return policy.Policy{}, err
+	}
+	return p, nil
+}
+
+// builder is a policy in the making.
+type builder struct {
+	faults
+	*Manifest
+	ctx           Context
+	grants        []grant
+	notes         []policy.Note
+	network       bool   // a capability asks for it
+	code          string // directory of the program
+	workspace, at string // on the host, inside
+}
+
+// grant is an entry, with the words and key that ask for it.
+type grant struct {
+	policy.FS
+	said, key string
+}
+
+func (m *Manifest) builder(ctx Context) *builder {
+	return &builder{faults: faults{file: m.name()}, Manifest: m, ctx: ctx}
+}
+
+func (b *builder) note(feature, loss, fix string) {
+	b.notes = append(b.notes, policy.Note{Feature: feature, Loss: loss, Fix: fix})
+}
+
+func (b *builder) fault(key, wrong, fix string) { b.add(b.Manifest.places[key], key, wrong, fix) }
+
+// file resolves a path, and gives nothing where it cannot.
+func (b *builder) file(said, key string) string {
+	wrong, fix := hint(said)
+	var abs string
+	if wrong == "" {
+		abs, wrong, fix = b.ctx.resolve(said)
+	}
+	if wrong != "" {
+		b.fault(key, wrong, fix)
+	}
+	return abs
+}
+
+// grant adds an entry whose source is said, shown at its own place unless it has another.
+func (b *builder) grant(g grant) {
+	if g.Source = b.file(g.said, g.key); g.Source == "" {
+		return
+	}
+	if g.Dest == "" {
+		g.Dest = g.Source
+	}
+	g.NoFollow = true
+	if err := (policy.Policy{FS: []policy.FS{g.FS}}).Validate(); err != nil {
+		var f *policy.Fault
+		errors.As(err, &f)
+		b.fault(g.key, f.Text, "name what is needed in it, or leave it out")
+		return
+	}
+	if g.Dest == "/tmp" || g.Dest == "/var/tmp" {
+		b.note("fs", "the host's "+g.Source+" is shown at "+g.Dest+", in place of a private one", "name a directory below it")
+	}
+	b.grants = append(b.grants, g)
+}
+
+// places grants what the manifest's own keys name.
+func (b *builder) places() {
+	if b.Workspace != "" {
+		g := grant{policy.FS{Kind: policy.Bind, Write: true, Why: "workspace"}, b.Workspace, "workspace"}
+		if b.WorkspaceAt != "same" {
+			g.Dest = b.WorkspaceAt
+		}
+		b.grant(g)
+		if n := len(b.grants); n > 0 {
+			b.workspace, b.at = b.grants[n-1].Source, b.grants[n-1].Dest
+		}
+	}
+	if b.Code != "" {
+		if file := b.file(b.Code, "code"); file != "" {
+			b.code = path.Dir(file)
+			b.grant(grant{policy.FS{Kind: policy.Bind, Why: "code"}, b.code, "code"})
+		}
+	}
+	b.list("shared_dirs", b.SharedDirs, policy.FS{Kind: policy.Bind, Write: true})
+	b.list("sockets", b.Sockets, policy.FS{Kind: policy.Socket})
+	b.list("extra_ro", b.ExtraRO, policy.FS{Kind: policy.Bind})
+	b.list("extra_rw", b.ExtraRW, policy.FS{Kind: policy.Bind, Write: true})
+}
+
+func (b *builder) list(key string, all []string, like policy.FS) {
+	like.Optional, like.Why = true, key
+	for i, said := range all {
+		b.grant(grant{like, said, indexed(key, i)})
+	}
+}
+
+// capabilities opens what each of them names. They are grants: of two at one place the wider holds.
+func (b *builder) capabilities() {
+	before := len(b.grants)
+	for i, c := range b.Manifest.Capabilities {
+		key := indexed("capabilities", i)
+		if open, known := families[c.Kind]; known {
+			open(b, c, key)
+		} else {
+			b.note("capabilities", c.Kind+":"+c.Mode+" changes nothing", "the families fs, network and code do")
+		}
+	}
+	mine := b.grants[before:]
+	for i := range mine {
+		mine[i].Write = slices.ContainsFunc(mine, func(g grant) bool { return g.Write && g.Source == mine[i].Source })
+	}
+}
+
+// narrow keeps read-only what is to be so, where a workspace that is shown elsewhere shows it too: else the program could
+// change its own code by its other name.
+func (b *builder) narrow() {
+	if b.workspace == b.at {
+		return
+	}
+	for _, g := range slices.Clone(b.grants) {
+		asked := g.Why == "code" || g.Why == "extra_ro"
+		if asked && policy.Inside(g.Source, b.workspace) {
+			g.Dest = b.at + strings.TrimPrefix(g.Source, b.workspace)
+			b.grants = append(b.grants, g)
+		}
+	}
+}
+
+// dir is the working directory: the one asked for, or the first of the workspace, the code's directory and the root.
+func (b *builder) dir() string {
+	for _, dir := range []string{b.Chdir, b.at, b.code} {
+		if dir != "" {
+			return dir
+		}
+	}
+	return "/"
+}
+
+func (b *builder) amounts(p *policy.Policy) {
+	for _, l := range b.Manifest.Limits {
+		*p = p.WithLimit(l.Name, l.Value)
+	}
+	order := func(l policy.Limit) int {
+		return slices.IndexFunc(policy.LimitNames, func(n policy.LimitName) bool { return n.Name == l.Name })
+	}
+	slices.SortFunc(p.Limits, func(x, y policy.Limit) int { return order(x) - order(y) })
+	p.Timeout, p.KillGrace = b.Timeout, b.KillGrace
+	if p.Timeout == 0 {
+		p.Timeout = DefaultTimeout
+	}
+	if p.KillGrace == 0 {
+		p.KillGrace = policy.DefaultKillGrace
+	}
+}
+
+func (b *builder) net(p *policy.Policy) {
+	p.Network = b.Manifest.Network.Mode()
+	switch {
+	case b.network && b.Manifest.Network == "":
+		p.Network = policy.NetworkHost
+	case b.network && p.Network == policy.NetworkNone:
+		b.note("network", "a capability asks for it, and \"network\" says none; there is none", "remove one of them")
+	}
+}
+
+func (b *builder) seccomp(p *policy.Policy) {
+	p.Seccomp = policy.Seccomp{Profile: b.Seccomp.Profile, Deny: sorted(b.Seccomp.Deny)}
+	if b.Seccomp.Raw == "" {
+		return
+	}
+	if b.file(b.Seccomp.Raw, "seccomp.raw"); len(b.ctx.Raw) == 0 || len(b.ctx.Raw)%8 != 0 {
+		b.fault("seccomp.raw", fmt.Sprintf("the file holds %d bytes", len(b.ctx.Raw)), "a filter is a positive number of 8 byte instructions")
+	}
+	p.Seccomp.Raw = b.ctx.Raw
+}
+
+// self refuses a manifest that its own program could rewrite for the next run. What stands read-only in a writable directory is no
+// way out: its parents could be renamed.
+func (b *builder) self(p policy.Policy) {
+	for _, e := range p.FS {
+		if !e.Write || e.Kind != policy.Bind || b.ctx.Path == "" || !policy.Inside(b.ctx.Path, e.Source) {
+			continue
+		}
+		i := slices.IndexFunc(b.grants, func(g grant) bool { return g.Source == e.Source && g.Write })
+		b.fault(b.grants[i].key, e.Source+" would be writable, and this manifest lies in it: the program could widen its own next run",
+			"move the manifest out of it, or grant less")
+	}
+}
+
+func sorted(names []string) []string {
+	all := slices.Clone(names)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

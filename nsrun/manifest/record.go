@@ -1,0 +1,125 @@
+package manifest
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// row is one key of an object: how it is called, what it means, what it may be and where it goes.
+type row[T any] struct {
+	name, help string
+	form       form
+	at         func(*T) any
+}
+
+// record is an object with known keys, decoded into a T.
+type record[T any] struct {
+	what     string // for error texts: "a manifest"
+	rows     []row[T]
+	required []string
+}
+
+func (r record[T]) names() []string {
+	names := make([]string, len(r.rows))
+	for i, one := range r.rows {
+		names[i] = one.name
+	}
+	return names
+}
+
+func (r record[T]) read(d *decoder, n *node, key string, into any) {
+	if !d.want(n, key, object) {
+		return
+	}
+	t, names := into.(*T), r.names()
+	values := make([]*node, len(names))
+	for _, m := range n.members {
+		if i := slices.Index(names, m.name); i >= 0 {
+			values[i] = m.value
+		} else {
+			d.unknown(m, key, names, r.what)
+		}
+	}
+	for i, one := range r.rows { // in the table's order, whatever the file's
+		if values[i] != nil {
+			one.form.read(d, values[i], dotted(key, one.name), one.at(t))
+		}
+	}
+	for _, name := range r.required {
+		if !slices.ContainsFunc(n.members, func(m member) bool { return m.name == name }) {
+			d.add(n.at, dotted(key, name), "the key is missing", "add it")
+		}
+	}
+}
+
+// unknown says what is known instead.
+func (d *decoder) unknown(m member, key string, names []string, what string) {
+	fix := "known are " + strings.Join(names, ", ")
+	if d.full() {
+		return
+	}
+	if near, ok := nearest(m.name, names); ok {
+		fix = "did you mean " + near + "?"
+	}
+	d.add(m.at, dotted(key, m.name), what+" has no such key", fix)
+}
+
+func (r record[T]) json(from any) (string, bool) {
+	var parts []string
+	for _, one := range r.rows {
+		if s, ok := one.form.json(one.at(from.(*T))); ok {
+			parts = append(parts, quote(one.name)+":"+s)
+		}
+	}
+	return "{" + strings.Join(parts, ",") + "}", len(parts) > 0
+}
+
+func (r record[T]) schema() map[string]any {
+	properties := map[string]any{}
+	for _, one := range r.rows {
+		s := one.form.schema()
+		s["description"] = one.help
+		properties[one.name] = s
+	}
+	s := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	if r.required != nil {
+		s["required"] = r.required
+	}
+	return s
+}
+
+// settings is an object of environment variables.
+type settings struct{}
+
+func (settings) read(d *decoder, n *node, key string, into any) {
+	if !d.want(n, key, object) {
+		return
+	}
+	vars := into.(*[]policy.Var)
+	for _, m := range n.members {
+		at := dotted(key, m.name)
+		if wrong, fix := envName(m.name); wrong != "" {
+			d.add(m.at, at, wrong, fix)
+		}
+		v := policy.Var{Name: m.name}
+		words{judge: func(s string) (string, string) { return envValue(m.name, s) }}.read(d, m.value, at, &v.Value)
+		*vars = append(*vars, v)
+	}
+	slices.SortFunc(*vars, func(a, b policy.Var) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+func (settings) json(from any) (string, bool) {
+	var parts []string
+	for _, v := range *from.(*[]policy.Var) {
+		parts = append(parts, quote(v.Name)+":"+quote(v.Value))
+	}
+	return "{" + strings.Join(parts, ",") + "}", len(parts) > 0
+}
+
+func (settings) schema() map[string]any {
+	return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"},
+		"propertyNames": map[string]any{"pattern": envPattern}}
+}

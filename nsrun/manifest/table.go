@@ -1,0 +1,123 @@
+package manifest
+
+import (
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// The forms of this package: the one table that decoding, writing and the schema read. They are functions, as a table that is
+// built when the program starts would cost those runs that have no manifest.
+
+// Kinds of paths.
+var (
+	hintText    = words{judge: hint, pattern: hintPattern}
+	hostText    = words{judge: hostPath, pattern: hostPattern}
+	fileText    = words{judge: filePath, pattern: hintPattern}
+	rootText    = words{judge: rootPath, pattern: `^/`}
+	wordText    = words{judge: word, pattern: wordPattern}
+	envText     = words{judge: envName, pattern: envPattern}
+	networkText = words{choices: []string{string(policy.NetworkNone), string(policy.NetworkHost)}}
+	fallback    = words{choices: []string{string(policy.Strict), string(policy.Degrade)}}
+)
+
+// manifestForm is the table of all keys of a manifest.
+func manifestForm() record[Manifest] {
+	id := amount{0, 1<<31 - 1}
+	return record[Manifest]{what: "a manifest", rows: []row[Manifest]{
+		{"name", "names the manifest in plans and results", words{judge: title}, func(m *Manifest) any { return &m.Name }},
+		{"version", "the version of this format", amount{1, 1}, func(m *Manifest) any { return plainInt{&m.Version} }},
+		{"capabilities", `grants, as "family:mode" or objects with kind, mode and hints`, seq[Capability]{capability{}},
+			func(m *Manifest) any { return &m.Capabilities }},
+		{"workspace", "a writable directory, and the working directory", hostText, func(m *Manifest) any { return &m.Workspace }},
+		{"workspace_at", `where the workspace is shown: "same", or a path inside`, words{judge: placement, pattern: `^(same$|/.)`},
+			func(m *Manifest) any { return &m.WorkspaceAt }},
+		{"shared_dirs", "writable directories for coordination", seq[string]{hostText}, func(m *Manifest) any { return &m.SharedDirs }},
+		{"sockets", "Unix sockets of the host", seq[string]{hostText}, func(m *Manifest) any { return &m.Sockets }},
+		{"extra_ro", "further files and directories, read-only", seq[string]{hostText}, func(m *Manifest) any { return &m.ExtraRO }},
+		{"extra_rw", "further files and directories, writable", seq[string]{hostText}, func(m *Manifest) any { return &m.ExtraRW }},
+		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
+		{"chdir", "the working directory inside", words{judge: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
+		{"network", "what can be reached; default none, or host where a capability asks for it", network{networkText},
+			func(m *Manifest) any { return (*string)(&m.Network) }},
+		{"pass_env", "names of variables to take from the caller", seq[string]{envText}, func(m *Manifest) any { return &m.PassEnv }},
+		{"set_env", "variables to set", settings{}, func(m *Manifest) any { return &m.SetEnv }},
+		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Limits, &m.Timeout, &m.KillGrace} }},
+		{"seccomp", "a profile's name, or an object with profile, deny and raw", filter{}, func(m *Manifest) any { return &m.Seccomp }},
+		{"hostname", "the host name inside", words{judge: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Hostname }},
+		{"uid", "the user id inside", id, func(m *Manifest) any { return maybeInt{&m.UID} }},
+		{"gid", "the group id inside", id, func(m *Manifest) any { return maybeInt{&m.GID} }},
+		{"fallback", "what to do about wishes that cannot be enforced; default strict", fallback,
+			func(m *Manifest) any { return (*string)(&m.Fallback) }},
+		{"landlock", "whether Landlock is on", toggle{true}, func(m *Manifest) any { return &m.NoLandlock }},
+	}}
+}
+
+// limits points to what "limits" sets.
+type limits struct {
+	all            *[]policy.Limit
+	timeout, grace *time.Duration
+}
+
+func limitsForm() record[limits] {
+	r := record[limits]{what: "limits"}
+	for _, l := range policy.LimitNames {
+		help := l.Help
+		if l.Unit != "" {
+			help += ", in " + l.Unit
+		}
+		least := int64(1)
+		if (policy.Limit{Name: l.Name}).Check() == nil {
+			least = 0
+		}
+		r.rows = append(r.rows, row[limits]{l.Name, help, amount{least, l.Max}, func(l2 *limits) any { return limitCell{l2.all, l.Name} }})
+	}
+	r.rows = append(r.rows,
+		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", span{}, func(l *limits) any { return l.timeout }},
+		row[limits]{"kill_grace", "time between SIGTERM and SIGKILL; default 2s", span{}, func(l *limits) any { return l.grace }})
+	return r
+}
+
+// network is one of a few words; the form that lists hosts is known, so that its error says why it is refused.
+type network struct{ words }
+
+func (f network) read(d *decoder, n *node, key string, into any) {
+	if n.kind == object || n.kind == list || n.text == "allow" {
+		d.places[key] = n.at
+		d.add(n.at, key, "a list of permitted hosts is not supported by this version", "use none or host")
+		return
+	}
+	f.words.read(d, n, key, into)
+}
+
+// filter is a profile's name or an object.
+type filter struct{}
+
+func filterForm() record[Seccomp] {
+	return record[Seccomp]{what: "seccomp", rows: []row[Seccomp]{
+		{"profile", `a profile's name; "off" installs none`, wordText, func(s *Seccomp) any { return &s.Profile }},
+		{"deny", "names of further system calls to deny", seq[string]{wordText}, func(s *Seccomp) any { return &s.Deny }},
+		{"raw", "a file of classic BPF, installed beside the profile", fileText, func(s *Seccomp) any { return &s.Raw }},
+	}}
+}
+
+func (filter) read(d *decoder, n *node, key string, into any) {
+	if n.kind == text {
+		d.places[key] = n.at
+		wordText.read(d, n, key, &into.(*Seccomp).Profile)
+		return
+	}
+	filterForm().read(d, n, key, into)
+}
+
+func (filter) json(from any) (string, bool) {
+	s := from.(*Seccomp)
+	if len(s.Deny) == 0 && s.Raw == "" {
+		return wordText.json(&s.Profile)
+	}
+	return filterForm().json(s)
+}
+
+func (filter) schema() map[string]any {
+	return map[string]any{"oneOf": []any{wordText.schema(), filterForm().schema()}}
+}

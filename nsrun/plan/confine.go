@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/rlimit"
+)
+
+// landlock derives a ruleset from what is mounted: the second lock on the same door.
+func (c *compiler) landlock() error {
+	if c.pol.NoLandlock {
+		c.note("landlock", "switched off by the policy", "")
+		return nil
+	}
+	if !c.facts.Can(facts.Landlock) || c.facts.LandlockABI == 0 {
+		c.lack(facts.Landlock, false)
+		return nil
+	}
+	// The root itself may be listed; what can be opened below it is what the other rules allow.
+	rules := []landlock.PathRule{{Path: "/", Access: landlock.ReadDir}}
+	for _, op := range c.plan.Mounts {
+		if access := grant(op); access != 0 {
+			rules = append(rules, landlock.PathRule{Path: op.Dest, Access: access, Optional: op.Optional})
+		}
+	}
+	want := landlock.Ruleset{Paths: landlock.Merge(rules), HandledFS: landlock.AllFS, Scoped: landlock.ScopeAll}
+	got, lost := landlock.Fit(want, c.facts.LandlockABI)
+	c.plan.Landlock = &Landlock{ABI: c.facts.LandlockABI, Ruleset: got}
+	for _, l := range lost {
+		c.lostRight(l)
+	}
+	return nil
+}
+
+// lostRight tells of a right that only a newer Landlock has, if nothing else in the plan stands in for it.
+func (c *compiler) lostRight(l landlock.Loss) {
+	host := c.pol.Network.Mode() == policy.NetworkHost
+	since := fmt.Sprintf("use a kernel with Landlock ABI %d", l.Since)
+	switch {
+	case l.Right == "scope_abstract_unix" && host:
+		c.note("landlock", "abstract Unix sockets of the host's network namespace can be reached", since)
+	case l.Right == "resolve_unix":
+		for _, op := range c.plan.Mounts {
+			if op.Only == "socket" {
+				return
+			}
+		}
+	}
+	// truncate: read-only mounts refuse it. ioctl_dev: no host devices are granted. scope_signal: the pid namespace. Sockets in
+	// a granted directory are part of what was granted.
+}
+
+// grant is what Landlock must allow for an operation to be of use.
+func grant(op mounts.Op) landlock.Access {
+	switch op.Kind {
+	case mounts.Bind, mounts.Tmpfs, mounts.Overlay:
+		access := landlock.ReadWrite
+		if op.Flags.Has(mounts.ReadOnly) {
+			access = landlock.ReadExec
+		}
+		if op.Flags.Has(mounts.NoExec) {
+			access &^= landlock.Execute
+		}
+		if op.Only == "socket" {
+			access = landlock.ReadFile | landlock.WriteFile | landlock.ResolveUnix
+		}
+		return access
+	case mounts.File:
+		return landlock.ReadFile
+	case mounts.Proc:
+		return landlock.ReadOnly | landlock.WriteFile | landlock.Truncate // for /proc/self: oom_score_adj, comm
+	case mounts.Dev:
+		return landlock.Device | landlock.ReadDir
+	}
+	return 0
+}
+
+// limits turns the policy's limits into what enforces them. Without cgroups that is the kernel's limits of each process.
+func (c *compiler) limits() error {
+	for _, l := range c.pol.Limits {
+		v := uint64(l.Value)
+		switch l.Name {
+		case "cpu_seconds":
+			// SIGXCPU at the soft limit, SIGKILL a second later (setrlimit(2)).
+			c.limit(rlimit.Limit{Name: "cpu_seconds", Soft: v, Hard: v + 1})
+		case "file_size_mb":
+			c.limit(rlimit.Both("file_size", v<<20))
+		case "open_files", "core":
+			c.limit(rlimit.Both(l.Name, v))
+		case "address_space_mb", "stack_mb", "locked_mb":
+			c.limit(rlimit.Both(l.Name[:len(l.Name)-len("_mb")], v<<20))
+		case "memory_mb":
+			c.limit(rlimit.Both("data", v<<20))
+			c.note("memory_mb", "bounds the private memory of each process (RLIMIT_DATA), not of all together", "")
+		case "pids":
+			c.pids(v)
+		case "tmpfs_mb": // in the mounts
+		case "cpu_percent":
+			c.lose(Note{Feature: "cpu_percent", Loss: "a CPU share takes cgroups, which this version does not use", Fix: "use cpu_seconds"}, false)
+		case "output_bytes":
+			c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "cut the output with head -c"}, false)
+		default:
+			return fmt.Errorf("bug: limit %q is not planned", l.Name)
+		}
+	}
+	return nil
+}
+
+func (c *compiler) limit(l rlimit.Limit) { c.plan.Limits = append(c.plan.Limits, l) }
+
+// pids uses RLIMIT_NPROC, which the kernel counts for each user of a user namespace and does not hold root to (setrlimit(2);
+// copy_process exempts INIT_USER).
+func (c *compiler) pids(v uint64) {
+	if c.facts.UID == 0 {
+		c.lose(Note{Feature: "pids", Loss: "RLIMIT_NPROC does not bind a sandbox that root starts", Fix: "start it as an ordinary user"}, false)
+		return
+	}
+	c.limit(rlimit.Both("pids", v))
+}

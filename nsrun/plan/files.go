@@ -1,0 +1,124 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// Bounds of a private tmpfs when the policy gives none.
+const (
+	defaultTmpfsMB     = 512
+	defaultTmpfsInodes = 128 << 10
+)
+
+// secretEtc are places in /etc that only root can read. A sandbox started by root is root to the file system, so they are
+// covered; for anyone else the permissions do it.
+var secretEtc = []string{
+	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private", "security/opasswd", "letsencrypt",
+	"wireguard", "NetworkManager/system-connections", "krb5.keytab", "nsrun",
+}
+
+func (c *compiler) fileSystem() error {
+	var ops []mounts.Op
+	for _, e := range c.pol.FS {
+		ops = append(ops, c.lowerFS(e))
+		if e.Kind == policy.Bind && e.Dest == "/etc" {
+			ops = append(ops, c.etc()...)
+		}
+	}
+	if tmp, ok := c.pol.Limit("tmpfs_mb"); ok {
+		for i := range ops {
+			if ops[i].Kind == mounts.Tmpfs {
+				ops[i].Size = tmp << 20
+			}
+		}
+	}
+	c.plan.Mounts = ops
+	c.plan.Dir = c.pol.Dir
+	if c.plan.Dir == "" {
+		c.plan.Dir = "/"
+	}
+	return nil
+}
+
+// lowerFS turns one wish into one operation.
+func (c *compiler) lowerFS(e policy.FS) mounts.Op {
+	op := mounts.Op{Kind: mounts.Kind(e.Kind), Source: e.Source, Dest: e.Dest, Optional: e.Optional, Quiet: e.Quiet, KeepLink: e.KeepLink,
+		NoFollow: e.NoFollow, Within: e.Within, Mode: e.Mode, Data: e.Data, Why: e.Why}
+	switch e.Kind {
+	case policy.Bind, policy.Socket:
+		op.Kind = mounts.Bind
+		op.Flags = append(op.Flags, access(e)...)
+		op.Flags = append(op.Flags, mounts.NoSuid, mounts.NoDev)
+		if e.NoExec {
+			op.Flags = append(op.Flags, mounts.NoExec)
+		}
+		if e.Kind == policy.Socket {
+			op.Only = "socket"
+		}
+	case policy.Tmpfs:
+		op.Flags = append(access(e), mounts.NoSuid, mounts.NoDev)
+		if e.NoExec {
+			op.Flags = append(op.Flags, mounts.NoExec)
+		}
+		op.Size, op.Inodes = e.SizeMB<<20, e.Inodes
+		if op.Size == 0 {
+			op.Size = defaultTmpfsMB << 20
+		}
+		if op.Inodes == 0 {
+			op.Inodes = defaultTmpfsInodes
+		}
+	}
+	return op
+}
+
+func access(e policy.FS) mounts.Flags {
+	if e.Write {
+		return nil
+	}
+	return mounts.Flags{mounts.ReadOnly}
+}
+
+// etc covers what in the host's /etc tells of its accounts, names and network by files that tell of the sandbox.
+func (c *compiler) etc() []mounts.Op {
+	if c.pol.HostEtc {
+		return nil
+	}
+	var ops []mounts.Op
+	file := func(name, data string) {
+		ops = append(ops, mounts.Op{Kind: mounts.File, Dest: "/etc/" + name, Data: []byte(data), Flags: mounts.Flags{mounts.ReadOnly},
+			Optional: true, Quiet: true, FollowDest: true, Why: "account and name files of the sandbox"})
+	}
+	id, home := c.plan.Identity, c.pol.Home
+	if home == "" {
+		home = "/"
+	}
+	user := userName(id.UID)
+	file("passwd", fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n", user, id.UID, id.GID, user, home))
+	file("group", fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", user, id.GID))
+	file("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n")
+	file("hostname", c.plan.Hostname+"\n")
+	file("machine-id", "")
+	if c.pol.Network.Mode() == policy.NetworkNone {
+		file("hosts", "127.0.0.1 localhost "+c.plan.Hostname+"\n::1 localhost "+c.plan.Hostname+"\n")
+		file("resolv.conf", "# no network in this sandbox\n")
+	} else {
+		ops = append(ops, mounts.Op{Kind: mounts.Bind, Source: "/etc/resolv.conf", Dest: "/etc/resolv.conf", Optional: true, Quiet: true, FollowDest: true,
+			Flags: mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev, mounts.NoExec}, Why: "resolver of the host's network"})
+	}
+	if c.facts.UID == 0 {
+		for _, name := range secretEtc {
+			ops = append(ops, mounts.Op{Kind: mounts.Mask, Dest: "/etc/" + name, Optional: true, Quiet: true, Why: "readable by root alone"})
+		}
+	}
+	return ops
+}
+
+func userName(uid int) string {
+	if uid == 0 {
+		return "root"
+	}
+	return "user"
+}

@@ -1,0 +1,100 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/rlimit"
+)
+
+// Version is the version of the plan's JSON form.
+const Version = 1
+
+// Plan is all that an engine needs to run one command.
+type Plan struct {
+	Version    int        `json:"version"`
+	Name       string     `json:"name,omitempty"`
+	Engine     string     `json:"engine"`
+	Command    []string   `json:"command"`
+	Dir        string     `json:"dir"`
+	Env        []string   `json:"env"`
+	Identity   Identity   `json:"identity"`
+	Namespaces []string   `json:"namespaces"`
+	Hostname   string     `json:"hostname"`
+	Network    string     `json:"network"`
+	Mounts     []mount    `json:"mounts"`
+	Landlock   *Landlock  `json:"landlock,omitempty"`
+	Seccomp    *Seccomp   `json:"seccomp,omitempty"`
+	Limits     []limit    `json:"limits,omitempty"`
+	Terminal   bool       `json:"terminal,omitempty"`
+	Timeout    Duration   `json:"timeout,omitempty"`
+	KillGrace  Duration   `json:"kill_grace"`
+	LastCap    int        `json:"last_cap"` // the bounding set is dropped up to this capability
+	Mechanisms Mechanisms `json:"mechanisms"`
+	Notes      []Note     `json:"notes,omitempty"`
+}
+
+type (
+	mount = mounts.Op
+	limit = rlimit.Limit
+	// Note is one thing that is not as asked.
+	Note = policy.Note
+	// Facts is what is known of the host.
+	Facts = facts.Facts
+)
+
+// Identity maps the one user and group that the sandbox knows.
+type Identity struct {
+	UID     int `json:"uid"`
+	GID     int `json:"gid"`
+	HostUID int `json:"host_uid"`
+	HostGID int `json:"host_gid"`
+}
+
+// Landlock is the ruleset as this host's ABI takes it.
+type Landlock struct {
+	ABI int `json:"abi"`
+	landlock.Ruleset
+}
+
+// Seccomp says which filters are installed.
+type Seccomp struct {
+	Profile string   `json:"profile"`
+	Hash    string   `json:"hash,omitempty"` // SHA-256 of the profile's filter for the host's architecture
+	Deny    []string `json:"deny,omitempty"`
+	Raw     []byte   `json:"raw,omitempty"`
+}
+
+// Mechanisms are the ways of the kernel that lowering uses.
+type Mechanisms struct {
+	MountAPI   bool `json:"mount_api"`
+	Openat2    bool `json:"openat2"`
+	CloseRange bool `json:"close_range"`
+}
+
+// Duration is a time.Duration that is "30s" in JSON.
+type Duration time.Duration
+
+// MarshalText gives "30s".
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads "30s".
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// The names of the namespaces, in the order that plans list them.
+const (
+	User   = "user"
+	Mount  = "mount"
+	Pid    = "pid"
+	Ipc    = "ipc"
+	Uts    = "uts"
+	Net    = "net"
+	Cgroup = "cgroup"
+)

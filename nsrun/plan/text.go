@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// String prints the plan for people: one thing a line, in the order it is done, the same for the same plan.
+func (p *Plan) String() string {
+	var out strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&out, "%-11s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	if p.Name != "" {
+		line("policy", "%s", p.Name)
+	}
+	line("command", "%s", quoteWords(p.Command))
+	line("directory", "%s", p.Dir)
+	line("engine", "%s", p.Engine)
+	id := p.Identity
+	line("identity", "uid %d gid %d (on the host %d, %d), no capabilities, no_new_privs", id.UID, id.GID, id.HostUID, id.HostGID)
+	line("namespaces", "%s", strings.Join(p.Namespaces, " "))
+	line("hostname", "%s", p.Hostname)
+	line("network", "%s", p.Network)
+	line("mechanisms", "%s", p.Mechanisms)
+	if p.Terminal {
+		line("terminal", "a pty of the sandbox's own devpts")
+	}
+	line("timeout", "%s", p.timeText())
+	out.WriteString("\nmounts\n")
+	for i, op := range p.Mounts {
+		fmt.Fprintf(&out, "%4d  %s", i+1, op)
+		if op.Why != "" && op.Why != "always" && op.Why != "system" {
+			fmt.Fprintf(&out, "   # %s", op.Why)
+		}
+		out.WriteByte('\n')
+	}
+	p.confinementText(&out)
+	out.WriteString("\nenvironment\n")
+	for _, v := range p.Env {
+		fmt.Fprintf(&out, "      %s\n", quote(v))
+	}
+	if len(p.Notes) > 0 {
+		out.WriteString("\nnotes\n")
+		for _, n := range p.Notes {
+			fmt.Fprintf(&out, "      %s\n", n)
+		}
+	}
+	return out.String()
+}
+
+func (p *Plan) timeText() string {
+	grace := time.Duration(p.KillGrace)
+	if p.Timeout == 0 {
+		return fmt.Sprintf("none (kill grace %v)", grace)
+	}
+	return fmt.Sprintf("%v, then SIGTERM, and SIGKILL after %v", time.Duration(p.Timeout), grace)
+}
+
+func (p *Plan) confinementText(out *strings.Builder) {
+	if l := p.Landlock; l != nil {
+		fmt.Fprintf(out, "\nlandlock    ABI %d, %d file rights handled", l.ABI, len(l.HandledFS.Names()))
+		if names := append(l.HandledNet.Names(), l.Scoped.Names()...); len(names) > 0 {
+			fmt.Fprintf(out, ", %s", strings.Join(names, ", "))
+		}
+		out.WriteByte('\n')
+		for _, r := range l.Paths {
+			fmt.Fprintf(out, "      %-4s %s", r.Access, r.Path)
+			if r.Optional {
+				out.WriteString(" (optional)")
+			}
+			out.WriteByte('\n')
+		}
+		for _, r := range l.Ports {
+			fmt.Fprintf(out, "      %s port %d\n", strings.Join(r.Access.Names(), ","), r.Port)
+		}
+	}
+	if s := p.Seccomp; s != nil {
+		fmt.Fprintf(out, "\nseccomp     profile %s", s.Profile)
+		if s.Hash != "" {
+			fmt.Fprintf(out, " sha256 %.16s", s.Hash)
+		}
+		if len(s.Deny) > 0 {
+			fmt.Fprintf(out, ", denied: %s", strings.Join(s.Deny, " "))
+		}
+		if len(s.Raw) > 0 {
+			fmt.Fprintf(out, ", and a filter of %d instructions", len(s.Raw)/8)
+		}
+		out.WriteByte('\n')
+	}
+	if len(p.Limits) > 0 {
+		out.WriteString("\nlimits\n")
+		for _, l := range p.Limits {
+			fmt.Fprintf(out, "      %s\n", l)
+		}
+	}
+}
+
+// String lists the mechanisms in use.
+func (m Mechanisms) String() string {
+	pick := func(on bool, yes, no string) string {
+		if on {
+			return yes
+		}
+		return no
+	}
+	return strings.Join([]string{
+		pick(m.MountAPI, "open_tree/mount_setattr", "mount(2)"),
+		pick(m.Openat2, "openat2", "openat name by name"),
+		pick(m.CloseRange, "close_range", "close one by one"),
+	}, ", ")
+}
+
+func quoteWords(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = quote(w)
+	}
+	return strings.Join(out, " ")
+}
+
+// quote prints a word as it is if it reads as one word, else as a Go string: no control character reaches a terminal.
+func quote(w string) string {
+	plain := w != ""
+	for _, r := range w {
+		if r <= ' ' || r == '"' || r == '\'' || r == '\\' || r == 0x7f || r > 0x7e {
+			plain = false
+		}
+	}
+	if plain {
+		return w
+	}
+	return fmt.Sprintf("%q", w)
+}

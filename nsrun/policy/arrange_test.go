@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func bind(source string, write bool) FS {
+	return FS{Kind: Bind, Source: source, Dest: source, Write: write}
+}
+
+func dests(entries []FS) (all []string) {
+	for _, e := range entries {
+		s := e.Dest
+		if e.Write {
+			s += " rw"
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func TestArrange(t *testing.T) {
+	at := func(e FS, dest string) FS { e.Dest = dest; return e }
+	for _, c := range []struct {
+		name    string
+		entries []FS
+		want    []string
+		note    string
+	}{
+		{"parents first", []FS{bind("/a/b/c", true), bind("/z", false), bind("/a/b", false), bind("/a", true)}, []string{"/a rw", "/z", "/a/b", "/a/b/c rw"}, ""},
+		{"the same twice", []FS{bind("/a", true), bind("/a", true)}, []string{"/a rw"}, ""},
+		{"read-only wins", []FS{bind("/a", true), bind("/a", false)}, []string{"/a"}, "/a was asked for read-only and writable; it is read-only"},
+		{"covered", []FS{bind("/a", true), bind("/a/b", true)}, []string{"/a rw"}, ""},
+		{"not covered by another access", []FS{bind("/a", true), bind("/a/b", false)}, []string{"/a rw", "/a/b"}, ""},
+		{"not covered by another source", []FS{bind("/a", false), at(bind("/x", false), "/a/b")}, []string{"/a", "/a/b"}, ""},
+		{"not covered across a tmpfs", []FS{bind("/a", false), {Kind: Tmpfs, Dest: "/a/b"}, bind("/a/b/c", false)}, []string{"/a", "/a/b", "/a/b/c"}, ""},
+		{"what may be missing covers nothing", []FS{{Kind: Bind, Source: "/a", Dest: "/a", Optional: true}, bind("/a/b", false)}, []string{"/a", "/a/b"}, ""},
+		{"noexec is an access", []FS{{Kind: Bind, Source: "/a", Dest: "/a", NoExec: true}, bind("/a/b", false)}, []string{"/a", "/a/b"}, ""},
+		{"asked before system", []FS{{Kind: Tmpfs, Dest: "/tmp", System: true, Write: true}, bind("/tmp", false)}, []string{"/tmp"}, ""},
+		{"system narrows", []FS{{Kind: Bind, Source: "/usr", Dest: "/usr", System: true}, bind("/usr", true)}, []string{"/usr"}, "/usr is the system's; it is read-only"},
+		{"two sources", []FS{at(bind("/y", true), "/a"), at(bind("/x", true), "/a"), at(bind("/z", false), "/a")}, []string{"/a"}, "/a was asked for twice; it shows /z, not /x"},
+		{"an empty directory gives way", []FS{{Kind: Dir, Dest: "/a", System: true}, bind("/a", true)}, []string{"/a rw"}, ""},
+		{"an empty directory inside a bind", []FS{bind("/home", true), {Kind: Dir, Dest: "/home/me", System: true}}, []string{"/home rw"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, notes := Arrange(c.entries)
+			assert.Equal(t, c.want, dests(got))
+			text := ""
+			for _, n := range notes {
+				text += n.String() + "\n"
+			}
+			assert.Contains(t, text, c.note)
+			if c.note == "" {
+				assert.Empty(t, notes)
+			}
+			again, _ := Arrange(got)
+			assert.Equal(t, got, again, "arranging twice changes nothing")
+			for range 20 {
+				rand.Shuffle(len(c.entries), func(i, j int) { c.entries[i], c.entries[j] = c.entries[j], c.entries[i] })
+				other, others := Arrange(c.entries)
+				assert.Equal(t, got, other, "MF13: the order of what is asked for does not matter")
+				assert.Equal(t, notes, others)
+			}
+		})
+	}
+}
+
+func TestStricterKeepsEachBound(t *testing.T) {
+	a := FS{Kind: Tmpfs, Dest: "/a", Write: true, SizeMB: 5, Mode: 0o770, Why: "x", Within: []string{"/q"}}
+	b := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, SizeMB: 3, Inodes: 7, Mode: 0o707, Optional: true, Why: "w", Within: []string{"/q/r", "/s"}}
+	got, _ := Arrange([]FS{a, b})
+	want := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, SizeMB: 3, Inodes: 7, Mode: 0o700, Why: "w, x", Within: []string{"/q/r"}}
+	assert.Equal(t, []FS{want}, got)
+}

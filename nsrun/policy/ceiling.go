@@ -1,0 +1,241 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Ceiling is the most that an operator permits, whoever wrote the policy. The zero Ceiling permits only what [Default] gives.
+//
+// A ceiling permits what it names and nothing else: what it leaves out is refused. Only amounts are the other way round: a limit
+// that it does not name is unbounded, as a maximum says nothing unless it is given.
+type Ceiling struct {
+	// FSRead and FSWrite are host directories that may be shown, and shown writable; what may be written may be read.
+	FSRead  []string `json:"fs_read,omitempty"`
+	FSWrite []string `json:"fs_write,omitempty"`
+	// Sockets are sockets that may be bound, or directories of them.
+	Sockets []string `json:"sockets,omitempty"`
+	// Network is the widest network.
+	Network Network `json:"network,omitempty"`
+	// PassEnv names variables that may be passed; * in a name matches any text. Secrets are dropped later whatever stands here.
+	PassEnv []string `json:"pass_env,omitempty"`
+	// Limits are the largest values. A policy that sets none gets the largest.
+	Limits []Limit `json:"limits,omitempty"`
+	// Timeout is the longest run. 0 means any.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// KillGrace is the longest time between SIGTERM and SIGKILL. 0 means any, or [DefaultKillGrace] where Timeout is given.
+	KillGrace time.Duration `json:"kill_grace,omitempty"`
+	// Seccomp names the profiles that may be used; none means "default". Any other is replaced by the first.
+	Seccomp []string `json:"seccomp,omitempty"`
+	// Fallback permits policies that degrade.
+	Fallback Fallback `json:"fallback,omitempty"`
+	// NoLandlock permits policies without Landlock.
+	NoLandlock bool `json:"no_landlock,omitempty"`
+	// HostEtc permits the host's account files.
+	HostEtc bool `json:"host_etc,omitempty"`
+}
+
+// Under returns p cut down to c, with a note for each cut; p.Notes stay as they are. No access is in the result that is not in
+// both: what c does not permit is left out, or made read-only, and what is kept is bound by FS.Within to the directories of c
+// that permit it, so that a symlink cannot lead out. Entries of the system stay. It is idempotent.
+//
+// Seccomp profiles have no order here: one that c does not name is replaced, which may be by a wider one that c does name. A raw
+// filter and further denied calls stay, as they only take away.
+//
+// Precondition: p is valid and its entries are in the order of [Arrange].
+func (p Policy) Under(c Ceiling) (Policy, []Note) {
+	k := cutter{Policy: p}
+	k.fs(c)
+	if p.Network.Mode() == NetworkHost && c.Network.Mode() != NetworkHost {
+		k.Network = NetworkNone
+		k.note("network", "the host's network is beyond the ceiling; there is none", `"network": "host"`)
+	}
+	k.env(c)
+	k.limits(c)
+	k.times(c)
+	k.layers(c)
+	return k.Policy, k.notes
+}
+
+// cutter is a policy while it is cut.
+type cutter struct {
+	Policy
+	notes []Note
+}
+
+// note says what was cut and which words in the ceiling would permit it.
+func (k *cutter) note(feature, loss, permit string) {
+	k.notes = append(k.notes, Note{feature, loss, "the operator's ceiling would permit it by " + permit})
+}
+
+func (k *cutter) fs(c Ceiling) {
+	var kept, cut []FS
+	for _, e := range k.FS {
+		one, ok := k.cutFS(e, c)
+		switch {
+		case ok:
+			kept = append(kept, one)
+		default:
+			cut = append(cut, e)
+			if m, needed := mask(e, kept); needed {
+				kept = append(kept, m)
+			}
+		}
+	}
+	k.FS = kept
+	shown := func(e FS) bool { return Inside(k.Dir, e.Dest) }
+	if slices.ContainsFunc(cut, shown) && !slices.ContainsFunc(kept, shown) {
+		k.notes = append(k.notes, Note{"fs", "the working directory " + k.Dir + " was cut; it is /", ""})
+		k.Dir = "/"
+	}
+}
+
+// mask covers, by an empty directory that cannot be written, what an entry above shows at the place of one that was cut and
+// hid it there: leaving that entry out would otherwise uncover it.
+func mask(cut FS, above []FS) (FS, bool) {
+	for _, a := range slices.Backward(above) {
+		if !Inside(cut.Dest, a.Dest) {
+			continue
+		}
+		shown := a.Source + strings.TrimPrefix(cut.Dest, a.Dest)
+		noMore := cut.Source == shown && (cut.Kind == Socket || (cut.Write || !a.Write) && (a.NoExec || !cut.NoExec))
+		if a.Kind != Bind || noMore {
+			return FS{}, false
+		}
+		return FS{Kind: Tmpfs, Dest: cut.Dest, NoExec: true, SizeMB: 1, Mode: 0o555, Why: "ceiling"}, true
+	}
+	return FS{}, false
+}
+
+// cutFS is what is left of one entry, and false when nothing is.
+func (k *cutter) cutFS(e FS, c Ceiling) (FS, bool) {
+	most, _ := Policy{Limits: c.Limits}.Limit("tmpfs_mb")
+	if e.Kind == Tmpfs && e.SizeMB > 0 {
+		e.SizeMB = least(e.SizeMB, most)
+	}
+	if e.System || e.Kind != Bind && e.Kind != Socket {
+		return e, true
+	}
+	key, roots := "fs_read", append(slices.Clone(c.FSRead), c.FSWrite...)
+	if e.Kind == Socket {
+		key, roots = "sockets", c.Sockets
+	}
+	if e.Kind == Bind && e.Write {
+		if one, ok := e.within(c.FSWrite); ok {
+			return one, true
+		}
+		key = "fs_write"
+	}
+	one, ok := e.within(roots)
+	switch {
+	case !ok:
+		k.note("fs", e.Source+" ("+e.Why+") is beyond the ceiling; it is not shown", fmt.Sprintf("%q: [%q]", key, e.Source))
+	case e.Kind == Bind && e.Write:
+		one.Write = false
+		k.note("fs", e.Source+" ("+e.Why+") is read-only under the ceiling", fmt.Sprintf("%q: [%q]", key, e.Source))
+	}
+	return one, ok
+}
+
+// within binds e to those of roots that hold its source, and reports false when there are none.
+func (e FS) within(roots []string) (FS, bool) {
+	var holding []string
+	for _, root := range roots {
+		if Inside(e.Source, root) {
+			holding = append(holding, root)
+		}
+	}
+	if len(holding) == 0 {
+		return e, false
+	}
+	slices.Sort(holding)
+	within, ok := meet(e.Within, slices.Compact(holding))
+	e.Within = within
+	return e, ok
+}
+
+func (k *cutter) env(c Ceiling) {
+	permits := func(name string) bool {
+		return slices.ContainsFunc(c.PassEnv, func(shape string) bool { return match(shape, name) })
+	}
+	pass := slices.Clone(k.Env.Pass)
+	if k.Env.All && !slices.Contains(c.PassEnv, "*") {
+		k.Env.All = false
+		k.note("env", "the whole environment is beyond the ceiling; only names that it spells out are passed", `"pass_env": ["*"]`)
+		for _, shape := range c.PassEnv {
+			if !strings.ContainsAny(shape, `*?[\`) && !slices.Contains(pass, shape) {
+				pass = append(pass, shape)
+			}
+		}
+	}
+	k.Env.Pass = nil
+	for _, name := range pass {
+		if permits(name) || BaseName(name) {
+			k.Env.Pass = append(k.Env.Pass, name)
+			continue
+		}
+		k.note("env", name+" is beyond the ceiling; it is not passed", fmt.Sprintf(`"pass_env": [%q]`, name))
+	}
+}
+
+func (k *cutter) limits(c Ceiling) {
+	for _, most := range c.Limits {
+		value, set := k.Limit(most.Name)
+		if set && value <= most.Value {
+			continue
+		}
+		k.Policy = k.WithLimit(most.Name, most.Value)
+		if set {
+			k.note("limits", fmt.Sprintf("%s %d is beyond the ceiling; it is %d", most.Name, value, most.Value), "a larger limit")
+		}
+	}
+}
+
+func (k *cutter) times(c Ceiling) {
+	if c.Timeout > 0 && (k.Timeout == 0 || k.Timeout > c.Timeout) {
+		k.note("timeout", "the time asked for is beyond the ceiling; it is "+c.Timeout.String(), "a longer timeout")
+		k.Timeout = c.Timeout
+	}
+	most := c.KillGrace
+	if most == 0 && c.Timeout > 0 {
+		most = DefaultKillGrace
+	}
+	grace := k.KillGrace
+	if grace == 0 {
+		grace = DefaultKillGrace
+	}
+	if most > 0 && grace > most {
+		k.note("kill_grace", "the time between SIGTERM and SIGKILL is beyond the ceiling; it is "+most.String(), "a longer kill_grace")
+		k.KillGrace = most
+	}
+}
+
+// layers cuts wishes to do with less protection.
+func (k *cutter) layers(c Ceiling) {
+	profiles := c.Seccomp
+	if len(profiles) == 0 {
+		profiles = []string{"default"}
+	}
+	name := k.Seccomp.Profile
+	if name == "" {
+		name = "default"
+	}
+	if !slices.Contains(profiles, name) {
+		k.Seccomp.Profile = profiles[0]
+		k.note("seccomp", name+" is beyond the ceiling; the profile is "+profiles[0], fmt.Sprintf(`"seccomp": [%q]`, name))
+	}
+	if k.NoLandlock && !c.NoLandlock {
+		k.NoLandlock = false
+		k.note("landlock", "it cannot be left out under the ceiling; it is on", `"landlock": false`)
+	}
+	if k.Fallback == Degrade && c.Fallback != Degrade {
+		k.Fallback = Strict
+		k.note("fallback", "degrade is beyond the ceiling; what cannot be enforced refuses the run", `"fallback": "degrade"`)
+	}
+	if k.HostEtc && !c.HostEtc {
+		k.HostEtc = false
+		k.note("fs", "the host's account files are beyond the ceiling; the sandbox has its own", `"host_etc": true`)
+	}
+}

@@ -1,0 +1,243 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUnder(t *testing.T) {
+	home := Default("/home/me")
+	for _, c := range []struct {
+		name  string
+		grant []FS
+		c     Ceiling
+		want  []string
+		note  string
+	}{
+		{"nothing is permitted", []FS{bind("/a", false)}, Ceiling{}, nil, "/a (test) is beyond the ceiling; it is not shown"},
+		{"permitted", []FS{bind("/a/b", false)}, Ceiling{FSRead: []string{"/a"}}, []string{"/a/b in /a"}, ""},
+		{"written", []FS{bind("/a/b", true)}, Ceiling{FSWrite: []string{"/a"}}, []string{"/a/b rw in /a"}, ""},
+		{"what may be written may be read", []FS{bind("/a", false)}, Ceiling{FSWrite: []string{"/a"}}, []string{"/a in /a"}, ""},
+		{"only read", []FS{bind("/a", true)}, Ceiling{FSRead: []string{"/a"}}, []string{"/a in /a"}, "/a (test) is read-only under the ceiling"},
+		{"MF02 beside", []FS{bind("/ab", false)}, Ceiling{FSRead: []string{"/a"}}, nil, "not shown"},
+		{"above", []FS{bind("/a", false)}, Ceiling{FSRead: []string{"/a/b"}}, nil, "not shown"},
+		{"everything", []FS{bind("/a", true)}, Ceiling{FSWrite: []string{"/"}}, []string{"/a rw in /"}, ""},
+		{"several roots", []FS{bind("/a/b", false)}, Ceiling{FSRead: []string{"/a/b", "/a", "/c"}}, []string{"/a/b in /a /a/b"}, ""},
+		{"sockets", []FS{{Kind: Socket, Source: "/run/a", Dest: "/run/a"}, {Kind: Socket, Source: "/run/b", Dest: "/run/b"}}, Ceiling{Sockets: []string{"/run/a"}, FSWrite: []string{"/run/b"}},
+			[]string{"/run/a in /run/a"}, "/run/b (test) is beyond"},
+		{"own bounds stay", []FS{{Kind: Bind, Source: "/a/b", Dest: "/a/b", Within: []string{"/a/b/c"}}}, Ceiling{FSRead: []string{"/a"}}, []string{"/a/b in /a/b/c"}, ""},
+		{"what hid something hides it still", []FS{bind("/a", false), {Kind: Bind, Source: "/x", Dest: "/a/secret"}}, Ceiling{FSRead: []string{"/a"}}, []string{"/a in /a", "tmpfs /a/secret"}, "/x (test) is beyond"},
+		{"no host, no cut", []FS{{Kind: Tmpfs, Dest: "/scratch", Write: true}, {Kind: File, Dest: "/x", Data: []byte("x")}}, Ceiling{}, []string{"tmpfs /scratch rw", "file /x"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := home
+			for _, e := range c.grant {
+				e.Why = "test"
+				p.FS = append(p.FS[:len(p.FS):len(p.FS)], e)
+			}
+			got, notes := p.Under(c.c)
+			var shown []string
+			for _, e := range got.FS[len(home.FS):] {
+				s := e.Dest
+				if e.Kind != Bind && e.Kind != Socket {
+					s = string(e.Kind) + " " + s
+				}
+				if e.Write {
+					s += " rw"
+				}
+				if e.Within != nil {
+					s += " in " + strings.Join(e.Within, " ")
+				}
+				shown = append(shown, s)
+			}
+			assert.Equal(t, c.want, shown)
+			assert.Equal(t, home.FS, got.FS[:len(home.FS)], "the system stays")
+			text := ""
+			for _, n := range notes {
+				text += n.String() + "\n"
+			}
+			assert.Contains(t, text, c.note)
+			assert.Equal(t, c.note == "", len(notes) == 0, text)
+		})
+	}
+}
+
+func TestUnderCutsEverythingElse(t *testing.T) {
+	wide := Policy{Network: NetworkHost, Env: Env{Pass: []string{"A", "CI_X", "LANG"}}, Limits: []Limit{{"pids", 100}, {"core", 0}}, Timeout: time.Hour, KillGrace: time.Minute,
+		Seccomp: Seccomp{Profile: SeccompOff, Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, NoLandlock: true, Fallback: Degrade, HostEtc: true, Dir: "/w", FS: []FS{bind("/w", true)}}
+	got, notes := wide.Under(Ceiling{})
+	assert.Equal(t, Policy{Network: NetworkNone, Env: Env{Pass: []string{"LANG"}}, Limits: wide.Limits, Timeout: time.Hour, KillGrace: time.Minute,
+		Seccomp: Seccomp{Profile: "default", Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, Fallback: Strict, Dir: "/"}, got)
+	assert.Len(t, notes, 9, "each cut is said: fs, dir, network, two names, seccomp, landlock, fallback, etc")
+
+	all := Ceiling{FSWrite: []string{"/"}, Network: NetworkHost, PassEnv: []string{"CI_*", "A"}, Limits: []Limit{{"pids", 100}}, Timeout: time.Hour, KillGrace: time.Minute,
+		Seccomp: []string{"default", SeccompOff}, NoLandlock: true, Fallback: Degrade, HostEtc: true}
+	got, notes = wide.Under(all)
+	wide.FS[0].Within = []string{"/"}
+	assert.Equal(t, wide, got, "a ceiling that names everything cuts nothing")
+	assert.Empty(t, notes)
+
+	got, _ = wide.Under(Ceiling{Limits: []Limit{{"pids", 10}, {"memory_mb", 5}}, Timeout: time.Second, Seccomp: []string{"compute"}})
+	assert.ElementsMatch(t, []Limit{{"pids", 10}, {"memory_mb", 5}, {"core", 0}}, got.Limits, "larger ones are cut, missing ones set")
+	assert.Equal(t, time.Second, got.Timeout)
+	assert.Equal(t, DefaultKillGrace, got.KillGrace, "a long grace would outlive the timeout")
+	assert.Equal(t, "compute", got.Seccomp.Profile)
+	got, _ = Policy{}.Under(Ceiling{Timeout: time.Second})
+	assert.Equal(t, time.Second, got.Timeout, "no timeout is the longest one")
+	got, _ = Policy{Env: Env{All: true, Pass: []string{"Q"}}}.Under(Ceiling{PassEnv: []string{"A", "CI_*"}})
+	assert.Equal(t, Env{Pass: []string{"A"}}, got.Env)
+	got, _ = Policy{Env: Env{All: true}}.Under(Ceiling{PassEnv: []string{"*"}})
+	assert.True(t, got.Env.All)
+}
+
+// view is what a place inside shows of the host.
+type view struct {
+	host          string
+	write, system bool
+}
+
+func (p Policy) look(at string) (v view, shown bool) {
+	for _, e := range slices.Backward(p.FS) {
+		if Inside(at, e.Dest) {
+			return view{e.Source + strings.TrimPrefix(at, e.Dest), e.Write || e.Kind == Socket, e.System}, e.Kind == Bind || e.Kind == Socket
+		}
+	}
+	return view{}, false
+}
+
+var fuzzPlaces = []string{"/a", "/a/b", "/a/b/c", "/d", "/d/e", "/usr", "/usr/x", "/a/b/c/z", "/d/e/f", "/tmp", "/tmp/x", "/q"}
+
+// noMore checks that p shows nothing at any place that q does not.
+func noMore(t *testing.T, p, q Policy, what string) {
+	t.Helper()
+	for _, at := range fuzzPlaces {
+		a, shownA := p.look(at)
+		b, shownB := q.look(at)
+		if shownA {
+			require.Truef(t, shownB && a.host == b.host && (b.write || !a.write), "%s: %s shows %v, and before %v", what, at, a, b)
+		}
+	}
+	require.Truef(t, p.Network.Mode() == NetworkNone || q.Network.Mode() == NetworkHost, "%s: network", what)
+	for _, name := range p.Env.Pass {
+		require.Truef(t, q.Env.All || BaseName(name) || slices.Contains(q.Env.Pass, name), "%s: %s", what, name)
+	}
+}
+
+func weaker(p, q Policy) bool {
+	for _, at := range fuzzPlaces {
+		a, shownA := p.look(at)
+		b, shownB := q.look(at)
+		if shownA && !(shownB && a.host == b.host && (b.write || !a.write)) {
+			return false
+		}
+	}
+	return true
+}
+
+// subset reports whether each entry of p is one of q.
+func subset(p, q Policy) bool {
+	for _, e := range p.FS {
+		if !slices.ContainsFunc(q.FS, func(o FS) bool { return e.Dest == o.Dest && same(e, o) && e.Write == o.Write }) {
+			return false
+		}
+	}
+	return true
+}
+
+// fuzzed makes a policy and a ceiling of bytes.
+func fuzzed(data []byte) (entries []FS, p Policy, c Ceiling) {
+	next := func() int {
+		if len(data) == 0 {
+			return 0
+		}
+		b := data[0]
+		data = data[1:]
+		return int(b)
+	}
+	place := func() string { return fuzzPlaces[next()%len(fuzzPlaces)] }
+	for range next() % 8 {
+		e := FS{Kind: []Kind{Bind, Bind, Bind, Tmpfs, Socket}[next()%5], Source: place(), Write: next()%2 == 0, Why: "fuzz"}
+		e.Dest = e.Source
+		if next()%4 == 0 {
+			e.Dest = place()
+		}
+		if e.Kind == Tmpfs {
+			e.Source = ""
+		}
+		entries = append(entries, e)
+	}
+	for range next() % 4 {
+		c.FSRead = append(c.FSRead, place())
+	}
+	for range next() % 4 {
+		c.FSWrite = append(c.FSWrite, place())
+	}
+	p = Policy{Network: []Network{"", NetworkHost}[next()%2], Env: Env{All: next()%4 == 0, Pass: []string{"A", "B"}[:next()%3]}, Dir: place()}
+	c.Network = []Network{"", NetworkHost}[next()%2]
+	c.PassEnv = [][]string{nil, {"A"}, {"B*"}, {"*"}}[next()%4]
+	c.Limits = []Limit{{"pids", int64(next() + 1)}}
+	p.Limits = []Limit{{"pids", int64(next() + 1)}}
+	p.Timeout, c.Timeout = time.Duration(next()), time.Duration(next())
+	p.KillGrace, c.KillGrace = time.Duration(next()), time.Duration(next())
+	return entries, p, c
+}
+
+func arranged(p Policy, entries []FS) Policy {
+	p.FS, _ = Arrange(append(slices.Clone(Default("/home/me").FS), entries...))
+	return p
+}
+
+func FuzzCeiling(f *testing.F) {
+	f.Add([]byte{2, 0, 0, 0, 1, 0, 3, 0, 0, 1, 1, 0, 0, 0})
+	f.Add([]byte{1, 0, 5, 0, 1, 0, 0, 1, 1, 1, 3, 1, 9, 9, 9, 9})
+	f.Add([]byte{3, 0, 0, 0, 1, 0, 1, 1, 1, 0, 3, 0, 0, 1, 2, 0, 1, 1, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, p, c := fuzzed(data)
+		p = arranged(p, entries)
+		q, notes := p.Under(c)
+		noMore(t, q, p, "no more than the policy")
+		for _, e := range q.FS {
+			if e.System || e.Kind != Bind {
+				continue
+			}
+			roots := slices.Clone(c.FSWrite)
+			if !e.Write {
+				roots = append(roots, c.FSRead...)
+			}
+			require.True(t, slices.ContainsFunc(roots, func(r string) bool { return Inside(e.Source, r) }), "no more than the ceiling")
+			require.NotEmpty(t, e.Within)
+			for _, in := range e.Within {
+				require.True(t, slices.ContainsFunc(roots, func(r string) bool { return Inside(in, r) }), "and kept there")
+			}
+		}
+		v, _ := q.Limit("pids")
+		require.LessOrEqual(t, v, c.Limits[0].Value)
+		require.True(t, c.Timeout == 0 || q.Timeout > 0 && q.Timeout <= c.Timeout)
+		require.NoError(t, q.Validate())
+		again, more := q.Under(c)
+		require.Equal(t, q, again, "idempotent")
+		require.Empty(t, more)
+		if len(notes) == 0 {
+			require.True(t, weaker(p, q), "what is cut is said")
+		}
+		for i := range entries {
+			less := arranged(p, slices.Delete(slices.Clone(entries), i, i+1))
+			if subset(less, p) && weaker(less, p) { // it was a grant: it hid nothing, and stood in for nothing
+				under, _ := less.Under(c)
+				noMore(t, under, q, "removing a grant adds nothing")
+			}
+		}
+		for _, roots := range []*[]string{&c.FSRead, &c.FSWrite} {
+			if len(*roots) > 0 {
+				*roots = (*roots)[1:]
+				under, _ := p.Under(c)
+				noMore(t, under, q, "permitting less adds nothing")
+			}
+		}
+	})
+}

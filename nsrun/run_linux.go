@@ -1,0 +1,137 @@
+package nsrun
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
+// Options is what a run takes beside its plan. The zero value is ready to use.
+type Options struct {
+	// Forward lists signals that this process passes on to the command for as long as it runs; after SIGTERM or SIGINT the command
+	// has the plan's kill grace to end, at a second SIGINT none.
+	Forward []os.Signal
+	// Cancel ends the run when it is closed.
+	Cancel <-chan struct{}
+	// DieWithParent ends the run when the process that started this one is gone.
+	DieWithParent bool
+	// TerminalIn and TerminalOut are joined with the command's terminal, if the plan has one. nil means os.Stdin and os.Stdout.
+	TerminalIn, TerminalOut *os.File
+}
+
+// Facts returns what a few harmless system calls tell of this host: enough to plan by, since a start that fails is a probe too.
+func Facts() facts.Facts { return probe.Quick() }
+
+// Probe returns all that can be found out of this host, by really making each kind of namespace and mount in children that end at
+// once. It takes some milliseconds.
+func Probe() facts.Facts { return probe.Full() }
+
+// Compile plans a request for this host. See [plan.Compile].
+func Compile(req plan.Request) (*plan.Plan, error) { return plan.Compile(req, Facts()) }
+
+// Start plans req by [Facts] and runs it. If the sandbox cannot be started because a fact was wrong, it asks again in full, plans
+// again, and tries that plan once if it differs. What it returns is the plan that was tried last.
+func Start(req plan.Request, opts Options) (*plan.Plan, Result, error) {
+	p, err := Compile(req)
+	if err != nil {
+		return nil, Result{}, err
+	}
+	result, err := Run(p, opts)
+	var failed *Error
+	if !errors.As(err, &failed) || failed.Stage == "exec" {
+		return p, result, err
+	}
+	again, planErr := plan.Compile(req, Probe())
+	if planErr != nil {
+		return p, result, errors.Join(err, planErr)
+	}
+	if same(p, again) {
+		return p, result, err
+	}
+	result, err = Run(again, opts)
+	return again, result, err
+}
+
+func same(a, b *plan.Plan) bool {
+	x, err1 := json.Marshal(a)
+	y, err2 := json.Marshal(b)
+	return err1 == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// Run runs a plan's command with this process's standard descriptors and waits until nothing of the sandbox is alive. It forks
+// this process, whose memory the kernel has to account for: in a large program the fork is slow.
+//
+// An error is an [*Error] and means that the command has not run. How a command that ran has ended is in the [Result].
+func Run(p *plan.Plan, opts Options) (Result, error) {
+	o := engine.Options{Forward: opts.Forward, Cancel: opts.Cancel}
+	if p.Terminal {
+		o.Terminal = &engine.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
+		if o.Terminal.In == nil {
+			o.Terminal.In = os.Stdin
+		}
+		if o.Terminal.Out == nil {
+			o.Terminal.Out = os.Stdout
+		}
+	}
+	if opts.DieWithParent {
+		orphan, err := engine.Orphaned()
+		if err != nil {
+			return Result{}, err
+		}
+		o.Orphan = orphan
+	}
+	out, err := engine.Run(p, o)
+	if err != nil {
+		return failed(p, err), err
+	}
+	return ended(p, out), nil
+}
+
+// Look checks a plan against what this host has, and changes nothing: what would be left out is returned as notes, what would stop
+// the run as an error.
+func Look(p *plan.Plan) ([]plan.Note, error) {
+	l, err := engine.Preview(p)
+	if err != nil {
+		return nil, err
+	}
+	return missing(p, l.Seen), nil
+}
+
+// Syscalls returns the system calls that the plan comes to on this host, one a line, like strace.
+func Syscalls(p *plan.Plan) (string, error) {
+	l, err := engine.Preview(p)
+	if err != nil {
+		return "", err
+	}
+	return l.Text(), nil
+}
+
+// missing tells of the mounts that were left out.
+func missing(p *plan.Plan, seen []engine.Seen) []plan.Note {
+	var notes []plan.Note
+	for i, s := range seen {
+		op := p.Mounts[i]
+		if !s.Missing || op.Quiet {
+			continue
+		}
+		path := op.Source
+		if path == "" {
+			path = op.Dest
+		}
+		notes = append(notes, plan.Note{Feature: "fs", Loss: path + " does not exist and is left out" + why(op.Why)})
+	}
+	return notes
+}
+
+func why(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}

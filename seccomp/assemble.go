@@ -1,0 +1,83 @@
+package seccomp
+
+import "slices"
+
+// assembler builds a program from its end to its beginning. Jumps of classic BPF only go forward, so whatever an instruction
+// jumps to is there already, and instructions with equal targets can be shared. Positions count from the end.
+type assembler struct {
+	code []Instruction
+	rets map[Action]int // the last return of an action
+	memo map[node]int
+}
+
+type node struct {
+	code   uint16
+	k      uint32
+	jt, jf int
+}
+
+const reach = 255 // the farthest a conditional jump goes
+
+// program returns what was built, first instruction first.
+func (a *assembler) program() Filter {
+	f := slices.Clone(a.code)
+	slices.Reverse(f)
+	return f
+}
+
+func (a *assembler) push(ins Instruction) int {
+	a.code = append(a.code, ins)
+	return len(a.code) - 1
+}
+
+// distance is the offset of a jump to at from the instruction that is pushed next.
+func (a *assembler) distance(at int) int { return len(a.code) - at - 1 }
+
+func (a *assembler) ret(action Action) int {
+	if at, ok := a.rets[action]; ok && a.distance(at) < reach {
+		return at
+	}
+	a.rets[action] = a.push(Instruction{Code: opRet, K: uint32(action)})
+	return a.rets[action]
+}
+
+// near returns a place within reach, spare instructions from now, that does what at does.
+func (a *assembler) near(at, spare int) int {
+	if a.distance(at)+spare <= reach {
+		return at
+	}
+	if a.code[at].Code == opRet {
+		return a.ret(Action(a.code[at].K))
+	}
+	return a.push(Instruction{Code: opJump, K: uint32(a.distance(at))})
+}
+
+// jump emits a conditional jump, or nothing if both ways lead to the same place.
+func (a *assembler) jump(code uint16, k uint32, jt, jf int) int {
+	if jt == jf {
+		return jt
+	}
+	key := node{code, k, jt, jf}
+	if at, ok := a.memo[key]; ok {
+		return at
+	}
+	t := a.near(jt, 1) // making jf near may push one more
+	f := a.near(jf, 0)
+	at := a.push(Instruction{Code: code, Jt: uint8(a.distance(t)), Jf: uint8(a.distance(f)), K: k})
+	a.memo[key] = at
+	return at
+}
+
+// step emits an instruction that goes on at next.
+func (a *assembler) step(code uint16, k uint32, next int) int {
+	key := node{code, k, next, next}
+	if at, ok := a.memo[key]; ok {
+		return at
+	}
+	if a.distance(next) != 0 {
+		a.push(Instruction{Code: opJump, K: uint32(a.distance(next))})
+	}
+	at := a.push(Instruction{Code: code, K: k})
+	a.memo[key] = at
+	return at
+}

@@ -1,0 +1,213 @@
+package seccomp
+
+// The built-in profiles. Composite literals of constants: laid out by the linker, no work at start-up.
+var profiles = [...]*Profile{&defaultProfile, &computeProfile, &networkProfile}
+
+var defaultProfile = Profile{
+	Name:    "default",
+	Doc:     "programs, compilers, language runtimes and network clients; no namespaces, mounts, tracing or kernel administration",
+	Default: enosys,
+	Rules:   defaultRules,
+}
+
+// network is default under the name of what it is for: which hosts are reached is up to the network namespace, and what kinds of
+// socket there are is settled in default.
+var networkProfile = Profile{
+	Name:    "network",
+	Doc:     "the same as default",
+	Base:    &defaultProfile,
+	Default: enosys,
+}
+
+// compute keeps AF_UNIX, which multiprocessing libraries use between their own processes. EPERM, not EAFNOSUPPORT: a kernel
+// without AF_INET is a thing programs work around, a policy is a thing their users should read about.
+var computeProfile = Profile{
+	Name:    "compute",
+	Doc:     "default without network: no sockets but AF_UNIX",
+	Base:    &defaultProfile,
+	Default: enosys,
+	Rules: []Rule{
+		{Calls: "socket", Action: eafnosupport, Cases: []Case{
+			{If: []Cond{{Arg: 0, In: []uint32{afUnix}}}, Action: Allow},
+			{If: []Cond{{Arg: 0, In: []uint32{afInet, afInet6, afNetlink}}}, Action: eperm},
+		}},
+	},
+}
+
+// Constants of the kernel that rules compare with, the same on amd64 and arm64. A test checks them against golang.org/x/sys.
+const (
+	afUnix, afInet, afInet6, afNetlink = 1, 2, 10, 16
+
+	sockTypeMask           = 0xf // the rest is SOCK_CLOEXEC and SOCK_NONBLOCK
+	sockStream, sockDgram  = 1, 2
+	protoICMP, protoICMPv6 = 1, 58
+	protoTCP, protoUDP     = 6, 17
+
+	// CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
+	cloneNew = 0x80 | 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
+
+	openCreates = 0x40 | 0x400000 // O_CREAT, and the bit of O_TMPFILE that is not O_DIRECTORY
+	modeSetID   = 0o6000          // S_ISUID, S_ISGID
+	modeType    = 0o170000        // S_IFMT
+	modeFile    = 0o100000        // S_IFREG
+	modeFIFO    = 0o010000
+	modeSocket  = 0o140000
+
+	tiocsti, tioclinux = 0x5412, 0x541c
+
+	personLinux32, personUname26, personQuery = 0x8, 0x20000, 0xffffffff
+
+	setModeFilter, newListener = 1, 8
+
+	schedOther, schedBatch, schedIdle = 0, 3, 5
+	schedResetOnFork                  = 0x40000000
+)
+
+// defaultRules classify every call of both tables on purpose: what is not here does not exist in the sandbox, and a test demands
+// that nothing is left out by accident. EPERM is for calls whose users test for it or whose kernel would say so; ENOSYS for calls
+// whose users fall back to an older one.
+var defaultRules = []Rule{
+	{Action: Allow, Calls: `
+		read write readv writev pread64 pwrite64 preadv pwritev close close_range lseek
+		dup dup2 dup3 pipe pipe2 fcntl flock sendfile copy_file_range splice tee
+		stat lstat fstat newfstatat statx statfs fstatfs access faccessat faccessat2
+		readlink readlinkat getdents getdents64 getcwd chdir fchdir umask
+		mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat
+		chown fchown lchown fchownat utime utimes utimensat
+		truncate ftruncate fallocate fadvise64 sync syncfs fsync fdatasync cachestat
+		getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
+		setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
+		inotify_init inotify_init1 inotify_add_watch inotify_rm_watch`},
+	{Action: Allow, Calls: `
+		poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
+		eventfd2 signalfd4 timerfd_create timerfd_settime timerfd_gettime`},
+	{Action: Allow, Calls: `
+		mmap munmap mprotect mremap msync madvise brk mincore mlock munlock mlockall munlockall mseal
+		memfd_create membarrier`},
+	{Action: Allow, Calls: `
+		fork vfork execve execveat exit exit_group wait4 waitid kill tkill tgkill pidfd_open pidfd_send_signal
+		getpid getppid gettid getpgid setpgid getpgrp getsid setsid prctl arch_prctl
+		set_tid_address set_robust_list rseq restart_syscall
+		futex futex_waitv futex_wake futex_wait futex_requeue
+		rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend
+		rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack pause
+		sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler
+		sched_get_priority_max sched_get_priority_min
+		getpriority setpriority ioprio_get ioprio_set getcpu
+		getrlimit setrlimit getrusage sysinfo uname times getrandom`},
+	// No privilege comes from these: there are no capabilities and no set-user-ID programs (no_new_privs).
+	{Action: Allow, Calls: `
+		getuid geteuid getgid getegid getresuid getresgid getgroups capget capset
+		setuid setgid setreuid setregid setresuid setresgid setgroups
+		landlock_create_ruleset landlock_add_rule landlock_restrict_self`},
+	{Action: Allow, Calls: `
+		time gettimeofday clock_gettime clock_getres nanosleep clock_nanosleep alarm getitimer setitimer
+		timer_create timer_settime timer_gettime timer_getoverrun timer_delete`},
+	// System V and POSIX message objects belong to the IPC namespace, which is the sandbox's own.
+	{Action: Allow, Calls: `
+		shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl
+		mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`},
+	{Action: Allow, Calls: `
+		connect accept accept4 bind listen sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown
+		getsockname getpeername setsockopt getsockopt`},
+
+	// The families that ordinary programs use. Raw and packet sockets, and transports that are mostly exploit surface (SCTP, DCCP,
+	// L2TP, MPTCP, SMC), are refused by type and protocol; netlink is for reading the interface list.
+	{Calls: "socket", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 0, In: []uint32{afUnix}}}, Action: Allow},
+		{If: []Cond{{Arg: 0, In: []uint32{afNetlink}}, {Arg: 2, In: []uint32{0}}}, Action: Allow},
+		{If: []Cond{{Arg: 0, In: []uint32{afInet, afInet6}, Not: true}}, Action: eafnosupport},
+		{If: []Cond{{Arg: 1, Mask: sockTypeMask, In: []uint32{sockStream, sockDgram}, Not: true}}, Action: eperm},
+		{If: []Cond{{Arg: 2, In: []uint32{0, protoICMP, protoTCP, protoUDP, protoICMPv6}, Not: true}}, Action: eprotonosupport},
+	}},
+	{Calls: "socketpair", Action: eafnosupport, Cases: []Case{
+		{If: []Cond{{Arg: 0, In: []uint32{afUnix}}}, Action: Allow},
+	}},
+
+	// clone takes its flags in a register and can be judged; clone3 takes them in memory and cannot, and every libc falls back on
+	// ENOSYS (CVE-2021-41133 was a filter that forgot it). All flags of clone are in its low 32 bits: kernel/fork.c.
+	{Calls: "clone", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 0, Mask: cloneNew, In: []uint32{0}, Not: true}}, Action: eperm},
+	}},
+	// Keystrokes pushed into a terminal come from the user, for whoever reads it next: CVE-2017-5226, with high bits CVE-2019-10063,
+	// on the console by pasting CVE-2023-28100.
+	{Calls: "ioctl", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 1, In: []uint32{tiocsti, tioclinux}}}, Action: eperm},
+	}},
+	// Own limits only; pid 1 runs under the same user.
+	{Calls: "prlimit64", Action: eperm, Cases: []Case{
+		{If: []Cond{{Arg: 0, In: []uint32{0}}}, Action: Allow},
+	}},
+	// Set-user-ID files on a host directory outlive the sandbox. Where the mode is an argument it is looked at; openat2, which has it
+	// in memory, does not exist. The mode of open and openat is garbage unless they create.
+	{Calls: "chmod fchmod creat", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 1, Mask: modeSetID, In: []uint32{0}, Not: true}}, Action: eperm},
+	}},
+	{Calls: "fchmodat fchmodat2", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 2, Mask: modeSetID, In: []uint32{0}, Not: true}}, Action: eperm},
+	}},
+	{Calls: "open", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 1, Mask: openCreates, In: []uint32{0}}}, Action: Allow},
+		{If: []Cond{{Arg: 2, Mask: modeSetID, In: []uint32{0}, Not: true}}, Action: eperm},
+	}},
+	{Calls: "openat", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 2, Mask: openCreates, In: []uint32{0}}}, Action: Allow},
+		{If: []Cond{{Arg: 3, Mask: modeSetID, In: []uint32{0}, Not: true}}, Action: eperm},
+	}},
+	{Calls: "mknod", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 1, Mask: modeSetID, In: []uint32{0}, Not: true}}, Action: eperm},
+		{If: []Cond{{Arg: 1, Mask: modeType, In: []uint32{0, modeFile, modeFIFO, modeSocket}, Not: true}}, Action: eperm},
+	}},
+	{Calls: "mknodat", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 2, Mask: modeSetID, In: []uint32{0}, Not: true}}, Action: eperm},
+		{If: []Cond{{Arg: 2, Mask: modeType, In: []uint32{0, modeFile, modeFIFO, modeSocket}, Not: true}}, Action: eperm},
+	}},
+	// The five values Docker allows: none of them turns off address randomization or maps page zero.
+	{Calls: "personality", Action: eperm, Cases: []Case{
+		{If: []Cond{{Arg: 0, In: []uint32{0, personLinux32, personUname26, personUname26 | personLinux32, personQuery}}}, Action: Allow},
+	}},
+	// More filters only restrict; a listener could answer for the kernel, and outlive this filter's author.
+	{Calls: "seccomp", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 0, In: []uint32{setModeFilter}}, {Arg: 1, Mask: newListener, In: []uint32{0}, Not: true}}, Action: eperm},
+	}},
+	// No real-time policy, no SCHED_EXT. sched_setattr has its policy in memory and does not exist.
+	{Calls: "sched_setscheduler", Action: eperm, Cases: []Case{
+		{If: []Cond{{Arg: 1, Mask: ^uint32(schedResetOnFork), In: []uint32{schedOther, schedBatch, schedIdle}}}, Action: Allow},
+	}},
+
+	// Refused as the kernel refuses those without privilege: programs test for EPERM. unshare even without namespace flags, as in
+	// Docker: its flags grow (UNSHARE_EMPTY_MNTNS), and what is left is for file servers.
+	{Action: eperm, Calls: `
+		mount umount2 pivot_root chroot unshare setns sethostname setdomainname
+		ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp
+		bpf perf_event_open userfaultfd add_key request_key keyctl
+		move_pages mbind migrate_pages set_mempolicy vmsplice memfd_secret
+		name_to_handle_at open_by_handle_at fanotify_init fanotify_mark
+		init_module finit_module delete_module kexec_load kexec_file_load reboot
+		swapon swapoff acct quotactl quotactl_fd syslog vhangup iopl ioperm
+		settimeofday clock_settime adjtimex clock_adjtime sched_setparam`},
+	// Their arguments are in memory, out of a filter's sight; callers fall back.
+	{Action: enosys, Calls: `clone3 openat2 sched_setattr`},
+	// The mount API since 5.2, whole: a list of names that stops at the year it was written was CVE-2021-41133.
+	{Action: enosys, Calls: `
+		open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr statmount listmount listns`},
+	// Asynchronous submission carries out calls that no filter sees (io_uring), or is old and rarely audited (aio); callers fall back.
+	{Action: enosys, Calls: `
+		io_uring_setup io_uring_enter io_uring_register
+		io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents`},
+	// Rare or old, each with a fallback in libc or in its callers. Allowing them would break nothing but the budget of 260.
+	{Action: enosys, Calls: `
+		preadv2 pwritev2 readahead sync_file_range futimesat eventfd signalfd mlock2 pkey_alloc pkey_free pkey_mprotect
+		setfsuid setfsgid get_robust_list sched_getattr sched_rr_get_interval rseq_slice_yield`},
+	// New, with a fallback in every caller; to be allowed when programs need them.
+	{Action: enosys, Calls: `
+		setxattrat getxattrat listxattrat removexattrat file_getattr file_setattr
+		lsm_get_self_attr lsm_set_self_attr lsm_list_modules map_shadow_stack process_mrelease`},
+	// numa_available(3) takes ENOSYS for a machine without NUMA and leaves the rest alone.
+	{Action: enosys, Calls: `get_mempolicy set_mempolicy_home_node`},
+	// Relics, and calls that are not for programs (the kernel itself lets uretprobe and uprobe past filters: commit cf6cb56ef244).
+	{Action: enosys, Calls: `
+		remap_file_pages modify_ldt set_thread_area get_thread_area uselib ustat sysfs _sysctl lookup_dcookie nfsservctl
+		create_module get_kernel_syms query_module epoll_ctl_old epoll_wait_old getpmsg putpmsg
+		afs_syscall tuxcall security vserver uretprobe uprobe`},
+}
