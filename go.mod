@@ -10,6 +10,7 @@ require (
 
 require (
 	github.com/goccy/go-yaml v1.19.2 // indirect
+	github.com/rogpeppe/go-internal v1.16.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/term v0.47.0 // indirect
 )

@@ -40,6 +40,13 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	}
 	l.enter(dest)
 	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
+	if op.Kind == Proc {
+		// Only processes that may be traced can be seen, so not pid 1, which is none of the program's. Before Linux 5.8 there is
+		// no such option; then permissions alone keep it out (proc_pid(5), hidepid).
+		l.enter(dest)
+		l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("."), sys.Null(), sys.Words(unix.MS_REMOUNT|flags.ms(), "MS_REMOUNT|nosuid|nodev|noexec"),
+			sys.Str("hidepid=ptraceable")).Tolerate(unix.EINVAL, 0)
+	}
 	l.view.cover(dest, n)
 	return nil
 }

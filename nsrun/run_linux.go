@@ -69,7 +69,7 @@ func same(a, b *plan.Plan) bool {
 //
 // An error is an [*Error] and means that the command has not run. How a command that ran has ended is in the [Result].
 func Run(p *plan.Plan, opts Options) (Result, error) {
-	o := engine.Options{Forward: opts.Forward, Cancel: opts.Cancel}
+	o := engine.Options{Forward: opts.Forward, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent}
 	if p.Terminal {
 		o.Terminal = &engine.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
 		if o.Terminal.In == nil {
@@ -78,13 +78,6 @@ func Run(p *plan.Plan, opts Options) (Result, error) {
 		if o.Terminal.Out == nil {
 			o.Terminal.Out = os.Stdout
 		}
-	}
-	if opts.DieWithParent {
-		orphan, err := engine.Orphaned()
-		if err != nil {
-			return Result{}, err
-		}
-		o.Orphan = orphan
 	}
 	out, err := engine.Run(p, o)
 	if err != nil {

@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"unsafe"
 )
@@ -121,6 +122,13 @@ func (p *Program) At(s Step) { p.steps = append(p.steps, s) }
 // Slot hands out a new slot.
 func (p *Program) Slot() Slot { p.slots++; return Slot(p.slots) }
 
+// Grow makes room for n calls, so that a long program is not copied as it grows.
+func (p *Program) Grow(n int) {
+	p.calls = slices.Grow(p.calls, n)
+	p.alive = slices.Grow(p.alive, n)
+	p.steps = slices.Grow(p.steps, n/4)
+}
+
 // Len returns the number of calls.
 func (p *Program) Len() int { return len(p.calls) }
 
@@ -168,9 +176,6 @@ func (p *Program) Reap(pid Slot, fd int) {
 }
 
 func (p *Program) add(c Call) *Call {
-	if p.calls == nil {
-		p.calls, p.alive = make([]Call, 0, 512), make([]unsafe.Pointer, 0, 512)
-	}
 	c.step = int32(len(p.steps) - 1)
 	p.calls = append(p.calls, c)
 	if p.Trace {

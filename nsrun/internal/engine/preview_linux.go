@@ -36,31 +36,19 @@ func (l *Lowered) Text() string {
 	return text + "CLONE_PIDFD|SIGCHLD)\n" + l.Program.String()
 }
 
-// Orphaned returns a channel that is closed when the process that started this one has ended. It watches a pidfd, not
-// PR_SET_PDEATHSIG, which would fire as soon as the thread that forked ends: a caller may start us from a short-lived one.
-func Orphaned() (<-chan struct{}, error) {
-	gone := make(chan struct{})
-	parent := os.Getppid()
-	if parent == 0 {
-		return gone, nil // it lives in a namespace outside of ours, and cannot be watched
+// parent returns a pidfd of the process that started this one, or -1 if it cannot be seen from here. It is watched by pidfd, not by PR_SET_PDEATHSIG, which would fire as soon as the thread that forked ends: a caller may start us from a
+// short-lived one.
+func parent() (int, error) {
+	pid := os.Getppid()
+	if pid == 0 {
+		return -1, nil // it lives in a pid namespace outside of ours
 	}
-	fd, err := unix.PidfdOpen(parent, 0)
-	if errors.Is(err, unix.ESRCH) || os.Getppid() != parent {
-		close(gone)
-		return gone, nil
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case err != nil && !errors.Is(err, unix.ESRCH):
+		return -1, &Error{Stage: "die with parent", Op: "pidfd_open", Err: err}
+	case err != nil || os.Getppid() != pid:
+		return -1, &Error{Stage: "die with parent", Err: errors.New("the process that started this one has ended")}
 	}
-	if err != nil {
-		return nil, &Error{Stage: "die with parent", Err: err}
-	}
-	go func() {
-		defer unix.Close(fd)
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		for {
-			if n, err := unix.Poll(fds, -1); n > 0 || !errors.Is(err, unix.EINTR) {
-				close(gone)
-				return
-			}
-		}
-	}()
-	return gone, nil
+	return fd, nil
 }

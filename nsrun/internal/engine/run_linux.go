@@ -21,8 +21,8 @@ type Options struct {
 	Forward []os.Signal
 	// Cancel, when closed, ends the run at once.
 	Cancel <-chan struct{}
-	// Orphan, if not nil, is closed when whoever started this process is gone.
-	Orphan <-chan struct{}
+	// DieWithParent ends the run when the process that started this one has ended.
+	DieWithParent bool
 	// Terminal is this process's side of the command's terminal; used when the plan has one.
 	Terminal *Terminal
 	// Inject may change the program before it runs: faults for tests.
@@ -72,9 +72,17 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p)
 	}
-	r := &run{plan: p, opts: opts, lowered: lowered, pid: pid, pidfd: pidfd, command: -1, ch: ch}
+	r := &run{plan: p, opts: opts, lowered: lowered, pid: pid, pidfd: pidfd, parent: -1, command: -1, ch: ch}
 	defer r.close()
-	err = r.wait()
+	if opts.DieWithParent {
+		r.parent, err = parent()
+	}
+	if err == nil {
+		err = r.wait()
+	} else {
+		r.kill()
+		_ = r.reap()
+	}
 	r.mu.Lock()
 	out := r.out
 	r.mu.Unlock()
@@ -103,8 +111,11 @@ type run struct {
 	ch      *channels
 	pid     int
 	pidfd   int
+	parent  int // pidfd, or -1
 	failure *sys.Failure
 	exit    *sys.Exit
+
+	deadline time.Time // when the plan's time is up
 
 	mu      sync.Mutex
 	command int // pidfd of the command, once known
@@ -118,6 +129,9 @@ func (r *run) close() {
 	defer r.mu.Unlock()
 	r.ended = true
 	unix.Close(r.pidfd)
+	if r.parent >= 0 {
+		unix.Close(r.parent)
+	}
 	if r.command >= 0 {
 		unix.Close(r.command)
 	}
@@ -126,33 +140,71 @@ func (r *run) close() {
 	}
 }
 
-// wait reads both channels to their ends, first what became of the set-up, then what init has to say, and reaps.
+// wait serves the channels, the clocks and the caller's end until pid 1 has nothing more to say, and reaps it. One thread does all
+// of it: a second one would cost a start on the way to the command, and a switch on the way back.
 func (r *run) wait() error {
 	done := make(chan struct{})
-	go r.watch(done)
 	defer close(done)
-	buf := make([]byte, sys.ExitSize+1)
+	if r.opts.Cancel != nil {
+		go r.killOn(r.opts.Cancel, done)
+	}
+	if r.plan.Timeout > 0 {
+		r.deadline = time.Now().Add(time.Duration(r.plan.Timeout))
+	}
+	report, status, orphan := int32(r.ch.report.Fd()), int32(r.ch.status.Fd()), int32(r.parent)
+	for r.exit == nil && status >= 0 {
+		fds := []unix.PollFd{{Fd: report, Events: unix.POLLIN}, {Fd: status, Events: unix.POLLIN}, {Fd: orphan, Events: unix.POLLIN}}
+		n, err := unix.Ppoll(fds, r.untilDeadline(), nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return &Error{Stage: "wait", Err: err}
+		}
+		if n <= 0 {
+			r.timeUp()
+			continue
+		}
+		if fds[0].Revents != 0 {
+			r.readReport()
+			report = -1
+		}
+		if fds[1].Revents != 0 && !r.readStatus(done) {
+			status = -1
+		}
+		if fds[2].Revents != 0 {
+			r.kill()
+			orphan = -1
+		}
+	}
+	if report >= 0 {
+		r.readReport()
+	}
+	return r.reap()
+}
+
+// readReport reads what became of the set-up: a failure, or the end that means that exec happened.
+func (r *run) readReport() {
+	buf := make([]byte, sys.FailureSize)
 	n, _ := r.ch.report.Read(buf)
 	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
 		r.failure = &f
 	}
-	oob := make([]byte, unix.CmsgSpace(4))
-	for r.failure == nil {
-		n, oobn, _, _, err := unix.Recvmsg(int(r.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || n == 0 {
-			break
-		}
-		if fd, ok := passedFD(oob[:oobn]); ok {
-			r.passed(buf[0], fd)
-		} else if e, ok := sys.ParseExit(buf[:n]); ok {
-			r.exit = &e
-			break
-		}
+}
+
+// readStatus reads one message of init's, and says whether there may be more.
+func (r *run) readStatus(done <-chan struct{}) bool {
+	buf, oob := make([]byte, sys.ExitSize+1), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := unix.Recvmsg(int(r.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
+	if errors.Is(err, unix.EINTR) {
+		return true
 	}
-	return r.reap()
+	if err != nil || n == 0 {
+		return false
+	}
+	if fd, ok := passedFD(oob[:oobn]); ok {
+		r.passed(buf[0], fd, done)
+	} else if e, ok := sys.ParseExit(buf[:n]); ok {
+		r.exit = &e
+	}
+	return true
 }
 
 func passedFD(oob []byte) (int, bool) {
@@ -168,12 +220,17 @@ func passedFD(oob []byte) (int, bool) {
 }
 
 // passed takes a descriptor that init sent.
-func (r *run) passed(kind byte, fd int) {
+func (r *run) passed(kind byte, fd int, done <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case kind == 'P':
 		r.command = fd
+		// Only now: asking Go for a signal takes it a dozen thread switches, which the set-up need not wait for. A signal that
+		// came before has ended this process, and with it the sandbox.
+		if len(r.opts.Forward) > 0 {
+			go r.watch(done)
+		}
 	case kind == 'T' && r.opts.Terminal != nil:
 		r.opts.Terminal.attach(fd)
 	default:
@@ -181,22 +238,19 @@ func (r *run) passed(kind byte, fd int) {
 	}
 }
 
-// watch acts on signals and clocks until done.
+func (r *run) killOn(cancel, done <-chan struct{}) {
+	select {
+	case <-cancel:
+		r.kill()
+	case <-done:
+	}
+}
+
+// watch forwards signals until done.
 func (r *run) watch(done <-chan struct{}) {
 	signals := make(chan os.Signal, 16)
-	if len(r.opts.Forward) > 0 { // none would mean all
-		// Only now, and not on the thread that forks: asking Go for a signal takes it a dozen thread switches, which nobody need
-		// wait for. A signal that comes before ends this process, and with it the sandbox.
-		signal.Notify(signals, r.opts.Forward...)
-		defer signal.Stop(signals)
-	}
-	var timeout, grace <-chan time.Time
-	if r.plan.Timeout > 0 {
-		timer := time.NewTimer(time.Duration(r.plan.Timeout))
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	cancel, orphan := r.opts.Cancel, r.opts.Orphan
+	signal.Notify(signals, r.opts.Forward...)
+	defer signal.Stop(signals)
 	for {
 		select {
 		case <-done:
@@ -205,30 +259,25 @@ func (r *run) watch(done <-chan struct{}) {
 			if sig, ok := s.(unix.Signal); ok {
 				r.forward(sig)
 			}
-		case <-timeout:
-			r.timeUp()
-		case <-grace:
-			r.kill()
-		case <-cancel:
-			r.kill()
-			cancel = nil
-		case <-orphan:
-			r.kill()
-			orphan = nil
-		}
-		if grace == nil && r.wasAsked() {
-			grace = time.After(time.Duration(r.plan.KillGrace))
 		}
 	}
 }
 
-func (r *run) wasAsked() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.asked
+// untilDeadline returns the time until the plan's time is up, or nil for never.
+func (r *run) untilDeadline() *unix.Timespec {
+	if r.deadline.IsZero() {
+		return nil
+	}
+	ts := unix.NsecToTimespec(max(time.Until(r.deadline), 0).Nanoseconds())
+	return &ts
 }
 
+// timeUp asks the command to end when the plan's time is up.
 func (r *run) timeUp() {
+	if r.deadline.IsZero() || time.Now().Before(r.deadline) {
+		return
+	}
+	r.deadline = time.Time{}
 	r.mu.Lock()
 	r.out.TimedOut = true
 	r.mu.Unlock()
@@ -270,11 +319,14 @@ func (r *run) interrupted() bool {
 	return again
 }
 
-// end asks the command to end; from then on it has the plan's grace. Before there is a command, all ends at once.
+// end asks the command to end; from the first time on it has the plan's grace. Before there is a command, all ends at once.
 func (r *run) end(sig unix.Signal, group bool) {
 	r.mu.Lock()
-	r.asked = true
 	early := r.command < 0
+	if !early && !r.asked {
+		time.AfterFunc(time.Duration(r.plan.KillGrace), r.kill) // does nothing once all has ended
+	}
+	r.asked = true
 	if !r.out.TimedOut {
 		r.out.Killed = sig
 	}
