@@ -2,7 +2,6 @@ package seccomp
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"strings"
 )
@@ -29,12 +28,6 @@ func (f Filter) Bytes() []byte {
 		b = binary.LittleEndian.AppendUint32(b, ins.K)
 	}
 	return b
-}
-
-// Hash returns the SHA-256 of [Filter.Bytes] in hexadecimal, the same on every machine: a filter's name in receipts.
-func (f Filter) Hash() string {
-	sum := sha256(f.Bytes())
-	return hex.EncodeToString(sum[:])
 }
 
 // String lists the instructions, one a line, jumps by line number.

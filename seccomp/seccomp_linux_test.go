@@ -250,7 +250,7 @@ func TestKernelChecksAlike(t *testing.T) {
 func TestLowerPrints(t *testing.T) {
 	f, err := Deny([]string{"ptrace"}, AMD64)
 	require.NoError(t, err)
-	var p sys.Program
+	p := sys.Program{Trace: true}
 	Lower(&p, f, nil, make(Filter, MaxLen+1))
 	assert.Equal(t, fmt.Sprintf(`   0  seccomp(SECCOMP_SET_MODE_FILTER, 0, {%d instructions})
    1  fail(EINVAL)

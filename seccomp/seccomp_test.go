@@ -175,17 +175,16 @@ func TestActionsInWords(t *testing.T) {
 	}
 }
 
-func TestHashIsSHA256(t *testing.T) {
-	for n := range 200 {
-		f := make(Filter, n)
-		for i := range f {
-			f[i] = Instruction{uint16(i), uint8(n), 3, uint32(i * n)}
+func TestBuiltinHashIsSHA256OfBytes(t *testing.T) {
+	for _, name := range Names() {
+		for _, arch := range Arches() {
+			f, err := Builtin(name, arch)
+			require.NoError(t, err)
+			sum := stdsha.Sum256(f.Bytes())
+			assert.Equal(t, hex.EncodeToString(sum[:]), BuiltinHash(name, arch))
 		}
-		sum := stdsha.Sum256(f.Bytes())
-		require.Equal(t, hex.EncodeToString(sum[:]), f.Hash())
-		msg := []byte(strings.Repeat("x", n))
-		require.Equal(t, stdsha.Sum256(msg), sha256(msg))
 	}
+	assert.Empty(t, BuiltinHash("no such", AMD64))
 }
 
 func TestListing(t *testing.T) {

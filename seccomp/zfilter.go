@@ -732,26 +732,26 @@ var computeARM64 = [...]Instruction{
 	{0x06, 0, 0, 0x50026},
 }
 
-func builtin(name string, arch Arch) Filter {
+func builtin(name string, arch Arch) (f Filter, sha256 string) {
 	switch arch {
 	case AMD64:
 		switch name {
 		case "default":
-			return defaultAMD64[:]
+			return defaultAMD64[:], "cbcafe085fccf5639c15ab7e0c5f3fbaf5ab5a7c055dd91e86e920e2e902ce5c"
 		case "compute":
-			return computeAMD64[:]
+			return computeAMD64[:], "33ee40bea25540706ec07c11d30a0b33031759044ffdb86aecc1e1ca215a2bcb"
 		case "network":
-			return defaultAMD64[:]
+			return defaultAMD64[:], "cbcafe085fccf5639c15ab7e0c5f3fbaf5ab5a7c055dd91e86e920e2e902ce5c"
 		}
 	case ARM64:
 		switch name {
 		case "default":
-			return defaultARM64[:]
+			return defaultARM64[:], "5613914bbb373fc14e9cda926eeadb341da0652dfa907f1ee6c654df221c9996"
 		case "compute":
-			return computeARM64[:]
+			return computeARM64[:], "16b76ba176edc6945e4dc69cb28e2bdb7530defee338b0d0c6855a326feaee5f"
 		case "network":
-			return defaultARM64[:]
+			return defaultARM64[:], "5613914bbb373fc14e9cda926eeadb341da0652dfa907f1ee6c654df221c9996"
 		}
 	}
-	return nil
+	return nil, ""
 }

@@ -25,26 +25,18 @@ func (c *compiler) seccomp() error {
 		want.Profile = DefaultProfile
 	}
 	s := &Seccomp{Profile: want.Profile, Deny: want.Deny, Raw: want.Raw}
-	filters, err := s.Filters(c.facts.Arch)
-	if err != nil {
+	if _, err := s.Filters(c.facts.Arch); err != nil {
 		return err
 	}
-	if want.Profile != policy.SeccompOff {
-		s.Hash = filters[0].Hash()
-	}
+	s.Hash = seccomp.BuiltinHash(want.Profile, arch(c.facts.Arch))
 	c.plan.Seccomp = s
 	return nil
 }
 
 // Filters returns the filters in the order they are installed: the profile, the raw filter, the denied names. The kernel takes
 // the strictest verdict of all, so the order has no say in it.
-func (s *Seccomp) Filters(arch string) ([]seccomp.Filter, error) {
-	var a seccomp.Arch
-	for _, known := range seccomp.Arches() {
-		if known.String() == arch {
-			a = known
-		}
-	}
+func (s *Seccomp) Filters(goarch string) ([]seccomp.Filter, error) {
+	a := arch(goarch)
 	var filters []seccomp.Filter
 	if s.Profile != policy.SeccompOff {
 		f, err := seccomp.Builtin(s.Profile, a)
@@ -68,4 +60,13 @@ func (s *Seccomp) Filters(arch string) ([]seccomp.Filter, error) {
 		filters = append(filters, f)
 	}
 	return filters, nil
+}
+
+func arch(goarch string) seccomp.Arch {
+	for _, a := range seccomp.Arches() {
+		if a.String() == goarch {
+			return a
+		}
+	}
+	return 0
 }

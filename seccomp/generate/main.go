@@ -4,6 +4,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"go/format"
 	"os"
@@ -55,19 +57,21 @@ func filters() ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			if vars[f.Hash()] == "" {
-				vars[f.Hash()] = name + strings.ToUpper(arch.String())
-				fmt.Fprintf(&out, "// %d instructions, sha256 %s.\nvar %s = [...]Instruction{\n", len(f), f.Hash(), vars[f.Hash()])
+			sum := sha256.Sum256(f.Bytes())
+			hash := hex.EncodeToString(sum[:])
+			if vars[hash] == "" {
+				vars[hash] = name + strings.ToUpper(arch.String())
+				fmt.Fprintf(&out, "// %d instructions, sha256 %s.\nvar %s = [...]Instruction{\n", len(f), hash, vars[hash])
 				for _, i := range f {
 					fmt.Fprintf(&out, "{0x%02x, %d, %d, 0x%x},\n", i.Code, i.Jt, i.Jf, i.K)
 				}
 				out.WriteString("}\n\n")
 			}
-			fmt.Fprintf(&cases, "case %q:\nreturn %s[:]\n", name, vars[f.Hash()])
+			fmt.Fprintf(&cases, "case %q:\nreturn %s[:], %q\n", name, vars[hash], hash)
 		}
 		cases.WriteString("}\n")
 	}
-	fmt.Fprintf(&out, "func builtin(name string, arch Arch) Filter {\nswitch arch {\n%s}\nreturn nil\n}\n", &cases)
+	fmt.Fprintf(&out, "func builtin(name string, arch Arch) (f Filter, sha256 string) {\nswitch arch {\n%s}\nreturn nil, \"\"\n}\n", &cases)
 	return out.Bytes(), nil
 }
 
