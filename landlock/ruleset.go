@@ -105,13 +105,16 @@ func (a Access) Names() []string {
 	return out
 }
 
-// String gives "ro", "rx", "rw", "rwx" for the usual sets, and the names of the rights otherwise.
-func (a Access) String() string {
+// String gives "r", "rx", "rw", "rwx" for the usual sets, and the names of the rights otherwise.
+func (a Access) String() string { return a.Word(AllFS) }
+
+// Word gives the same for rights of which only those in handled can be enforced.
+func (a Access) Word(handled Access) string {
 	for _, set := range []struct {
 		access Access
 		word   string
-	}{{ReadOnly, "r"}, {ReadExec, "rx"}, {ReadWrite &^ Execute, "rw"}, {ReadWrite, "rwx"}} {
-		if a == set.access {
+	}{{ReadOnly, "r"}, {ReadExec, "rx"}, {ReadWrite &^ Execute, "rw"}, {ReadWrite, "rwx"}, {Device | ReadDir, "dev"}} {
+		if a == set.access&handled {
 			return set.word
 		}
 	}

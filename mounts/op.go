@@ -88,6 +88,9 @@ func (o Op) String() string {
 	case o.Source != "" && o.Source != o.Dest:
 		words = append(words, "<-", o.Source)
 	}
+	if o.Kind == Bind && !o.Flags.Has(ReadOnly) {
+		words = append(words, "rw")
+	}
 	for _, f := range o.Flags {
 		words = append(words, string(f))
 	}

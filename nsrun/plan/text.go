@@ -66,7 +66,7 @@ func (p *Plan) confinementText(out *strings.Builder) {
 		}
 		out.WriteByte('\n')
 		for _, r := range l.Paths {
-			fmt.Fprintf(out, "      %-4s %s", r.Access, r.Path)
+			fmt.Fprintf(out, "      %-4s %s", r.Access.Word(l.HandledFS), r.Path)
 			if r.Optional {
 				out.WriteString(" (optional)")
 			}

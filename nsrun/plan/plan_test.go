@@ -1,0 +1,291 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+// host returns hand-written facts, complete and without asking any kernel.
+func host(kernel string, abi, uid int, lacks ...facts.Name) facts.Facts {
+	f := facts.Facts{Kernel: kernel, Arch: "amd64", UID: uid, GID: uid, LastCap: 40, LandlockABI: abi, Answers: map[facts.Name]facts.Answer{}}
+	for _, row := range facts.Table {
+		f.Answers[row.Name] = facts.Answer{State: facts.Yes}
+	}
+	for _, name := range lacks {
+		f.Answers[name] = facts.Answer{State: facts.No}
+	}
+	return f
+}
+
+var hosts = map[string]facts.Facts{
+	"kernel 5.10, no Landlock, user":  host("5.10.0-28-amd64", 0, 1000, facts.Landlock, facts.MountAPI, facts.Overlay),
+	"kernel 6.1, user":                host("6.1.0-25-amd64", 2, 1000),
+	"kernel 6.12, user":               host("6.12.1", 6, 1000),
+	"kernel 6.18, user":               host("6.18.0", 7, 1000),
+	"kernel 6.18, root":               host("6.18.0", 7, 0),
+	"kernel 6.18, no user namespaces": host("6.18.0", 7, 1000, facts.UserNS),
+	"kernel 5.4, name by name":        host("5.4.0", 0, 1000, facts.Landlock, facts.MountAPI, facts.Overlay, facts.Openat2, facts.CloseR),
+	"nothing asked yet":               {Kernel: "6.18.0", Arch: "arm64", UID: 1000, GID: 1000, LastCap: 40, LandlockABI: 7},
+}
+
+func workspacePolicy() policy.Policy {
+	p := policy.Default("/home/me")
+	p = p.Grant("/home/me/project", true, "--workspace").Grant("/home/me/notes", false, "fs:read hint ~/notes/**")
+	p.Dir = "/home/me/project"
+	p.Env = policy.Env{Pass: []string{"EDITOR", "GH_TOKEN"}, Set: []policy.Var{{Name: "GREETING", Value: "hello there"}}}
+	p.Timeout = 30 * time.Second
+	p = p.WithLimit("open_files", 256).WithLimit("cpu_seconds", 10).WithLimit("memory_mb", 512)
+	p.FS, _ = policy.Arrange(p.FS)
+	return p
+}
+
+func networkPolicy() policy.Policy {
+	p := workspacePolicy()
+	p.Network = policy.NetworkHost
+	p.Seccomp = policy.Seccomp{Profile: "compute", Deny: []string{"prctl"}}
+	p.FS = append(p.FS, policy.FS{Kind: policy.Socket, Source: "/run/mcp.sock", Dest: "/run/mcp.sock", Write: true, Why: "sockets[0]"})
+	return p
+}
+
+func degraded(p policy.Policy) policy.Policy {
+	p.Fallback = policy.Degrade
+	return p
+}
+
+var environ = []string{"LANG=C.UTF-8", "TERM=xterm", "EDITOR=vi", "GH_TOKEN=secret", "LD_PRELOAD=/evil.so", "HOME=/home/me"}
+
+// TestGoldens plans each policy for each host. The result is a plan's text, or the refusal.
+func TestGoldens(t *testing.T) {
+	policies := map[string]policy.Policy{
+		"default": policy.Default("/home/me"), "workspace": workspacePolicy(), "network": networkPolicy(), "degrade": degraded(workspacePolicy()),
+	}
+	for name, pol := range policies {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join("testdata", name+".txtar")
+			got := &txtar.Archive{Comment: []byte("Plans of policy " + name + ". go test ./nsrun/plan -update writes this file anew; review it like code.\n\n")}
+			for _, h := range sortedKeys(hosts) {
+				text := ""
+				p, err := Compile(Request{Policy: pol, Command: []string{"python3", "a tool.py"}, Environ: environ}, hosts[h])
+				if err != nil {
+					text = "refused: " + err.Error() + "\n"
+				} else {
+					text = p.String()
+				}
+				got.Files = append(got.Files, txtar.File{Name: h, Data: []byte(text)})
+			}
+			if *update {
+				require.NoError(t, os.MkdirAll("testdata", 0o755))
+				require.NoError(t, os.WriteFile(file, txtar.Format(got), 0o644))
+				return
+			}
+			want, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			require.Equal(t, len(want.Files), len(got.Files), "a host was added or removed: run with -update")
+			for i := range got.Files {
+				assert.Equal(t, want.Files[i].Name, got.Files[i].Name)
+				assert.Equal(t, string(want.Files[i].Data), string(got.Files[i].Data), got.Files[i].Name)
+			}
+		})
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	for i := range keys {
+		for j := i; j > 0 && keys[j] < keys[j-1]; j-- {
+			keys[j], keys[j-1] = keys[j-1], keys[j]
+		}
+	}
+	return keys
+}
+
+func TestStrictRefusesAndListsEveryLackWithItsFix(t *testing.T) {
+	f := host("4.19", 0, 1000, facts.UserNS, facts.Landlock, facts.Seccomp)
+	f = f.With(facts.UserNS, facts.Answer{State: facts.No, Fix: "sysctl -w kernel.unprivileged_userns_clone=1"})
+	_, err := Compile(Request{Policy: policy.Policy{}, Command: []string{"true"}}, f)
+	var refused *CompatibilityError
+	require.ErrorAs(t, err, &refused)
+	require.Len(t, refused.Unmet, 3)
+	assert.Contains(t, err.Error(), "sysctl -w kernel.unprivileged_userns_clone=1", "the probe's own fix goes before the table's")
+	for _, n := range refused.Unmet {
+		assert.NotEmpty(t, n.Fix)
+	}
+}
+
+func TestDegradeNeverGivesUpNamespaces(t *testing.T) {
+	_, err := Compile(Request{Policy: policy.Policy{Fallback: policy.Degrade}, Command: []string{"true"}}, host("6.18", 7, 1000, facts.UserNS))
+	var refused *CompatibilityError
+	require.ErrorAs(t, err, &refused, "the native engine can do nothing without a user namespace")
+}
+
+func TestDegradeNotesEachLoss(t *testing.T) {
+	p, err := Compile(Request{Policy: policy.Policy{Fallback: policy.Degrade}, Command: []string{"true"}},
+		host("6.18", 0, 1000, facts.Landlock, facts.Seccomp, facts.CgroupNS))
+	require.NoError(t, err)
+	var features []string
+	for _, n := range p.Notes {
+		features = append(features, n.Feature)
+	}
+	assert.ElementsMatch(t, []string{"landlock", "seccomp", "cgroup_namespace"}, features)
+	assert.Nil(t, p.Landlock)
+	assert.Nil(t, p.Seccomp)
+}
+
+func TestEveryLimitIsPlannedOrRefused(t *testing.T) {
+	for _, l := range policy.LimitNames {
+		p := policy.Policy{}.WithLimit(l.Name, max(1, l.Max/4))
+		_, err := Compile(Request{Policy: p, Command: []string{"true"}}, hosts["kernel 6.18, user"])
+		var refused *CompatibilityError
+		if err != nil && !errors.As(err, &refused) {
+			t.Errorf("%s: %v", l.Name, err)
+		}
+	}
+}
+
+func TestPidsAsRootIsRefusedNotIgnored(t *testing.T) {
+	_, err := Compile(Request{Policy: policy.Policy{}.WithLimit("pids", 10), Command: []string{"true"}}, hosts["kernel 6.18, root"])
+	require.ErrorContains(t, err, "RLIMIT_NPROC does not bind")
+}
+
+func TestCommandIsChecked(t *testing.T) {
+	for _, command := range [][]string{nil, {}, {""}, {"a\x00b"}, {"a", "b\x00"}} {
+		_, err := Compile(Request{Command: command}, hosts["kernel 6.18, user"])
+		assert.Error(t, err, "%q", command)
+	}
+}
+
+func TestPlanSurvivesJSON(t *testing.T) {
+	for name, f := range hosts {
+		p, err := Compile(Request{Policy: degraded(networkPolicy()), Command: []string{"x", "\x01"}, Environ: environ, Terminal: true}, f)
+		if err != nil {
+			continue
+		}
+		data, err := json.Marshal(p)
+		require.NoError(t, err)
+		var back Plan
+		require.NoError(t, json.Unmarshal(data, &back))
+		again, err := json.Marshal(&back)
+		require.NoError(t, err)
+		assert.Equal(t, string(data), string(again), name)
+		assert.Equal(t, p.String(), back.String(), name)
+	}
+}
+
+// TestEveryFieldIsInTheText changes each field of a plan and expects another text: a new field fails until String knows it.
+func TestEveryFieldIsInTheText(t *testing.T) {
+	silent := map[string]bool{"Version": true, "LastCap": true} // constants of the format and of the host's kernel
+	base, err := Compile(Request{Policy: networkPolicy(), Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	require.NoError(t, err)
+	for i := range reflect.TypeFor[Plan]().NumField() {
+		field := reflect.TypeFor[Plan]().Field(i)
+		changed := *base
+		v := reflect.ValueOf(&changed).Elem().Field(i)
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString(v.String() + "x")
+		case reflect.Int, reflect.Int64:
+			v.SetInt(v.Int() + int64(time.Second))
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		default:
+			v.SetZero()
+		}
+		if field.Name == "Notes" {
+			changed.Notes = []Note{{Feature: "a", Loss: "b"}}
+		}
+		assert.Equal(t, silent[field.Name], changed.String() == base.String(), "field %s", field.Name)
+	}
+}
+
+// TestEveryPolicyFieldReachesThePlan does the same for policies.
+func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
+	explained := map[string]bool{"Fallback": true} // shows only on a host that lacks something: TestDegradeNotesEachLoss
+	plain := policy.Policy{FS: []policy.FS{{Kind: policy.Bind, Source: "/etc", Dest: "/etc"}}}
+	text := func(p policy.Policy) string {
+		out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: environ}, hosts["kernel 6.18, user"])
+		require.NoError(t, err)
+		data, err := json.Marshal(out)
+		require.NoError(t, err)
+		return string(data)
+	}
+	id := 5
+	for i := range reflect.TypeFor[policy.Policy]().NumField() {
+		name := reflect.TypeFor[policy.Policy]().Field(i).Name
+		p := plain
+		switch v := reflect.ValueOf(&p).Elem().Field(i); name {
+		case "FS":
+			p.FS = nil
+		case "Env":
+			p.Env = policy.Env{Pass: []string{"EDITOR"}}
+		case "Network":
+			p.Network = policy.NetworkHost
+		case "UID", "GID":
+			v.Set(reflect.ValueOf(&id))
+		case "Limits":
+			p.Limits = []policy.Limit{{Name: "core", Value: 0}}
+		case "Seccomp":
+			p.Seccomp.Profile = policy.SeccompOff
+		case "Notes":
+			p.Notes = []Note{{Feature: "a", Loss: "b"}}
+		default:
+			switch v.Kind() {
+			case reflect.String:
+				v.SetString("/x")
+				if name == "Hostname" {
+					v.SetString("x")
+				}
+				if name == "Fallback" {
+					v.SetString("degrade")
+				}
+			case reflect.Bool:
+				v.SetBool(true)
+			case reflect.Int64:
+				v.SetInt(int64(time.Minute))
+			}
+		}
+		if !explained[name] {
+			assert.NotEqual(t, text(plain), text(p), "policy field %s changes nothing in a plan", name)
+		}
+	}
+}
+
+func TestLandlockNeverAllowsMoreThanTheMounts(t *testing.T) {
+	p, err := Compile(Request{Policy: workspacePolicy(), Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	require.NoError(t, err)
+	for _, rule := range p.Landlock.Paths {
+		for _, op := range p.Mounts {
+			if op.Dest == rule.Path && op.Kind == mounts.Bind && op.Flags.Has(mounts.ReadOnly) {
+				assert.NotContains(t, rule.Access.Names(), "write_file", rule.Path)
+				assert.NotContains(t, rule.Access.Names(), "make_reg", rule.Path)
+			}
+		}
+		assert.NotContains(t, rule.Access.Names(), "make_char")
+		assert.NotContains(t, rule.Access.Names(), "make_block")
+	}
+}
+
+func TestTextShowsNoControlCharacters(t *testing.T) {
+	p, err := Compile(Request{Policy: policy.Policy{}, Command: []string{"a\x1b[31m", "b\nnotes", "c\u202e"}}, hosts["kernel 6.18, user"])
+	require.NoError(t, err)
+	assert.False(t, strings.ContainsAny(p.String(), "\x1b\u202e"))
+	assert.Contains(t, p.String(), `"b\nnotes"`)
+}
