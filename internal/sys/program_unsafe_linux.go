@@ -160,7 +160,8 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 // Fail appends a call that always fails with errno e, for ends of a list of alternatives that must not be reached.
 func (p *Program) Fail(e syscall.Errno) { p.add(Call{kind: kindFail, errno: int32(e)}) }
 
-// Spawn appends a fork. The calls that body adds are the child's; the child must not fall off their end, which ends it as a
+// Spawn appends a vfork(2): the calls that body adds are the child's, which shares this process's memory while this process stands
+// still, until the child has executed a program or ended. The child must not fall off the end of its calls, which ends it as a
 // failure with ENOEXEC. The child's pid is kept in pid. If pidfd is not nil it receives a close-on-exec pidfd of the child.
 func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
 	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd})
@@ -192,6 +193,9 @@ func (p *Program) Inject(i int, e syscall.Errno) {
 	}
 	c.kind, c.errno, c.into = kindFail, int32(e), nil
 }
+
+// IsFail reports whether call i is one of [Program.Fail], which a good run does not reach.
+func (p *Program) IsFail(i int) bool { return p.calls[i].kind == kindFail }
 
 // Describe returns the step that call i belongs to.
 func (p *Program) Describe(i int) Step {

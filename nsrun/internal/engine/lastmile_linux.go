@@ -43,6 +43,7 @@ func (l *lowering) lastMile() error {
 		l.keyring,      // not the caller's session keyring
 		l.signals,      // nothing ignored or blocked is inherited
 		l.capabilities, // none, in no set
+		l.notDumpable,  // from here on nobody can look into pid 1 either
 		l.noNewPrivs,   // set-uid programs stay powerless; Landlock and seccomp require it
 		l.landlock,     // the second lock on files
 		l.seccomp,      // last, because it refuses most of the above
@@ -143,6 +144,14 @@ func (l *lowering) dropCapabilities() {
 	l.p.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
 }
 
+// notDumpable forbids tracing, reading /proc/PID/mem and the like for this memory, which is pid 1's too until exec replaces it
+// (sys.Program.Spawn). Not earlier: /proc/self/uid_map of a process that is not dumpable belongs to root (proc_pid(5)).
+func (l *lowering) notDumpable() error {
+	l.step("init", "not dumpable")
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(0))
+	return nil
+}
+
 func (l *lowering) noNewPrivs() error {
 	l.step("no_new_privs", "")
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_NO_NEW_PRIVS, "PR_SET_NO_NEW_PRIVS"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
@@ -208,6 +217,7 @@ func (l *lowering) exec() error {
 			}
 			l.p.Add(unix.SYS_EXECVE, sys.Str(c), words, env).Tolerate(unix.ENOEXEC, 0).
 				Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, toNext)
+			l.p.At(sys.Step{Stage: "exec", Op: noHeader, Path: c})
 			l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"sh", c}, argv[1:]...)), env)
 		}
 	}
@@ -226,8 +236,12 @@ func (l *lowering) exec() error {
 	return nil
 }
 
-// missingInterpreter marks the steps that fail for a program whose #! line or ELF loader names something that is not there.
-const missingInterpreter = "interpreter"
+// Steps of exec that are reached only when something is odd: a program whose #! line or ELF loader names something that is not
+// there, and a file without a header that /bin/sh is asked to run.
+const (
+	missingInterpreter = "interpreter"
+	noHeader           = "/bin/sh"
+)
 
 func (l *lowering) candidates() []string {
 	name := l.plan.Command[0]

@@ -216,10 +216,12 @@ func (l *lowering) clearArguments() error {
 	return nil
 }
 
-// becomeInit makes this process hold nothing that the command could want, and then wait. Only the status socket stays open.
+// becomeInit makes this process hold nothing that the command could want, and then wait. Only the status socket stays open. The
+// last mile, which shares our memory until it executes the command, has made it not dumpable already; see notDumpable.
 func (l *lowering) becomeInit() error {
+	// Not before the spawn: the last mile's user namespace can map our uid 0 only if we had CAP_SETFCAP when it was made
+	// (user_namespaces(7), since Linux 5.12).
 	l.step("init", "no capabilities")
-	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(0))
 	l.dropCapabilities()
 	l.step("init", "close all")
 	if err := l.closeAllBut(0, []int{l.fds.status}); err != nil {

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// touch plans a command that leaves a marker in a writable directory, and returns the marker's path on the host.
+func touch(t *testing.T, change func(*policy.Policy)) (*plan.Plan, string) {
+	t.Helper()
+	dir := t.TempDir()
+	pol := policy.Default("/home/nobody").Grant(dir, true, "test")
+	pol.FS, _ = policy.Arrange(pol.FS)
+	pol.Dir = dir
+	if change != nil {
+		change(&pol)
+	}
+	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"touch", "marker"}, Environ: os.Environ()}, probe.Quick())
+	require.NoError(t, err)
+	return p, filepath.Join(dir, "marker")
+}
+
+func mountinfo(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	return string(data)
+}
+
+// openFDs counts this process's descriptors.
+func openFDs(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}
+
+// children lists the processes that this one has and has not waited for.
+func children(t *testing.T) string {
+	t.Helper()
+	var out []string
+	tasks, err := filepath.Glob("/proc/self/task/*/children")
+	require.NoError(t, err)
+	for _, f := range tasks {
+		data, _ := os.ReadFile(f)
+		out = append(out, string(data))
+	}
+	return strings.TrimSpace(strings.Join(out, ""))
+}
+
+func TestRunLeavesNothing(t *testing.T) {
+	p, marker := touch(t, nil)
+	before, fds := mountinfo(t), openFDs(t)
+	for range 20 {
+		out, err := Run(p, Options{})
+		require.NoError(t, err)
+		require.Equal(t, 0, out.Status.ExitStatus())
+		require.FileExists(t, marker)
+		require.NoError(t, os.Remove(marker))
+	}
+	assert.Equal(t, before, mountinfo(t))
+	assert.Equal(t, fds, openFDs(t))
+	assert.Empty(t, children(t))
+}
+
+// TestEveryFaultFailsClosed makes each call of a good run fail in turn. The command must never have run, but where the fault comes
+// after exec, in pid 1; the error must name a step; and nothing may be left.
+func TestEveryFaultFailsClosed(t *testing.T) {
+	for name, change := range map[string]func(*plan.Plan){
+		"new mount API": func(*plan.Plan) {},
+		"mount(2), name by name": func(p *plan.Plan) {
+			p.Mechanisms = plan.Mechanisms{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, marker := touch(t, nil)
+			change(p)
+			_, err := Run(p, Options{})
+			require.NoError(t, err, "the good run")
+			require.FileExists(t, marker, "positive control")
+			require.NoError(t, os.Remove(marker))
+			l, err := Preview(p)
+			require.NoError(t, err)
+			n := l.Program.Len()
+			require.Greater(t, n, 150, "a refactoring must not shrink what is injected unnoticed")
+			before, fds := mountinfo(t), openFDs(t)
+			for i := range n {
+				injectOne(t, p, marker, i)
+			}
+			assert.Equal(t, before, mountinfo(t))
+			assert.Equal(t, fds, openFDs(t))
+			assert.Empty(t, children(t))
+		})
+	}
+}
+
+func injectOne(t *testing.T, p *plan.Plan, marker string, i int) {
+	t.Helper()
+	var step sys.Step
+	reached := true
+	out, err := Run(p, Options{Inject: func(program *sys.Program) {
+		step = program.Describe(i)
+		// What comes after the first execve that succeeds is reached only when that one fails.
+		reached = !program.IsFail(i) && (step.Stage != "exec" || step.Op != noHeader && i <= firstHit(program))
+		program.Inject(i, unix.EIO)
+	}})
+	_, statErr := os.Stat(marker)
+	ran := statErr == nil
+	_ = os.Remove(marker)
+	switch {
+	case step.Stage == "init" && (step.Op == "no capabilities" || step.Op == "close all" || step.Op == "wait"), step.Op == "tell pidfd":
+		if step.Op == "wait" && err == nil {
+			t.Errorf("call %d (%s): the run is a success although pid 1 could not wait: %+v", i, step, out)
+		}
+	case !reached:
+		require.NoError(t, err, "call %d (%s)", i, step)
+	default:
+		if err == nil || ran {
+			t.Errorf("call %d (%s): not fail-closed: error %v, command ran: %v", i, step, err, ran)
+			return
+		}
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		assert.NotEmpty(t, e.Stage, "call %d", i)
+		assert.ErrorIs(t, err, unix.EIO, "call %d (%s)", i, step)
+	}
+}
+
+// firstHit is the index of the execve that finds the command.
+func firstHit(program *sys.Program) int {
+	for i := range program.Len() {
+		if s := program.Describe(i); s.Stage == "exec" && s.Path == "/usr/bin/touch" {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestKilledAtAnyMoment kills pid 1 from outside while it sets up, at moments spread over a run.
+func TestKilledAtAnyMoment(t *testing.T) {
+	p, marker := touch(t, nil)
+	before := mountinfo(t)
+	for i := range 40 {
+		cancel := make(chan struct{})
+		go func() {
+			for range i * 2000 {
+				_ = strconv.Itoa(i)
+			}
+			close(cancel)
+		}()
+		out, err := Run(p, Options{Cancel: cancel})
+		if err == nil && out.Status.Exited() {
+			assert.Equal(t, 0, out.Status.ExitStatus())
+		}
+		_ = os.Remove(marker)
+	}
+	assert.Equal(t, before, mountinfo(t))
+	assert.Empty(t, children(t))
+}
+
+func TestHintsAreReachable(t *testing.T) {
+	for _, h := range hints {
+		e := &Error{Stage: h.stage, Op: h.op, Err: h.errno}
+		if h.op == "" {
+			e.Op = "x"
+		}
+		require.ErrorIs(t, explain(e, nil), h.errno)
+		assert.NotEmpty(t, e.Hint)
+	}
+}
