@@ -1,0 +1,260 @@
+package mounts
+
+import (
+	"errors"
+	"os"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// fakeHost is a host as a map: a name ending in / is a directory, "-> X" a symlink, "fifo", "socket" and "char M:N" what they say.
+type fakeHost map[string]string
+
+func (h fakeHost) Look(name string) (Look, error) {
+	name = path.Clean(name)
+	switch what, ok := h[name]; {
+	case name == "/" || h.hasBelow(name):
+		return Look{Path: name, Mode: unix.S_IFDIR | 0o755}, nil
+	case !ok:
+		return Look{}, &os.PathError{Op: "look at", Path: name, Err: unix.ENOENT}
+	case strings.HasPrefix(what, "-> "):
+		return Look{Path: name, Mode: unix.S_IFLNK | 0o777, Target: what[3:], Links: h.planted(name)}, nil
+	case what == "dir":
+		return Look{Path: name, Mode: unix.S_IFDIR | 0o755}, nil
+	case what == "fifo":
+		return Look{Path: name, Mode: unix.S_IFIFO}, nil
+	case what == "socket":
+		return Look{Path: name, Mode: unix.S_IFSOCK}, nil
+	case strings.HasPrefix(what, "char "):
+		var major, minor uint32
+		for i, n := range strings.Split(what[5:], ":") {
+			for _, c := range n {
+				if i == 0 {
+					major = major*10 + uint32(c-'0')
+				} else {
+					minor = minor*10 + uint32(c-'0')
+				}
+			}
+		}
+		return Look{Path: name, Mode: unix.S_IFCHR | 0o666, Rdev: unix.Mkdev(major, minor)}, nil
+	}
+	return Look{Path: name, Mode: unix.S_IFREG | 0o644}, nil
+}
+
+func (h fakeHost) hasBelow(name string) bool {
+	for p := range h {
+		if strings.HasPrefix(p, name+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// planted says that links below /home could have been replaced by the caller.
+func (h fakeHost) planted(name string) []string {
+	if strings.HasPrefix(name, "/home/") {
+		return []string{name}
+	}
+	return nil
+}
+
+func (h fakeHost) Mountinfo() ([]Mount, error) {
+	return ParseMountinfo([]byte("1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n2 1 8:2 / /srv rw,nosuid,noexec - ext4 /dev/sdb rw\n" +
+		"3 2 0:5 / /srv/deep/er ro,nodev - tmpfs tmpfs rw\n"))
+}
+
+var plainHost = fakeHost{
+	"/usr/bin/sh": "file", "/bin": "-> usr/bin", "/etc/passwd": "file", "/etc/resolv.conf": "-> ../run/resolve/stub.conf",
+	"/etc/bad.conf": "-> /proc/1/x", "/run/resolve/stub.conf": "file", "/srv/deep/er/f": "file", "/home/me/notes": "-> /home/me/.ssh",
+	"/home/me/.ssh/id": "file", "/home/me/pipe": "fifo", "/home/me/s": "socket", "/home/me/w/sub": "dir",
+	"/dev/null": "char 1:3", "/dev/zero": "char 1:5", "/dev/full": "char 1:7", "/dev/random": "char 1:8", "/dev/urandom": "char 1:9",
+	"/dev/tty": "char 5:0", "/proc/keys": "file", "/proc/sys/kernel/x": "file", "/proc/acpi/x": "file",
+}
+
+var newWay = Have{NewAPI: true, Openat2: true}
+
+func lower(t *testing.T, have Have, host Looker, ops ...Op) (string, []Seen, error) {
+	t.Helper()
+	p := sys.Program{Trace: true}
+	seen, err := Lower(&p, Tree{Ops: ops}, have, host)
+	return p.String(), seen, err
+}
+
+func TestBindInTheNewWay(t *testing.T) {
+	text, _, err := lower(t, newWay, plainHost, Op{Kind: Bind, Source: "/usr", Dest: "/a/usr", Flags: Flags{ReadOnly, NoSuid, NoDev}})
+	require.NoError(t, err)
+	assert.Contains(t, text, `# mount 1 (bind /a/usr)
+   8  mkdirat($1, "a", 0755)
+   9  mkdirat($1, "a/usr", 0755)
+  10  openat2(AT_FDCWD, "/usr", {O_PATH, RESOLVE_NO_SYMLINKS}, 24) = $2
+  11  open_tree($2, "", OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH|AT_RECURSIVE) = $4
+  12  close($2)
+  13  mount_setattr($4, "", AT_EMPTY_PATH|AT_RECURSIVE, {set ro|nosuid|nodev}, 32)
+  14  openat2($1, "a/usr", {O_PATH, RESOLVE_NO_SYMLINKS|RESOLVE_BENEATH}, 24) = $3
+  15  move_mount($4, "", $3, "", MOVE_MOUNT_F_EMPTY_PATH|MOVE_MOUNT_T_EMPTY_PATH)
+`)
+	assert.Contains(t, text, `mount_setattr($1, "", AT_EMPTY_PATH, {set ro|nosuid|nodev}, 32)`, "the root ends read-only")
+	assert.True(t, strings.Index(text, "pivot_root") < strings.Index(text, "umount2(\".\", MNT_DETACH)"))
+}
+
+func TestBindInTheOldWayKeepsLockedFlagsOfEachSubmount(t *testing.T) {
+	text, _, err := lower(t, Have{}, plainHost, Op{Kind: Bind, Source: "/srv", Dest: "/srv", Flags: Flags{ReadOnly, NoSuid, NoDev}})
+	require.NoError(t, err)
+	assert.Contains(t, text, `mount("/proc/self/fd/900", "/proc/self/fd/901", NULL, MS_BIND|MS_REC, NULL)`)
+	assert.Contains(t, text, `MS_REMOUNT|MS_BIND|ro|nosuid|nodev|noexec, NULL)`, "noexec of the host's mount must be repeated")
+	assert.Equal(t, 2, strings.Count(text, "MS_REMOUNT|MS_BIND|ro|nosuid|nodev"+"|noexec")+strings.Count(text, "MS_REMOUNT|MS_BIND|ro|nosuid|nodev, NULL")-1,
+		"one for /srv, one for /srv/deep/er, one for the root")
+	assert.NotContains(t, text, "openat2")
+	assert.Contains(t, text, "readlinkat(", "a last symlink is looked for")
+}
+
+func TestRefusals(t *testing.T) {
+	ro := Flags{ReadOnly}
+	etc := Op{Kind: Bind, Source: "/etc", Dest: "/etc", Flags: ro}
+	for name, tt := range map[string]struct {
+		ops  []Op
+		text string
+	}{
+		"missing source":                  {[]Op{{Kind: Bind, Source: "/none", Dest: "/none"}}, "mount 1 (bind /none): look at /none: no such file"},
+		"a FIFO":                          {[]Op{{Kind: Bind, Source: "/home/me/pipe", Dest: "/x"}}, "/home/me/pipe is a FIFO"},
+		"a socket where a file is wanted": {[]Op{{Kind: Bind, Source: "/home/me/s", Dest: "/x"}}, "is a socket"},
+		"a file where a socket is wanted": {[]Op{{Kind: Bind, Source: "/etc/passwd", Dest: "/x", Only: "socket"}}, "is a file, not a socket"},
+		"a device":                        {[]Op{{Kind: Bind, Source: "/dev/null", Dest: "/x"}}, "is a device"},
+		"a planted symlink":               {[]Op{{Kind: Bind, Source: "/home/me/notes", Dest: "/n", NoFollow: true}}, "could have planted"},
+		"outside of what is permitted":    {[]Op{{Kind: Bind, Source: "/home/me/notes", Dest: "/n", Within: []string{"/srv"}}}, "outside what is permitted"},
+		"a mount point made on the host":  {[]Op{etc, {Kind: Bind, Source: "/usr", Dest: "/etc/none"}}, "nothing is created there"},
+		"a directory made on the host":    {[]Op{etc, {Kind: Dir, Dest: "/etc/none"}}, "nothing is created there"},
+		"a file made on the host":         {[]Op{etc, {Kind: File, Dest: "/etc/none/deep"}}, "nothing is created there"},
+		"a symlink made on the host":      {[]Op{etc, {Kind: Symlink, Source: "x", Dest: "/etc/x"}}, "nothing is created there"},
+		"a symlink of the host as place":  {[]Op{etc, {Kind: File, Dest: "/etc/bad.conf"}}, "nothing is mounted on one"},
+		"a symlink of ours on the way":    {[]Op{{Kind: Symlink, Source: "/usr", Dest: "/l"}, {Kind: Dir, Dest: "/l/x"}}, "is a symlink in the sandbox"},
+		"a file on a directory":           {[]Op{{Kind: Dir, Dest: "/d"}, {Kind: Bind, Source: "/etc/passwd", Dest: "/d"}}, "is a directory"},
+		"a directory on a file":           {[]Op{{Kind: File, Dest: "/f"}, {Kind: Bind, Source: "/usr", Dest: "/f"}}, "is a file"},
+		"a place below a file":            {[]Op{{Kind: File, Dest: "/f"}, {Kind: Dir, Dest: "/f/x"}}, "is a file"},
+		"a symlink where something is":    {[]Op{{Kind: Dir, Dest: "/d"}, {Kind: Symlink, Source: "x", Dest: "/d"}}, "something is at /d already"},
+		"a mount in devpts":               {[]Op{{Kind: Devpts, Dest: "/p"}, {Kind: Dir, Dest: "/p/x"}}, "nothing can be mounted in /p"},
+		"an overlay of one layer":         {[]Op{{Kind: Overlay, Layers: []string{"/usr"}, Dest: "/o"}}, "needs two layers"},
+		"an overlay of a file":            {[]Op{{Kind: Overlay, Layers: []string{"/usr", "/etc/passwd"}, Dest: "/o"}}, "not a directory"},
+		"an operation nobody knows":       {[]Op{{Kind: "melt", Dest: "/x"}}, "bug: unknown operation"},
+	} {
+		for _, have := range []Have{newWay, {}} {
+			_, _, err := lower(t, have, plainHost, tt.ops...)
+			require.Error(t, err, name)
+			assert.Contains(t, err.Error(), tt.text, name)
+			var e *OpError
+			require.ErrorAs(t, err, &e, name)
+		}
+	}
+}
+
+func TestDeviceNodesAreCheckedByNumber(t *testing.T) {
+	host := fakeHost{}
+	for k, v := range plainHost {
+		host[k] = v
+	}
+	host["/dev/null"] = "char 1:5" // CVE-2025-31133: something else under the name of a mask
+	_, _, err := lower(t, newWay, host, Op{Kind: Dev, Dest: "/dev"})
+	require.ErrorContains(t, err, "not the device of that name")
+	_, _, err = lower(t, newWay, host, Op{Kind: Bind, Source: "/etc", Dest: "/etc"}, Op{Kind: Mask, Dest: "/etc/passwd"})
+	require.ErrorContains(t, err, "the mask")
+}
+
+func TestOptionalIsLeftOutAndTold(t *testing.T) {
+	_, seen, err := lower(t, newWay, plainHost,
+		Op{Kind: Bind, Source: "/none", Dest: "/none", Optional: true},
+		Op{Kind: Bind, Source: "/etc", Dest: "/etc"},
+		Op{Kind: File, Dest: "/etc/none", Optional: true},
+		Op{Kind: Bind, Source: "/bin", Dest: "/bin", KeepLink: true},
+		Op{Kind: Bind, Source: "/etc/passwd", Dest: "/p"})
+	require.NoError(t, err)
+	assert.Equal(t, []Seen{{Op: 0, Dest: "/none", Missing: true}, {Op: 1, Dest: "/etc"}, {Op: 2, Dest: "/etc/none", Missing: true},
+		{Op: 3, Dest: "/bin", Link: true}, {Op: 4, Dest: "/p", File: true}}, seen)
+}
+
+func TestFollowDestGoesWhereTheLinkLeadsInside(t *testing.T) {
+	text, seen, err := lower(t, newWay, plainHost, Op{Kind: Bind, Source: "/etc", Dest: "/etc"},
+		Op{Kind: File, Dest: "/etc/resolv.conf", Data: []byte("x"), FollowDest: true})
+	require.NoError(t, err)
+	assert.Equal(t, "/run/resolve/stub.conf", seen[1].Dest)
+	assert.Contains(t, text, `mkdirat($1, "run/resolve", 0755)`, "it is made in the sandbox's own tmpfs")
+}
+
+func TestProcIsCovered(t *testing.T) {
+	text, _, err := lower(t, newWay, plainHost, Op{Kind: Proc, Dest: "/proc"})
+	require.NoError(t, err)
+	assert.Contains(t, text, `mount(NULL, ".", NULL, MS_REMOUNT|nosuid|nodev|noexec, "hidepid=ptraceable"), or EINVAL`)
+	assert.Contains(t, text, `"proc/sys"`)
+	assert.Contains(t, text, `"proc/keys"`)
+	assert.Contains(t, text, `"proc/acpi"`, "a directory is covered by an empty tmpfs")
+	assert.NotContains(t, text, "kcore", "what this kernel has not got needs no cover")
+}
+
+// TestNothingIsEverCreatedOnTheHost checks every creating call of many trees: its place must be in a file system of the sandbox's.
+func TestNothingIsEverCreatedOnTheHost(t *testing.T) {
+	ops := []Op{
+		{Kind: Bind, Source: "/etc", Dest: "/etc"}, {Kind: Bind, Source: "/home/me/w", Dest: "/w"}, {Kind: Tmpfs, Dest: "/w/sub"},
+		{Kind: Dir, Dest: "/w/sub/in/deep"}, {Kind: File, Dest: "/w/sub/f"}, {Kind: File, Dest: "/etc/passwd"},
+		{Kind: Symlink, Source: "x", Dest: "/w/sub/l"}, {Kind: Dev, Dest: "/dev"}, {Kind: Proc, Dest: "/proc"},
+		{Kind: Overlay, Layers: []string{"/usr", "/srv"}, Dest: "/o", Scratch: true}, {Kind: Tmpfs, Dest: "/tmp"}, {Kind: Bind, Source: "/usr", Dest: "/tmp/a/b"},
+	}
+	for _, have := range []Have{newWay, {}} {
+		text, _, err := lower(t, have, plainHost, ops...)
+		require.NoError(t, err)
+		made := 0
+		for _, line := range strings.Split(text, "\n") {
+			if !strings.Contains(line, "mkdirat(") && !strings.Contains(line, "mknodat(") && !strings.Contains(line, "symlinkat(") && !strings.Contains(line, "O_CREAT") {
+				continue
+			}
+			made++
+			for _, hosts := range []string{`"etc/`, `"w/sub", 0`, `"proc/`} {
+				assert.NotContains(t, line, hosts)
+			}
+			assert.True(t, strings.Contains(line, "$1") || strings.Contains(line, `AT_FDCWD, "upper"`) || strings.Contains(line, `AT_FDCWD, "work"`), line)
+		}
+		assert.Greater(t, made, 15)
+	}
+}
+
+func TestApplyNeedsPrivilege(t *testing.T) {
+	if os.Geteuid() == 0 {
+		return // it would rebuild the root of the tests themselves
+	}
+	_, err := Apply(Tree{}, newWay)
+	assert.True(t, errors.Is(err, unix.EPERM), "got %v", err)
+}
+
+func TestHostLook(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(dir+"/real/sub", 0o755))
+	require.NoError(t, os.WriteFile(dir+"/real/sub/f", nil, 0o644))
+	require.NoError(t, os.Symlink("real", dir+"/link"))
+	require.NoError(t, os.Symlink(dir+"/link/sub", dir+"/abs"))
+	require.NoError(t, os.Symlink("link/../real/sub/f", dir+"/dots"))
+	require.NoError(t, os.Symlink("loop", dir+"/loop"))
+	real, err := resolve(Host{}, dir)
+	require.NoError(t, err)
+	for name, want := range map[string]string{
+		"/real/sub/f": "/real/sub/f", "/link/sub/f": "/real/sub/f", "/abs/f": "/real/sub/f", "/dots": "/real/sub/f", "/link": "/real",
+		"/real/sub/../sub": "/real/sub",
+	} {
+		got, err := resolve(Host{}, dir+name)
+		require.NoError(t, err, name)
+		assert.Equal(t, real.Path+want, got.Path, name)
+		if os.Geteuid() != 0 && strings.Contains(name, "link") {
+			assert.NotEmpty(t, got.Links, "%s: the caller could have planted the link", name)
+		}
+	}
+	_, err = resolve(Host{}, dir+"/loop")
+	assert.ErrorIs(t, err, unix.ELOOP)
+	_, err = resolve(Host{}, dir+"/none/x")
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	link, err := Host{}.Look(dir + "/link")
+	require.NoError(t, err)
+	assert.Equal(t, "real", link.Target)
+}
