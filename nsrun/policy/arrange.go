@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strings"
 )
@@ -37,9 +38,13 @@ func depth(path string) int {
 // byPlace orders by depth, then place; at one place by who decides it: what was asked for before what every sandbox has, and
 // an empty directory last. What is asked for twice is ordered strictest first.
 func byPlace(a, b FS) int {
-	return cmp.Or(
-		cmp.Compare(depth(a.Dest), depth(b.Dest)), strings.Compare(a.Dest, b.Dest),
-		truth(a.Kind == Dir, b.Kind == Dir), truth(a.System, b.System), truth(a.Write, b.Write),
+	if c := cmp.Compare(depth(a.Dest), depth(b.Dest)); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Dest, b.Dest); c != 0 {
+		return c
+	}
+	return cmp.Or(truth(a.Kind == Dir, b.Kind == Dir), truth(a.System, b.System), truth(a.Write, b.Write),
 		strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Source, b.Source),
 		strings.Compare(string(a.Data), string(b.Data)), strings.Compare(a.Why, b.Why))
 }
@@ -147,27 +152,37 @@ func meet(a, b []string) ([]string, bool) {
 // inside binds. Precondition: parents first.
 func dropCovered(entries []FS) []FS {
 	kept := entries[:0]
+	at := make(map[string]int, len(entries))
 	for _, e := range entries {
-		if !covered(e, kept) {
-			kept = append(kept, e)
+		above, found := nearest(e.Dest, at)
+		if found && covered(e, kept[above]) {
+			continue
 		}
+		at[e.Dest] = len(kept)
+		kept = append(kept, e)
 	}
 	return kept
 }
 
-func covered(e FS, above []FS) bool {
-	for _, a := range slices.Backward(above) {
-		if e.Dest == a.Dest || !Inside(e.Dest, a.Dest) {
-			continue
+// nearest finds the entry at the closest place above dest: the one that decides what is seen there.
+func nearest(dest string, at map[string]int) (int, bool) {
+	for dest != "/" {
+		dest = path.Dir(dest)
+		if i, ok := at[dest]; ok {
+			return i, true
 		}
-		if a.Kind != Bind { // the nearest entry above decides
-			return false
-		}
-		if e.Kind == Dir {
-			return a.Write || !a.Optional
-		}
-		rest := strings.TrimPrefix(e.Dest, a.Dest)
-		return e.Kind == Bind && e.Source == a.Source+rest && e.Write == a.Write && e.NoExec == a.NoExec && !a.Optional
 	}
-	return false
+	return 0, false
+}
+
+// covered reports whether a, the nearest entry above e, shows already what e would.
+func covered(e, a FS) bool {
+	switch {
+	case a.Kind != Bind:
+		return false
+	case e.Kind == Dir:
+		return a.Write || !a.Optional
+	}
+	rest := strings.TrimPrefix(e.Dest, a.Dest)
+	return e.Kind == Bind && e.Source == a.Source+rest && e.Write == a.Write && e.NoExec == a.NoExec && !a.Optional
 }

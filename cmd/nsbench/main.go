@@ -1,0 +1,128 @@
+// Command nsbench measures the time from the start of a sandbox runner to the end of /bin/true in it: the bare fork+exec, nsrun, and
+// bwrap if it is installed, interleaved in one run. Only ratios within one run say anything; medians are noisy, minima steady.
+//
+//	go build -o bin/nsrun ./cmd/nsrun && go run ./cmd/nsbench
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// runner is one way to run /bin/true.
+type runner struct {
+	name string
+	argv []string
+	took []time.Duration
+}
+
+func main() {
+	nsrun := flag.String("nsrun", "bin/nsrun", "nsrun binary")
+	rounds := flag.Int("n", 200, "runs of each at no binds; fewer at many")
+	flag.Parse()
+	if err := bench(*nsrun, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "nsbench:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(nsrun string, rounds int) error {
+	nsrun, err := filepath.Abs(nsrun)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(nsrun); err != nil {
+		return fmt.Errorf("%w; build it first: go build -o bin/nsrun ./cmd/nsrun", err)
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "nsbench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for _, binds := range []int{0, 10, 100, 1000} {
+		paths, err := makeDirs(dir, binds)
+		if err != nil {
+			return err
+		}
+		n := rounds
+		if binds >= 100 {
+			n = max(5, rounds*20/binds)
+		}
+		if err := compare(binds, n, runners(nsrun, paths, binds == 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func makeDirs(dir string, n int) ([]string, error) {
+	paths := make([]string, n)
+	for i := range paths {
+		paths[i] = filepath.Join(dir, fmt.Sprint(i))
+		if err := os.MkdirAll(paths[i], 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+// runners asks nsrun and bwrap for the like: all namespaces, system directories, /proc, /dev, /tmp, and the binds. nsrun adds
+// Landlock, a seccomp filter, limits, and covers over /proc and /etc.
+func runners(nsrun string, paths []string, bare bool) []*runner {
+	ours := []string{nsrun, "run"}
+	theirs := []string{"bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
+		"--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--ro-bind", "/etc", "/etc",
+		"--ro-bind", "/opt", "/opt", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/dev/shm"}
+	for _, p := range paths {
+		ours = append(ours, "--ro", p)
+		theirs = append(theirs, "--ro-bind", p, p)
+	}
+	all := []*runner{{name: "fork+exec", argv: []string{"/bin/true"}}}
+	if bare {
+		all = append(all, &runner{name: "nsrun version", argv: []string{nsrun, "version"}})
+	}
+	all = append(all, &runner{name: "nsrun run", argv: append(ours, "--", "/bin/true")})
+	if _, err := exec.LookPath("bwrap"); err == nil {
+		all = append(all, &runner{name: "bwrap", argv: append(theirs, "/bin/true")})
+	}
+	return all
+}
+
+func compare(binds, n int, all []*runner) error {
+	for range n {
+		for _, r := range all {
+			cmd := exec.Command(r.argv[0], r.argv[1:]...)
+			cmd.Dir = "/usr"
+			start := time.Now()
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w: %s", r.name, err, out)
+			}
+			r.took = append(r.took, time.Since(start))
+		}
+	}
+	fmt.Printf("%d binds, %d runs of each\n", binds, n)
+	var base *runner
+	for _, r := range all {
+		slices.Sort(r.took)
+		if r.name == "bwrap" {
+			base = r
+		}
+	}
+	for _, r := range all {
+		line := fmt.Sprintf("  %-14s min %8.2f ms   median %8.2f ms", r.name, ms(r.took[0]), ms(r.median()))
+		if base != nil && r != base {
+			line += fmt.Sprintf("   of bwrap's: %.2f, %.2f", ms(r.took[0])/ms(base.took[0]), ms(r.median())/ms(base.median()))
+		}
+		fmt.Println(line)
+	}
+	return nil
+}
+
+func (r *runner) median() time.Duration { return r.took[len(r.took)/2] }
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

@@ -1,0 +1,90 @@
+#!/bin/bash
+# Runs all checks and tests, as root also as an ordinary user. As root on Debian it installs what it needs; otherwise it says what is
+# missing. With CI=true a missing fixture is a failure.
+#
+#   scripts/test.sh            everything
+#   scripts/test.sh --quick    without the race detector and the second user
+set -euo pipefail
+cd "$(dirname "$0")/.."
+quick=${1:-}
+packages="bubblewrap gcc libc6-dev libseccomp-dev python3"
+staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+pure="./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest ./mounts ./landlock ./seccomp ./rlimit"
+
+say() { printf '\n== %s\n' "$*"; }
+die() { echo "test.sh: $*" >&2; exit 1; }
+
+say "what is needed"
+command -v go >/dev/null || die "Go 1.26 or newer is needed: https://go.dev/doc/install"
+missing=
+for p in $packages; do
+  [ "$(dpkg-query -W -f='${Status}' "$p" 2>/dev/null)" = "install ok installed" ] || missing="$missing $p"
+done
+if [ -n "$missing" ]; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+  else
+    echo "missing:$missing (as root: apt-get update && apt-get install$missing); what needs them is skipped"
+    [ "${CI:-}" = "" ] || die "CI must have them"
+  fi
+fi
+go version
+
+say "format, vet, house"
+unformatted=$(gofmt -l $(git ls-files '*.go'))
+[ -z "$unformatted" ] || die "gofmt would change: $unformatted"
+go vet ./...
+GOOS=darwin go vet $pure
+GOARCH=arm64 CGO_ENABLED=0 go vet ./...
+say "staticcheck"
+go run $staticcheck ./...
+
+say "builds: amd64 and arm64, static"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+for arch in amd64 arm64; do
+  GOARCH=$arch CGO_ENABLED=0 go build -o "$out/nsrun-$arch" ./cmd/nsrun
+done
+! ldd "$out/nsrun-$(go env GOARCH)" >/dev/null 2>&1 || die "the binary is not static"
+
+say "generated files"
+go generate ./...
+[ "${CI:-}" = "" ] || git diff --exit-code || die "go generate left a difference"
+
+say "tests as $(id -un)"
+go test -count=1 -timeout 20m ./...
+if dpkg-query -W -f='${Status}' libseccomp-dev 2>/dev/null | grep -q installed; then
+  say "tests with libseccomp"
+  CGO_ENABLED=1 go test -count=1 -tags libseccomp ./seccomp/...
+fi
+[ "$quick" != "--quick" ] || exit 0
+
+say "tests under the race detector"
+CGO_ENABLED=1 go test -race -count=1 -timeout 30m ./...
+
+if [ "$(id -u)" = 0 ]; then
+  user=nsrun-test
+  say "tests as $user"
+  made=
+  id "$user" >/dev/null 2>&1 || { useradd --create-home --shell /bin/sh "$user"; made=1; }
+  home=$(getent passwd "$user" | cut -d: -f6)
+  tree=$(mktemp -d /var/tmp/nsrun-test.XXXXXX)
+  cleanup() { rm -rf "$out" "$tree"; [ -z "$made" ] || userdel --remove "$user" 2>/dev/null || true; }
+  trap cleanup EXIT
+  git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$tree"
+  chmod 755 "$tree"
+  for dir in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...); do
+    rel=${dir#"$PWD"/}
+    go test -c -o "$tree/$rel/run.test" "./$rel"
+  done
+  CGO_ENABLED=0 go build -o "$tree/bin/nsrun" ./cmd/nsrun
+  chown -R "$user" "$tree"
+  for bin in $(cd "$tree" && find . -name run.test | sort); do
+    echo "-- ${bin%/run.test}"
+    (cd "$tree/${bin%/run.test}" && setpriv --reuid "$user" --regid "$user" --init-groups \
+      env -i HOME="$home" USER="$user" PATH="$PATH" LANG=C.UTF-8 CI="${CI:-}" NSRUN_BIN="$tree/bin/nsrun" \
+      ./run.test -test.timeout 20m -test.count 1)
+  done
+fi
+say "all passed"
