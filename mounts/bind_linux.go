@@ -88,6 +88,10 @@ func rightType(op Op, look Look) error {
 		if t != unix.S_IFSOCK {
 			return fmt.Errorf("%s is %s, not a socket", op.Source, typeName(t))
 		}
+	case "directory":
+		if t != unix.S_IFDIR {
+			return hint("name a directory", "%s is %s, not a directory", op.Source, typeName(t))
+		}
 	default:
 		if t != unix.S_IFDIR && t != unix.S_IFREG {
 			return hint("grant a file or a directory", "%s is %s", op.Source, typeName(t))

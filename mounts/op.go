@@ -61,7 +61,7 @@ type Op struct {
 	Within []string `json:"within,omitempty"`
 	// FollowDest puts a File or Bind where Dest leads when the host has a symlink there, as /etc/resolv.conf often is.
 	FollowDest bool `json:"follow_dest,omitempty"`
-	// Only says what Source must be: "socket", or empty for a file or directory.
+	// Only says what Source must be: "socket", "directory", or empty for a file or directory.
 	Only string `json:"only,omitempty"`
 	// Mode is the permission bits of a tmpfs, directory or file; 0 means 0755, 0644 for a file.
 	Mode uint32 `json:"mode,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,21 +19,20 @@ import (
 
 // flags are those that run and plan share.
 type flags struct {
-	manifest, ceiling           string
-	ro, rw, sockets             words
-	workspace, chdir            string
-	net                         string
-	env, setenv                 words
-	timeout, grace              time.Duration
-	limits                      words
-	seccomp                     string
-	deny                        words
-	hostname                    string
-	uid, gid                    string
-	fallback                    string
-	tty, noLandlock, noWorkdir  bool
-	verbose                     bool
-	timeoutGiven, seccompIsFile bool
+	manifest, ceiling        string
+	ro, rw, sockets          words
+	workspace, chdir         string
+	net                      string
+	env, setenv              words
+	timeout, grace           time.Duration
+	limits                   words
+	seccomp                  string
+	deny                     words
+	hostname                 string
+	uid, gid                 string
+	fallback                 string
+	tty, noLandlock, verbose bool
+	timeoutGiven             bool
 }
 
 func (f *flags) register(fs *flag.FlagSet) {
@@ -46,8 +46,8 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.net, "net", "", "")
 	fs.Var(&f.env, "env", "")
 	fs.Var(&f.setenv, "setenv", "")
-	fs.DurationVar(&f.timeout, "timeout", 0, "")
-	fs.DurationVar(&f.grace, "kill-grace", 0, "")
+	fs.Var(span{into: &f.timeout}, "timeout", "")
+	fs.Var(span{into: &f.grace, least: time.Millisecond}, "kill-grace", "")
 	fs.Var(&f.limits, "limit", "")
 	fs.StringVar(&f.seccomp, "seccomp", "", "")
 	fs.Var(&f.deny, "seccomp-deny", "")
@@ -76,7 +76,7 @@ func (a *app) request(f *flags, fs *flag.FlagSet) (plan.Request, error) {
 	entries, notes := policy.Arrange(pol.FS)
 	pol.FS, pol.Notes = entries, append(pol.Notes, notes...)
 	if err := pol.Validate(); err != nil {
-		return plan.Request{}, err
+		return plan.Request{}, f.byFlag(pol, err)
 	}
 	if pol, err = f.underCeiling(pol); err != nil {
 		return plan.Request{}, err
@@ -84,7 +84,55 @@ func (a *app) request(f *flags, fs *flag.FlagSet) (plan.Request, error) {
 	if fs.NArg() == 0 {
 		return plan.Request{}, fmt.Errorf("no command; put it after --, as in: nsrun %s -- ls -la", fs.Name())
 	}
+	if fs.Arg(0) == "" {
+		return plan.Request{}, errors.New("the command is an empty word; give the name or path of a program")
+	}
 	return plan.Request{Policy: pol, Command: fs.Args(), Environ: a.environ, Terminal: f.tty}, nil
+}
+
+// byFlag puts the flag that was given in the place of the policy's field that it filled. What a manifest fills has been judged, by
+// line and key, before.
+func (f *flags) byFlag(pol policy.Policy, err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var faults []error
+	for _, one := range joined.Unwrap() {
+		var fault *policy.Fault
+		if !errors.As(one, &fault) {
+			faults = append(faults, one)
+			continue
+		}
+		text := f.nameOf(pol, fault.Field) + ": " + fault.Text
+		if rest, ok := strings.CutPrefix(text, "--limit: limit "); ok {
+			text = "--limit " + rest
+		}
+		if !slices.ContainsFunc(faults, func(e error) bool { return e.Error() == text }) { // a path is source and dest at once
+			faults = append(faults, errors.New(text))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (f *flags) nameOf(pol policy.Policy, field string) string {
+	var i int
+	if n, _ := fmt.Sscanf(field, "fs[%d]", &i); n == 1 && i < len(pol.FS) && strings.HasPrefix(pol.FS[i].Why, "--") {
+		return pol.FS[i].Why
+	}
+	for _, row := range []struct {
+		field, flag string
+		given       bool
+	}{
+		{"dir", "--chdir", f.chdir != ""}, {"network", "--net", f.net != ""}, {"hostname", "--hostname", f.hostname != ""},
+		{"uid", "--uid", f.uid != ""}, {"gid", "--gid", f.gid != ""}, {"fallback", "--fallback", f.fallback != ""},
+		{"limits", "--limit", len(f.limits) > 0}, {"env.pass[", "--env", len(f.env) > 0}, {"env.set[", "--setenv", len(f.setenv) > 0},
+	} {
+		if row.given && strings.HasPrefix(field, row.field) {
+			return row.flag
+		}
+	}
+	return field
 }
 
 // base is the manifest's policy, or the default one with the working directory read-only.
@@ -100,6 +148,10 @@ func (f *flags) base(home string) (policy.Policy, error) {
 	if err != nil {
 		return pol, fmt.Errorf("the working directory is gone: %w; change to one that exists", err)
 	}
+	if f.shows(cwd) { // as asked for: showing it read-only as well would narrow that
+		pol.Dir = cwd
+		return pol, nil
+	}
 	if reason := notGranted(cwd, home); reason != "" {
 		pol.Notes = append(pol.Notes, policy.Note{Feature: "working directory", Loss: cwd + " is " + reason + ", and is not shown; the command starts in /",
 			Fix: "start in a directory of its own, or name what is needed with --ro or --workspace"})
@@ -107,6 +159,14 @@ func (f *flags) base(home string) (policy.Policy, error) {
 	}
 	pol.Dir = cwd
 	return pol.Grant(cwd, false, "working directory"), nil
+}
+
+// shows reports whether a flag shows dir.
+func (f *flags) shows(dir string) bool {
+	return slices.ContainsFunc(slices.Concat(f.ro, f.rw), func(p string) bool {
+		abs, err := absolute(p)
+		return err == nil && policy.Inside(dir, abs)
+	})
 }
 
 // notGranted says why a working directory is not shown just because the caller stands in it.
@@ -122,6 +182,7 @@ func notGranted(cwd, home string) string {
 
 func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	var faults []error
+	pol.FS = slices.Clone(pol.FS)
 	grant := func(flag string, paths []string, kind policy.Kind, write bool) {
 		for _, p := range paths {
 			abs, err := absolute(p)
@@ -129,7 +190,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 				faults = append(faults, fmt.Errorf("%s: %w", flag, err))
 				continue
 			}
-			pol.FS = append(pol.FS[:len(pol.FS):len(pol.FS)], policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Why: flag})
+			pol.FS = append(pol.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Directory: flag == "--workspace", Why: flag})
 			if flag == "--workspace" {
 				pol.Dir = abs
 			}
@@ -164,7 +225,7 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 	for _, l := range f.limits {
 		name, value, ok := strings.Cut(l, "=")
 		n, err := strconv.ParseInt(value, 10, 64)
-		if !ok || err != nil {
+		if !ok || err != nil && !errors.Is(err, strconv.ErrRange) { // what does not fit is the largest there is, and out of range
 			faults = append(faults, fmt.Errorf("--limit %s: write NAME=NUMBER, as in --limit open_files=256", l))
 			continue
 		}
@@ -182,10 +243,15 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 	if f.fallback != "" {
 		pol.Fallback = policy.Fallback(f.fallback)
 	}
+	for _, name := range f.env {
+		if strings.Contains(name, "=") {
+			faults = append(faults, fmt.Errorf("--env %s: write the name alone; to set a value use --setenv %s", name, name))
+		}
+	}
 	pol.NoLandlock = pol.NoLandlock || f.noLandlock
 	pol.Seccomp.Deny = append(pol.Seccomp.Deny[:len(pol.Seccomp.Deny):len(pol.Seccomp.Deny)], f.deny...)
 	if strings.Contains(f.seccomp, "/") {
-		raw, err := readFile(f.seccomp, maxFilter)
+		raw, err := readFilter(f.seccomp)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("--seccomp: %w", err))
 		}
@@ -202,7 +268,7 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 		}
 		n, err := strconv.Atoi(id.text)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s %s: not a number", id.flag, id.text))
+			faults = append(faults, fmt.Errorf("%s %s: not a number; give 0 to %d", id.flag, id.text, 1<<31-1))
 			continue
 		}
 		*id.into = &n
@@ -212,6 +278,15 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 
 // maxFilter is the size of the largest filter: 4096 instructions of 8 bytes.
 const maxFilter = 4096 * 8
+
+// readFilter reads a filter; an empty file is none, and not what was asked for.
+func readFilter(name string) ([]byte, error) {
+	data, err := readFile(name, maxFilter)
+	if err == nil && len(data) == 0 {
+		err = fmt.Errorf("%s is empty; a filter has at least one instruction of 8 bytes", name)
+	}
+	return data, err
+}
 
 func loadManifest(name, home string) (policy.Policy, error) {
 	data, err := readFile(name, manifest.MaxSize)
@@ -237,7 +312,7 @@ func loadManifest(name, home string) (policy.Policy, error) {
 	}
 	pol, err := m.Policy(ctx)
 	if err == nil && raw != "" {
-		if pol.Seccomp.Raw, err = readFile(raw, maxFilter); err != nil {
+		if pol.Seccomp.Raw, err = readFilter(raw); err != nil {
 			err = fmt.Errorf("%s: seccomp.raw: %w", name, err)
 		}
 	}

@@ -132,7 +132,7 @@ func (b *builder) grant(g grant) {
 // places grants what the manifest's own keys name.
 func (b *builder) places() {
 	if b.Workspace != "" {
-		g := grant{policy.FS{Kind: policy.Bind, Write: true, Why: "workspace"}, b.Workspace, "workspace"}
+		g := grant{policy.FS{Kind: policy.Bind, Write: true, Directory: true, Why: "workspace"}, b.Workspace, "workspace"}
 		if b.WorkspaceAt != "same" {
 			g.Dest = b.WorkspaceAt
 		}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -57,6 +58,8 @@ func (c *compiler) lowerFS(e policy.FS) mounts.Op {
 		}
 		if e.Kind == policy.Socket {
 			op.Only = "socket"
+		} else if e.Directory {
+			op.Only = "directory"
 		}
 	case policy.Tmpfs:
 		op.Flags = append(access(e), mounts.NoSuid, mounts.NoDev)
@@ -88,6 +91,9 @@ func (c *compiler) etc() []mounts.Op {
 	}
 	var ops []mounts.Op
 	file := func(name, data string) {
+		if c.asked("/etc/" + name) {
+			return
+		}
 		ops = append(ops, mounts.Op{Kind: mounts.File, Dest: "/etc/" + name, Data: []byte(data), Flags: mounts.Flags{mounts.ReadOnly},
 			Optional: true, Quiet: true, FollowDest: true, Why: "account and name files of the sandbox"})
 	}
@@ -104,16 +110,24 @@ func (c *compiler) etc() []mounts.Op {
 	if c.pol.Network.Mode() == policy.NetworkNone {
 		file("hosts", "127.0.0.1 localhost "+c.plan.Hostname+"\n::1 localhost "+c.plan.Hostname+"\n")
 		file("resolv.conf", "# no network in this sandbox\n")
-	} else {
+	} else if !c.asked("/etc/resolv.conf") {
 		ops = append(ops, mounts.Op{Kind: mounts.Bind, Source: "/etc/resolv.conf", Dest: "/etc/resolv.conf", Optional: true, Quiet: true, FollowDest: true,
 			Flags: mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev, mounts.NoExec}, Why: "resolver of the host's network"})
 	}
 	if c.facts.UID == 0 {
 		for _, name := range secretEtc {
+			if c.asked("/etc/" + name) {
+				continue
+			}
 			ops = append(ops, mounts.Op{Kind: mounts.Mask, Dest: "/etc/" + name, Optional: true, Quiet: true, Why: "readable by root alone"})
 		}
 	}
 	return ops
+}
+
+// asked reports whether the policy itself says what is at a place.
+func (c *compiler) asked(dest string) bool {
+	return slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Dest == dest })
 }
 
 func userName(uid int) string {

@@ -101,6 +101,7 @@ func stricter(a, b FS) FS {
 	a.NoExec = a.NoExec || b.NoExec
 	a.NoFollow = a.NoFollow || b.NoFollow
 	a.KeepLink = a.KeepLink || b.KeepLink
+	a.Directory = a.Directory || b.Directory
 	a.System = a.System || b.System
 	a.Optional = a.Optional && b.Optional
 	a.Quiet = a.Quiet && b.Quiet

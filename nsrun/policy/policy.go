@@ -73,6 +73,8 @@ type FS struct {
 	Optional bool `json:"optional,omitempty"`
 	// Quiet leaves it out without a note: for the list of places that systems have or have not.
 	Quiet bool `json:"quiet,omitempty"`
+	// Directory refuses a source that is not one.
+	Directory bool `json:"directory,omitempty"`
 	// KeepLink shows a source that is a symlink as that symlink, not as what it points to.
 	KeepLink bool `json:"keep_link,omitempty"`
 	// NoFollow refuses a source that is reached through a symlink which a sandboxed program could have planted.
