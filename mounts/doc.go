@@ -9,7 +9,7 @@
 //		{Kind: mounts.Proc, Dest: "/proc"},
 //		{Kind: mounts.Tmpfs, Dest: "/tmp", Size: 64 << 20},
 //	}}
-//	seen, err := mounts.Lower(&program, tree, mounts.Have{NewAPI: true, Openat2: true}, mounts.Host{})
+//	seen, err := mounts.Lower(&program, tree, mounts.Have{NewAPI: true, Openat2: true}, &mounts.Host{})
 //
 // Two rules hold for every operation. Nothing is ever created on the host: mount points are made only in the sandbox's own
 // tmpfs file systems, and must exist where the place is the host's. And no destination is reached through a symlink: each is

@@ -30,24 +30,57 @@ type Looker interface {
 	Mountinfo() ([]Mount, error)
 }
 
-// Host is the Looker that asks the running kernel.
-type Host struct{}
+// Host is the Looker that asks the running kernel. The zero value is ready to use; Close it when done. It keeps a descriptor of the
+// directory it looked into last, since what is looked at tends to lie side by side.
+type Host struct {
+	dir string // of fd, free of symlinks; empty for none
+	fd  int
+}
 
 const maxLinks = 40 // as the kernel's MAXSYMLINKS
 
-// Look resolves path by descriptors, one openat2 in the usual case that it holds no symlinks.
-func (Host) Look(name string) (Look, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
-	switch {
-	case err == nil:
-		defer unix.Close(fd)
-		return examine(fd, path.Clean(name))
-	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
-		return newWalk(name) // EPERM: the seccomp filter of a container that does not know the call
+// Close gives up the directory that is kept.
+func (h *Host) Close() {
+	if h.dir != "" {
+		unix.Close(h.fd)
+		h.dir = ""
 	}
-	return Look{}, &os.PathError{Op: "look at", Path: name, Err: err}
+}
+
+// Look resolves path by descriptors: one openat2 for a directory that is reached without symlinks, one fstatat for what is in it.
+func (h *Host) Look(name string) (Look, error) {
+	name = path.Clean(name)
+	err := h.enter(path.Dir(name))
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstatat(h.fd, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		return newWalk(name) // EPERM: the seccomp filter of a container that does not know openat2
+	case err != nil:
+		return Look{}, &os.PathError{Op: "look at", Path: name, Err: err}
+	}
+	look := Look{Path: name, Mode: st.Mode, Rdev: st.Rdev}
+	if look.Type() == unix.S_IFLNK {
+		return newWalk(name)
+	}
+	return look, nil
+}
+
+func (h *Host) enter(dir string) error {
+	if h.dir == dir {
+		return nil
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	h.Close()
+	h.dir, h.fd = dir, fd
+	return nil
 }
 
 // walker resolves a path name by name, holding a descriptor of the directory it stands in.
@@ -167,7 +200,7 @@ func examine(fd int, name string) (Look, error) {
 }
 
 // Mountinfo reads /proc/self/mountinfo.
-func (Host) Mountinfo() ([]Mount, error) {
+func (*Host) Mountinfo() ([]Mount, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("mounts of the host: %w", err)

@@ -209,7 +209,9 @@ func (l *lowering) pivot() {
 // the process should end.
 func Apply(tree Tree, have Have) ([]Seen, error) {
 	var p sys.Program
-	seen, err := Lower(&p, tree, have, Host{})
+	var host Host
+	defer host.Close()
+	seen, err := Lower(&p, tree, have, &host)
 	if err != nil {
 		return nil, err
 	}

@@ -237,24 +237,26 @@ func TestHostLook(t *testing.T) {
 	require.NoError(t, os.Symlink(dir+"/link/sub", dir+"/abs"))
 	require.NoError(t, os.Symlink("link/../real/sub/f", dir+"/dots"))
 	require.NoError(t, os.Symlink("loop", dir+"/loop"))
-	real, err := resolve(Host{}, dir)
+	var host Host
+	defer host.Close()
+	real, err := resolve(&host, dir)
 	require.NoError(t, err)
 	for name, want := range map[string]string{
 		"/real/sub/f": "/real/sub/f", "/link/sub/f": "/real/sub/f", "/abs/f": "/real/sub/f", "/dots": "/real/sub/f", "/link": "/real",
 		"/real/sub/../sub": "/real/sub",
 	} {
-		got, err := resolve(Host{}, dir+name)
+		got, err := resolve(&host, dir+name)
 		require.NoError(t, err, name)
 		assert.Equal(t, real.Path+want, got.Path, name)
 		if os.Geteuid() != 0 && strings.Contains(name, "link") {
 			assert.NotEmpty(t, got.Links, "%s: the caller could have planted the link", name)
 		}
 	}
-	_, err = resolve(Host{}, dir+"/loop")
+	_, err = resolve(&host, dir+"/loop")
 	assert.ErrorIs(t, err, unix.ELOOP)
-	_, err = resolve(Host{}, dir+"/none/x")
+	_, err = resolve(&host, dir+"/none/x")
 	assert.ErrorIs(t, err, os.ErrNotExist)
-	link, err := Host{}.Look(dir + "/link")
+	link, err := host.Look(dir + "/link")
 	require.NoError(t, err)
 	assert.Equal(t, "real", link.Target)
 }

@@ -119,8 +119,11 @@ func (l *lowering) signals() error {
 	return nil
 }
 
+// capabilities empties all five sets.
 func (l *lowering) capabilities() error {
 	l.step("capabilities", "drop all")
+	// The bounding set goes up to the last capability that this kernel knows, so that a newer one is not missed.
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).Repeat(0, l.plan.LastCap)
 	l.dropCapabilities()
 	return nil
 }
@@ -135,10 +138,8 @@ type capSets [2]struct{ Effective, Permitted, Inheritable uint32 }
 
 func (c *capSets) String() string { return "{none}" }
 
-// dropCapabilities empties all five sets. The bounding set goes up to the last capability that this kernel knows, so that a newer
-// one is not missed.
+// dropCapabilities empties the sets of this process.
 func (l *lowering) dropCapabilities() {
-	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).Repeat(0, l.plan.LastCap)
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_CLEAR_ALL, "PR_CAP_AMBIENT_CLEAR_ALL"),
 		sys.Int(0), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0) // before Linux 4.3 there are none
 	l.p.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))

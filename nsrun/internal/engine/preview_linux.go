@@ -11,7 +11,9 @@ import (
 
 // Preview lowers a plan for this host without starting anything. The channels print as the first two numbers that are free.
 func Preview(p *plan.Plan) (*Lowered, error) {
-	l, err := Lower(p, mounts.Host{}, fds{report: 3, status: 4}, true)
+	var host mounts.Host
+	defer host.Close()
+	l, err := Lower(p, &host, fds{report: 3, status: 4}, true)
 	if err != nil {
 		return nil, wrapLowering(err)
 	}

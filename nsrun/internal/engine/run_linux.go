@@ -58,7 +58,9 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 		return Outcome{}, &Error{Stage: "channels", Err: err}
 	}
 	defer ch.close()
-	lowered, err := Lower(p, mounts.Host{}, fds{report: ch.childReport, status: ch.childStatus}, false)
+	var host mounts.Host
+	lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus}, false)
+	host.Close()
 	if err != nil {
 		ch.closeChild()
 		return Outcome{}, wrapLowering(err)
