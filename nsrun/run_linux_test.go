@@ -1,0 +1,128 @@
+package nsrun
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func request(t *testing.T, command ...string) (plan.Request, string) {
+	t.Helper()
+	dir := t.TempDir()
+	pol := policy.Default("/home/x").Grant(dir, true, "test")
+	pol.FS, _ = policy.Arrange(pol.FS)
+	pol.Dir = dir
+	return plan.Request{Policy: pol, Command: command, Environ: os.Environ()}, dir
+}
+
+func TestStartRunsAndTells(t *testing.T) {
+	req, dir := request(t, "sh", "-c", "echo x > made; exit 3")
+	p, result, err := Start(req, Options{})
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	assert.Equal(t, Exit, result.Verdict)
+	assert.Equal(t, 3, result.Code)
+	require.NotNil(t, result.ExitStatus)
+	assert.Equal(t, 3, *result.ExitStatus)
+	assert.Equal(t, p.Namespaces, result.Receipt.Namespaces)
+	assert.Positive(t, result.WallMS)
+	assert.Positive(t, result.MaxRSSKiB)
+	assert.FileExists(t, filepath.Join(dir, "made"))
+}
+
+func TestCancelEndsEverything(t *testing.T) {
+	req, _ := request(t, "sh", "-c", "trap '' TERM INT; sleep 60 & sleep 60")
+	cancel := make(chan struct{})
+	time.AfterFunc(100*time.Millisecond, func() { close(cancel) })
+	start := time.Now()
+	_, result, err := Start(req, Options{Cancel: cancel})
+	require.NoError(t, err)
+	assert.Equal(t, Signal, result.Verdict)
+	assert.Equal(t, "SIGKILL", result.Signal)
+	assert.Less(t, time.Since(start), 10*time.Second)
+}
+
+func TestMissingOptionalSourcesAreNotes(t *testing.T) {
+	req, _ := request(t, "true")
+	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such", Optional: true, Why: "hint ~/x"})
+	_, result, err := Start(req, Options{})
+	require.NoError(t, err)
+	require.Len(t, result.Receipt.Notes, 1)
+	assert.Equal(t, "fs: /none/such does not exist and is left out (hint ~/x)", result.Receipt.Notes[0].String())
+}
+
+func TestFailureOfAPlanNamesTheStep(t *testing.T) {
+	req, _ := request(t, "true")
+	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such"})
+	_, result, err := Start(req, Options{})
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, "mount", e.Stage)
+	assert.NotEmpty(t, e.Hint)
+	assert.Equal(t, Setup, result.Verdict)
+	assert.Equal(t, CodeFailed, result.Code)
+}
+
+func TestAWrongPolicyIsRefusedWithoutAStep(t *testing.T) {
+	req, _ := request(t, "true")
+	req.Policy.Dir = "relative"
+	_, _, err := Start(req, Options{})
+	result := Failure(err)
+	assert.Equal(t, Refused, result.Verdict)
+	assert.Empty(t, result.Step)
+}
+
+// TestResultsTellEndingsApart maps endings to verdicts and codes: no two alike (G2, M11).
+func TestResultsTellEndingsApart(t *testing.T) {
+	exit := func(n int) unix.WaitStatus { return unix.WaitStatus(n << 8) }
+	p := &plan.Plan{Engine: "native"}
+	for _, tt := range []struct {
+		name    string
+		result  Result
+		verdict Verdict
+		code    int
+	}{
+		{"success", ended(p, engine.Outcome{Status: exit(0)}), OK, 0},
+		{"status 1", ended(p, engine.Outcome{Status: exit(1)}), Exit, 1},
+		{"status 137", ended(p, engine.Outcome{Status: exit(137)}), Exit, 137},
+		{"SIGKILL", ended(p, engine.Outcome{Status: 9}), Signal, 137},
+		{"SIGXCPU", ended(p, engine.Outcome{Status: unix.WaitStatus(unix.SIGXCPU)}), CPU, 128 + int(unix.SIGXCPU)},
+		{"SIGXFSZ", ended(p, engine.Outcome{Status: unix.WaitStatus(unix.SIGXFSZ)}), FileSize, 128 + int(unix.SIGXFSZ)},
+		{"time up", ended(p, engine.Outcome{Status: 15, TimedOut: true}), Timeout, 124},
+		{"interrupted", ended(p, engine.Outcome{Status: 9, Killed: unix.SIGTERM}), Interrupted, 143},
+		{"not found", Failure(&Error{Stage: "exec", Err: ErrNotFound}), NotFound, 127},
+		{"not executable", Failure(&Error{Stage: "exec", Err: ErrNotExecutable}), NotExecutable, 126},
+		{"set-up", Failure(&Error{Stage: "mount", Err: unix.EPERM}), Setup, 125},
+		{"policy", Failure(errors.New("x")), Refused, 125},
+	} {
+		assert.Equal(t, tt.verdict, tt.result.Verdict, tt.name)
+		assert.Equal(t, tt.code, tt.result.Code, tt.name)
+	}
+}
+
+func TestPlansForOtherFactsCanBePreviewed(t *testing.T) {
+	req, _ := request(t, "true")
+	f := Facts()
+	for _, name := range []facts.Name{facts.MountAPI, facts.Openat2, facts.CloseR} {
+		f = f.With(name, facts.Answer{State: facts.No})
+	}
+	p, err := plan.Compile(req, f)
+	require.NoError(t, err)
+	text, err := Syscalls(p)
+	require.NoError(t, err)
+	assert.NotContains(t, text, "openat2(")
+	assert.NotContains(t, text, "move_mount(")
+	result, err := Run(p, Options{})
+	require.NoError(t, err, "and it runs")
+	assert.Equal(t, OK, result.Verdict)
+}
