@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptor numbers that the old way names in /proc/self/fd. Far above what a sandbox's set-up opens.
+// Descriptor numbers that the old way names in /proc/self/fd. Above what a sandbox's set-up opens, below any limit that lets nsrun start.
 const (
-	fdSource = 900
-	fdDest   = 901
+	fdSource = 100
+	fdDest   = 101
 )
 
 func (l *lowering) bind(op Op) error {

@@ -179,3 +179,20 @@ func TestHintsAreReachable(t *testing.T) {
 		assert.NotEmpty(t, e.Hint)
 	}
 }
+
+func TestADirectoryAsStandardInputIsRefused(t *testing.T) {
+	p, marker := touch(t, nil)
+	saved, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3)
+	require.NoError(t, err)
+	defer func() {
+		require.NoError(t, unix.Dup3(saved, 0, 0))
+		unix.Close(saved)
+	}()
+	dir, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.Dup3(dir, 0, 0))
+	unix.Close(dir)
+	_, err = Run(p, Options{})
+	require.ErrorContains(t, err, "standard input is a directory")
+	assert.NoFileExists(t, marker)
+}

@@ -92,14 +92,24 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	return out, err
 }
 
-// checkHost makes sure that what is about to be written to is procfs: CVE-2025-52881.
+// checkHost makes sure of what the set-up relies on.
 func checkHost() error {
-	var st unix.Statfs_t
-	if err := unix.Statfs("/proc", &st); err != nil {
+	// The maps are written to procfs, or to something that only looks like it: CVE-2025-52881.
+	var fs unix.Statfs_t
+	err := unix.Statfs("/proc", &fs)
+	if err == nil && fs.Type != unix.PROC_SUPER_MAGIC {
+		err = errors.New("not a procfs")
+	}
+	if err != nil {
 		return &Error{Stage: "host", Op: "look at", Path: "/proc", Err: err, Hint: "mount procfs at /proc"}
 	}
-	if st.Type != unix.PROC_SUPER_MAGIC {
-		return &Error{Stage: "host", Op: "look at", Path: "/proc", Err: errors.New("not a procfs"), Hint: "mount procfs at /proc"}
+	// A directory that is passed is a way out of the view: openat(0, "..") follows it into the host's tree (CVE-2024-21626's kind).
+	for fd, name := range []string{"standard input", "standard output", "standard error"} {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return &Error{Stage: "descriptors", Err: errors.New(name + " is a directory of the host, through which all of it could be reached"),
+				Hint: "redirect it to a file, a pipe or /dev/null"}
+		}
 	}
 	return nil
 }
