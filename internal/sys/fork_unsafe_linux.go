@@ -160,7 +160,7 @@ func run(m *machine, i, to int) int {
 		case kindCall:
 			do(m, c, 0)
 		case kindRepeat:
-			for n := c.from; n <= c.to; n++ {
+			for n := int(c.from); n <= int(c.to); n++ {
 				if do(m, c, n); m.errno != 0 && skip(m, c) < 0 {
 					return -1
 				}
@@ -170,7 +170,7 @@ func run(m *machine, i, to int) int {
 			m.errno = uintptr(c.errno)
 		case kindSpawn:
 			spawn(m, c, i)
-			next += c.from
+			next += int(c.from)
 		case kindReap:
 			reap(m, c)
 		}
@@ -214,7 +214,7 @@ func do(m *machine, c *Call, n int) {
 		}
 	}
 	for {
-		r, _, e := syscall.RawSyscall6(c.nr, a[0], a[1], a[2], a[3], a[4], a[5])
+		r, _, e := syscall.RawSyscall6(uintptr(c.nr), a[0], a[1], a[2], a[3], a[4], a[5])
 		if e == unix.EINTR && c.nr != unix.SYS_CLOSE { // an interrupted close has closed: close(2)
 			continue
 		}
@@ -222,7 +222,7 @@ func do(m *machine, c *Call, n int) {
 		if e != 0 {
 			return
 		}
-		if int(r) < c.min {
+		if int(r) < int(c.min) {
 			m.errno = uintptr(unix.EPIPE)
 			return
 		}
@@ -255,7 +255,7 @@ func spawn(m *machine, c *Call, i int) {
 		flags |= unix.CLONE_PIDFD
 	}
 	child := m.child
-	child.index, child.to = i+1, i+1+c.from
+	child.index, child.to = i+1, i+1+int(c.from)
 	pid := vclone(flags, uintptr(unsafe.Pointer(&child.stack[stackWords-4])), c.into, m.entry, child)
 	m.errno = 0
 	if pid > ^uintptr(4095) {

@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"syscall"
 	"unsafe"
@@ -59,24 +60,24 @@ const (
 // Call is one system call, as the child reads it: fixed size, no interfaces, no strings. Its methods refine it and return it, for
 // chaining; they must be used before the next call is added.
 type Call struct {
-	nr       uintptr
 	a        [6]uintptr
 	into     *int32 // also receives the result
-	min      int
-	from, to int // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child; kindReap: the descriptor
+	nr       uint32
+	min      int32
+	from, to int32 // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child; kindReap: the descriptor
 	keep     int32
-	errno    int32 // kindFail
 	step     int32
+	tol      [maxTolerate]tolerance
+	errno    int16 // kindFail
 	kind     kind
 	slots    uint8 // bit n: argument n names a slot
 	counter  uint8 // bit n: argument n is the counter
 	ntol     uint8
-	tol      [maxTolerate]tolerance
 }
 
 const maxTolerate = 4
 
-type tolerance struct{ errno, skip int32 }
+type tolerance struct{ errno, skip int16 }
 
 // Keep stores the result in slot s.
 func (c *Call) Keep(s Slot) *Call { c.keep = int32(s); return c }
@@ -85,21 +86,21 @@ func (c *Call) Keep(s Slot) *Call { c.keep = int32(s); return c }
 func (c *Call) Into(cell *int32) *Call { c.into = cell; return c }
 
 // Min makes any result below n the error EPIPE: a short write, or a read that met the end of its stream.
-func (c *Call) Min(n int) *Call { c.min = n; return c }
+func (c *Call) Min(n int) *Call { c.min = int32(n); return c }
 
 // Tolerate lets the call fail with errno e; the next skip calls are then left out.
 func (c *Call) Tolerate(e syscall.Errno, skip int) *Call {
-	if c.ntol == maxTolerate {
-		panic("bug: a call tolerates too many errnos")
+	if c.ntol == maxTolerate || skip > math.MaxInt16 {
+		panic("bug: a call tolerates too many errnos, or skips too far")
 	}
-	c.tol[c.ntol] = tolerance{int32(e), int32(skip)}
+	c.tol[c.ntol] = tolerance{int16(e), int16(skip)}
 	c.ntol++
 	return c
 }
 
 // Repeat makes the call once for each value from..to of its Counter argument, tolerances applying to each.
 func (c *Call) Repeat(from, to int) *Call {
-	c.kind, c.from, c.to = kindRepeat, from, to
+	c.kind, c.from, c.to = kindRepeat, int32(from), int32(to)
 	return c
 }
 
@@ -137,7 +138,7 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 	if len(args) > 6 {
 		panic("bug: " + Name(nr) + " has too many arguments")
 	}
-	c := p.add(Call{nr: nr})
+	c := p.add(Call{nr: uint32(nr)})
 	for i := range args {
 		a := &args[i]
 		c.a[i] = a.val
@@ -158,7 +159,7 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 }
 
 // Fail appends a call that always fails with errno e, for ends of a list of alternatives that must not be reached.
-func (p *Program) Fail(e syscall.Errno) { p.add(Call{kind: kindFail, errno: int32(e)}) }
+func (p *Program) Fail(e syscall.Errno) { p.add(Call{kind: kindFail, errno: int16(e)}) }
 
 // Spawn appends a vfork(2): the calls that body adds are the child's, which shares this process's memory while this process stands
 // still, until the child has executed a program or ended. The child must not fall off the end of its calls, which ends it as a
@@ -167,13 +168,13 @@ func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
 	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd})
 	at := len(p.calls) - 1
 	body()
-	p.calls[at].from = len(p.calls) - 1 - at
+	p.calls[at].from = int32(len(p.calls) - 1 - at)
 }
 
 // Reap appends the life of an init process: wait for any child until the one in slot pid ends, then write its [Exit] record to
 // descriptor fd. It fails with ECHILD if there is no such child, and ignores a status that nobody reads.
 func (p *Program) Reap(pid Slot, fd int) {
-	p.add(Call{kind: kindReap, keep: int32(pid), from: fd})
+	p.add(Call{kind: kindReap, keep: int32(pid), from: int32(fd)})
 }
 
 func (p *Program) add(c Call) *Call {
@@ -191,7 +192,7 @@ func (p *Program) Inject(i int, e syscall.Errno) {
 	if c.kind == kindRepeat {
 		c.to = c.from
 	}
-	c.kind, c.errno, c.into = kindFail, int32(e), nil
+	c.kind, c.errno, c.into = kindFail, int16(e), nil
 }
 
 // IsFail reports whether call i is one of [Program.Fail], which a good run does not reach.

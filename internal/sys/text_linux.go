@@ -31,7 +31,7 @@ func (p *Program) WriteTo(w io.Writer) (int64, error) {
 		}
 		fmt.Fprintf(&out, "%4d  %s%s\n", i, indent, c.text(args))
 		if c.kind == kindSpawn {
-			end = i + c.from
+			end = i + int(c.from)
 		}
 	}
 	n, err := io.WriteString(w, out.String())
@@ -61,7 +61,7 @@ func (c *Call) text(args []Arg) string {
 		for i, a := range args {
 			words[i] = a.print(c)
 		}
-		fmt.Fprintf(&out, "%s(%s)", Name(c.nr), strings.Join(words, ", "))
+		fmt.Fprintf(&out, "%s(%s)", Name(uintptr(c.nr)), strings.Join(words, ", "))
 	}
 	if c.keep != 0 {
 		fmt.Fprintf(&out, " = $%d", c.keep)

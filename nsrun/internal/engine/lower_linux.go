@@ -50,7 +50,7 @@ type lowering struct {
 // The order is the security argument: see DESIGN.md.
 func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
 	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f}
-	l.p.Grow(200 + 8*len(p.Mounts))
+	l.p.Grow(300 + 13*len(p.Mounts)) // ten calls for a bind and three for its Landlock rule
 	out := &Lowered{Program: l.p}
 	for _, ns := range p.Namespaces {
 		flag, ok := cloneFlags[ns]
