@@ -40,6 +40,18 @@ func (e *OpError) Error() string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
+// DirError says that [Tree.Dir] is not in the tree.
+type DirError struct {
+	Dir string
+	Err error
+}
+
+// Error gives "directory /x: cause".
+func (e *DirError) Error() string { return "directory " + e.Dir + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *DirError) Unwrap() error { return e.Err }
+
 // lowering is the state of one Lower.
 type lowering struct {
 	p        *sys.Program
@@ -84,6 +96,9 @@ func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
 		if op.Dest == tree.Ops[from[i]].Dest {
 			result[from[i]] = l.seen
 		}
+	}
+	if err := l.checkDir(tree.Dir); err != nil {
+		return nil, err
 	}
 	p.At(sys.Step{Stage: "root", Op: "pivot"})
 	if !tree.Writable {

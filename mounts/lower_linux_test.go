@@ -153,6 +153,19 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestDirMustBeThere(t *testing.T) {
+	ops := []Op{{Kind: Bind, Source: "/etc", Dest: "/etc"}, {Kind: Dir, Dest: "/a/b"}, {Kind: Tmpfs, Dest: "/tmp"}, {Kind: Bind, Source: "/usr", Dest: "/u"},
+		{Kind: Bind, Source: "/bin", Dest: "/bin", KeepLink: true}}
+	for dir, want := range map[string]error{
+		"": nil, "/": nil, "/a": nil, "/a/b": nil, "/etc": nil, "/tmp": nil, "/u/bin": nil, "/bin": nil,
+		"/none": os.ErrNotExist, "/a/b/c": os.ErrNotExist, "/tmp/x": os.ErrNotExist, "/u/none": os.ErrNotExist, "/etc/passwd": unix.ENOTDIR,
+	} {
+		var p sys.Program
+		_, err := Lower(&p, Tree{Ops: ops, Dir: dir}, newWay, plainHost)
+		assert.ErrorIs(t, err, want, dir)
+	}
+}
+
 func TestDeviceNodesAreCheckedByNumber(t *testing.T) {
 	host := fakeHost{}
 	for k, v := range plainHost {

@@ -154,6 +154,8 @@ func size(n int64) string {
 type Tree struct {
 	// Ops are carried out in order; a later one covers an earlier one at the same place.
 	Ops []Op `json:"ops"`
+	// Dir is a directory that must be there in the end, for the program to start in. Empty means none.
+	Dir string `json:"dir,omitempty"`
 	// Writable leaves the root tmpfs itself writable. The zero value makes it read-only once everything stands.
 	Writable bool `json:"writable,omitempty"`
 }

@@ -82,6 +82,32 @@ func (l *lowering) followDest(op Op, dest string, dir bool, look Look, left int)
 	return l.placeFollowing(op, path.Clean(target), dir, left-1)
 }
 
+// checkDir finds out before anything is started that dir will not be there. Where symlinks are on the way it leaves that to chdir.
+func (l *lowering) checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	n, _, rest := l.view.find(dir)
+	isDir, err := n.dir, error(nil)
+	switch {
+	case n.place == link || rest == "":
+		isDir = isDir || n.place == link
+	case n.source == "":
+		err = unix.ENOENT
+	default:
+		var look Look
+		look, err = l.look.Look(n.source + "/" + rest)
+		isDir = look.Type() == unix.S_IFDIR || look.Type() == unix.S_IFLNK
+	}
+	if err == nil && !isDir {
+		err = unix.ENOTDIR
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return &DirError{dir, fmt.Errorf("the sandbox will not have it: %w", err)}
+	}
+	return nil
+}
+
 func sameType(dest string, have, want bool) error {
 	switch {
 	case have && !want:

@@ -14,9 +14,9 @@ import (
 
 // Options is what a run takes beside its plan. The zero value is ready to use.
 type Options struct {
-	// Forward lists signals that this process passes on to the command for as long as it runs; after SIGTERM or SIGINT the command
-	// has the plan's kill grace to end, at a second SIGINT none.
-	Forward []os.Signal
+	// Signals is a channel that was given to signal.Notify; what comes over it is passed on to the command. After SIGTERM or SIGINT
+	// the command has the plan's kill grace to end, at a second SIGINT none.
+	Signals <-chan os.Signal
 	// Cancel ends the run when it is closed.
 	Cancel <-chan struct{}
 	// DieWithParent ends the run when the process that started this one is gone.
@@ -69,7 +69,7 @@ func same(a, b *plan.Plan) bool {
 //
 // An error is an [*Error] and means that the command has not run. How a command that ran has ended is in the [Result].
 func Run(p *plan.Plan, opts Options) (Result, error) {
-	o := engine.Options{Forward: opts.Forward, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent}
+	o := engine.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent}
 	if p.Terminal {
 		o.Terminal = &engine.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
 		if o.Terminal.In == nil {

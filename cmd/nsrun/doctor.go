@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"strings"
 
@@ -11,13 +12,18 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
+func doctorFlagSet(asJSON *bool, require *string) *flag.FlagSet {
+	fs := newFlags("doctor")
+	fs.BoolVar(asJSON, "json", false, "")
+	fs.StringVar(require, "require", "", "")
+	return fs
+}
+
 // doctor exits with 0 if the default policy, or what --require lists, can be enforced here, and with 1 if not.
 func (a *app) doctor(args []string) int {
 	var asJSON bool
 	var require string
-	fs := newFlags("doctor")
-	fs.BoolVar(&asJSON, "json", false, "")
-	fs.StringVar(&require, "require", "", "")
+	fs := doctorFlagSet(&asJSON, &require)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
@@ -25,11 +31,14 @@ func (a *app) doctor(args []string) int {
 		return a.fail(fmt.Errorf("doctor takes no arguments, got %q", fs.Arg(0)))
 	}
 	var names []facts.Name
-	for _, name := range strings.FieldsFunc(require, func(r rune) bool { return r == ',' }) {
+	for _, name := range strings.FieldsFunc(require, func(r rune) bool { return r == ',' || r == ' ' }) {
 		if _, ok := facts.Lookup(facts.Name(name)); !ok {
 			return a.fail(fmt.Errorf("--require %s: not a feature; see nsrun doctor for their names", name))
 		}
 		names = append(names, facts.Name(name))
+	}
+	if require != "" && len(names) == 0 {
+		return a.fail(fmt.Errorf("--require %s: names no feature; see nsrun doctor for their names", require))
 	}
 	known := nsrun.Probe()
 	missing := lacking(known, names)

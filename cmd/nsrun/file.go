@@ -46,14 +46,27 @@ func openResult(where string) (*os.File, error) {
 		if err != nil || fd < 0 {
 			return nil, fmt.Errorf("--result %s: write FD: and the number of an open descriptor", where)
 		}
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
-			return nil, fmt.Errorf("--result %s: the descriptor is not open", where)
+		mode, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("--result %s: the descriptor is not open; open it, as in %d>result.json", where, fd)
+		case mode&unix.O_ACCMODE == unix.O_RDONLY || mode&unix.O_PATH != 0:
+			return nil, fmt.Errorf("--result %s: the descriptor is not open for writing; open it as in %d>result.json", where, fd)
 		}
-		unix.CloseOnExec(fd)
-		return os.NewFile(uintptr(fd), where), nil
+		// A copy: 1 and 2 remain the command's.
+		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return nil, fmt.Errorf("--result %s: %w", where, err)
+		}
+		return os.NewFile(uintptr(own), where), nil
 	}
 	f, err := os.OpenFile(where, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, fmt.Errorf("--result %s: is a symlink, and none is followed; name the file itself", where)
+	case errors.Is(err, unix.ENXIO):
+		return nil, fmt.Errorf("--result %s: nobody reads this FIFO; start its reader first, or pass a descriptor as FD:3", where)
+	case err != nil:
 		return nil, fmt.Errorf("--result: %w", err)
 	}
 	info, err := f.Stat()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // errHelp says that help was asked for and printed.
@@ -24,7 +25,7 @@ func (a *app) parse(fs *flag.FlagSet, args []string) error {
 	err := fs.Parse(args)
 	switch {
 	case err == nil:
-		return nil
+		return notEmpty(fs)
 	case errors.Is(err, flag.ErrHelp):
 		a.print(helpTexts()[fs.Name()])
 		return errHelp
@@ -36,11 +37,58 @@ func (a *app) parse(fs *flag.FlagSet, args []string) error {
 	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
 		return fmt.Errorf("--%s needs a value", strings.TrimPrefix(name, "-"))
 	}
-	return errors.New(strings.ReplaceAll(text, " for flag -", " for --"))
+	if strings.HasPrefix(text, "invalid boolean value ") {
+		text = strings.TrimSuffix(text, ": parse error") + "; it takes no value"
+		return errors.New(strings.Replace(text, " for -", " for --", 1))
+	}
+	return errors.New(strings.Replace(text, " for flag -", " for --", 1))
+}
+
+// notEmpty refuses a flag that was given and says nothing, such as --ceiling "$UNSET": leaving it out may permit more.
+func notEmpty(fs *flag.FlagSet) (err error) {
+	fs.Visit(func(g *flag.Flag) {
+		if g.Value.String() == "" {
+			err = errors.Join(err, fmt.Errorf("--%s: the value is empty; give one, or leave the flag out", g.Name))
+		}
+	})
+	return err
 }
 
 // words collects a flag that may be repeated.
 type words []string
 
-func (w *words) String() string     { return strings.Join(*w, " ") }
-func (w *words) Set(s string) error { *w = append(*w, s); return nil }
+func (w *words) String() string { return strings.Join(*w, " ") }
+
+// Set takes one value.
+func (w *words) Set(s string) error {
+	if s == "" {
+		return errors.New("give a value, or leave the flag out")
+	}
+	*w = append(*w, s)
+	return nil
+}
+
+// span is a flag that is a time of at least so much.
+type span struct {
+	into  *time.Duration
+	least time.Duration
+}
+
+func (s span) String() string {
+	if s.into == nil { // package flag asks a zero value
+		return ""
+	}
+	return s.into.String()
+}
+
+func (s span) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return errors.New("write a number and its unit, as in 500ms, 30s or 1m30s")
+	case d < s.least:
+		return fmt.Errorf("give at least %v", s.least)
+	}
+	*s.into = d
+	return nil
+}

@@ -15,7 +15,8 @@ no network, and nothing of the environment but locale, terminal and time zone.
 `
 
 func helpTexts() map[string]string {
-	return map[string]string{"run": runHelp, "plan": planHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp}
+	return map[string]string{"run": runHelp, "plan": planHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
+		"version": versionHelp, "help": usage}
 }
 
 const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it
@@ -28,7 +29,7 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --env NAME             pass the caller's variable, unless its name looks like a secret's (repeat)
   --setenv NAME=VALUE    set a variable (repeat)
   --timeout DURATION     end the run after so long: SIGTERM, and SIGKILL after --kill-grace
-                         (default: none; 30s with a manifest)
+                         (default: none; 30s with a manifest; 0 for none)
   --kill-grace DURATION  time between SIGTERM and SIGKILL (default 2s)
   --limit NAME=VALUE     memory_mb, pids, cpu_seconds, file_size_mb, open_files, core, address_space_mb,
                          stack_mb, locked_mb, tmpfs_mb (repeat)
@@ -41,7 +42,7 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
                          NSRUN_CEILING always count
   -t, --tty              give the command a terminal of its own
-  -v                     print notes and the verdict on stderr
+  -v, --verbose          print notes and the verdict on stderr
 `
 
 const runHelp = `nsrun run [flags] -- CMD ARG...
@@ -88,6 +89,12 @@ without it, and the one action that brings it. Exits with 0 if the default polic
 Examples:
   nsrun doctor
   nsrun doctor --require user_namespace,landlock && echo ready
+`
+
+const versionHelp = `nsrun version     print the version, the platform and the Go release it was built with
+
+Example:
+  nsrun version
 `
 
 const manifestHelp = `nsrun manifest check FILE...     check manifests as run would read them; all faults at once

@@ -103,8 +103,12 @@ func (a *app) print(text string) int {
 }
 
 func (a *app) version(args []string) int {
-	if len(args) > 0 {
-		return a.fail(fmt.Errorf("version takes no arguments, got %q", args[0]))
+	fs := newFlags("version")
+	if err := a.parse(fs, args); err != nil {
+		return a.fail(err)
+	}
+	if fs.NArg() > 0 {
+		return a.fail(fmt.Errorf("version takes no arguments, got %q", fs.Arg(0)))
 	}
 	return a.print(fmt.Sprintf("nsrun %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version()))
 }
@@ -113,9 +117,12 @@ func (a *app) help(args []string) int {
 	if len(args) == 0 {
 		return a.print(usage)
 	}
+	if len(args) > 1 {
+		return a.fail(fmt.Errorf("help takes one verb, got also %q", args[1]))
+	}
 	text, ok := helpTexts()[args[0]]
 	if !ok {
-		return a.fail(fmt.Errorf("there is no help on %q", args[0]))
+		return a.fail(fmt.Errorf("there is no help on %q; the verbs are run, plan, doctor, manifest, version", args[0]))
 	}
 	return a.print(text)
 }

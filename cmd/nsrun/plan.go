@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"strings"
 
@@ -10,24 +12,37 @@ import (
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
-func (a *app) plan(args []string) int {
-	var f flags
-	var asJSON, syscalls bool
-	var factsFile, ignored string
+// planFlags are those of run, so that its arguments are those of plan, and plan's own.
+type planFlags struct {
+	flags
+	asJSON, syscalls bool
+	facts, result    string
+}
+
+func (f *planFlags) set() *flag.FlagSet {
 	fs := newFlags("plan")
 	f.register(fs)
-	fs.BoolVar(&asJSON, "json", false, "")
-	fs.BoolVar(&syscalls, "syscalls", false, "")
-	fs.StringVar(&factsFile, "facts", "", "")
-	fs.StringVar(&ignored, "result", "", "") // so that the arguments of run are those of plan
+	fs.BoolVar(&f.asJSON, "json", false, "")
+	fs.BoolVar(&f.syscalls, "syscalls", false, "")
+	fs.StringVar(&f.facts, "facts", "", "")
+	fs.StringVar(&f.result, "result", "", "") // does nothing
+	return fs
+}
+
+func (a *app) plan(args []string) int {
+	var f planFlags
+	fs := f.set()
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
-	req, err := a.request(&f, fs)
+	if f.asJSON && f.syscalls {
+		return a.fail(errors.New("--json and --syscalls exclude each other; give one of them"))
+	}
+	req, err := a.request(&f.flags, fs)
 	if err != nil {
 		return a.fail(err)
 	}
-	known, err := loadFacts(factsFile)
+	known, err := loadFacts(f.facts)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -36,13 +51,13 @@ func (a *app) plan(args []string) int {
 		return a.fail(err)
 	}
 	switch {
-	case syscalls:
+	case f.syscalls:
 		text, err := nsrun.Syscalls(p)
 		if err != nil {
 			return a.fail(err)
 		}
 		return a.print(text)
-	case asJSON:
+	case f.asJSON:
 		data, err := json.MarshalIndent(p, "", "  ")
 		if err != nil {
 			return a.fail(err)
@@ -50,7 +65,7 @@ func (a *app) plan(args []string) int {
 		return a.print(string(data) + "\n")
 	}
 	text := p.String()
-	if factsFile == "" {
+	if f.facts == "" {
 		text += onThisHost(p)
 	}
 	return a.print(text)
@@ -84,9 +99,12 @@ func loadFacts(name string) (facts.Facts, error) {
 	data, err := readFile(name, 1<<20)
 	if err == nil {
 		err = json.Unmarshal(data, &f)
-	}
-	if err == nil && f.Arch == "" {
-		err = fmt.Errorf("%s: no arch; facts are what nsrun doctor --json prints", name)
+		if err == nil && f.Arch == "" {
+			err = errors.New("there is no arch")
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w; facts are what nsrun doctor --json prints", name, err)
+		}
 	}
 	if err != nil {
 		return f, fmt.Errorf("--facts: %w", err)

@@ -90,51 +90,6 @@ func (a *app) request(f *flags, fs *flag.FlagSet) (plan.Request, error) {
 	return plan.Request{Policy: pol, Command: fs.Args(), Environ: a.environ, Terminal: f.tty}, nil
 }
 
-// byFlag puts the flag that was given in the place of the policy's field that it filled. What a manifest fills has been judged, by
-// line and key, before.
-func (f *flags) byFlag(pol policy.Policy, err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return err
-	}
-	var faults []error
-	for _, one := range joined.Unwrap() {
-		var fault *policy.Fault
-		if !errors.As(one, &fault) {
-			faults = append(faults, one)
-			continue
-		}
-		text := f.nameOf(pol, fault.Field) + ": " + fault.Text
-		if rest, ok := strings.CutPrefix(text, "--limit: limit "); ok {
-			text = "--limit " + rest
-		}
-		if !slices.ContainsFunc(faults, func(e error) bool { return e.Error() == text }) { // a path is source and dest at once
-			faults = append(faults, errors.New(text))
-		}
-	}
-	return errors.Join(faults...)
-}
-
-func (f *flags) nameOf(pol policy.Policy, field string) string {
-	var i int
-	if n, _ := fmt.Sscanf(field, "fs[%d]", &i); n == 1 && i < len(pol.FS) && strings.HasPrefix(pol.FS[i].Why, "--") {
-		return pol.FS[i].Why
-	}
-	for _, row := range []struct {
-		field, flag string
-		given       bool
-	}{
-		{"dir", "--chdir", f.chdir != ""}, {"network", "--net", f.net != ""}, {"hostname", "--hostname", f.hostname != ""},
-		{"uid", "--uid", f.uid != ""}, {"gid", "--gid", f.gid != ""}, {"fallback", "--fallback", f.fallback != ""},
-		{"limits", "--limit", len(f.limits) > 0}, {"env.pass[", "--env", len(f.env) > 0}, {"env.set[", "--setenv", len(f.setenv) > 0},
-	} {
-		if row.given && strings.HasPrefix(field, row.field) {
-			return row.flag
-		}
-	}
-	return field
-}
-
 // base is the manifest's policy, or the default one with the working directory read-only.
 func (f *flags) base(home string) (policy.Policy, error) {
 	if f.manifest != "" {
@@ -145,6 +100,9 @@ func (f *flags) base(home string) (policy.Policy, error) {
 		return pol, nil
 	}
 	cwd, err := os.Getwd()
+	if err != nil && f.chdir != "" {
+		return pol, nil // it is not needed
+	}
 	if err != nil {
 		return pol, fmt.Errorf("the working directory is gone: %w; change to one that exists", err)
 	}

@@ -3,28 +3,37 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // forwarded are the signals that are passed on to the command.
 var forwarded = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 
+func runFlagSet(f *flags, result *string) *flag.FlagSet {
+	fs := newFlags("run")
+	f.register(fs)
+	fs.StringVar(result, "result", "", "")
+	return fs
+}
+
 func (a *app) run(args []string) int {
 	var f flags
 	var where string
-	fs := newFlags("run")
-	f.register(fs)
-	fs.StringVar(&where, "result", "", "")
+	fs := runFlagSet(&f, &where)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
+	signals := askForSignals()
 	var out *os.File
 	if where != "" {
 		var err error
@@ -32,22 +41,36 @@ func (a *app) run(args []string) int {
 			return a.fail(err)
 		}
 	}
-	result := a.runRequest(&f, func() (plan.Request, error) { return a.request(&f, fs) })
+	result := a.runRequest(&f, signals, func() (plan.Request, error) { return a.request(&f, fs) })
 	if out != nil {
 		if err := writeResult(out, result); err != nil {
-			return a.fail(fmt.Errorf("--result: %w", err))
+			a.fail(fmt.Errorf("--result: %w", err)) // the code stays the command's: it has run
 		}
 	}
 	return result.Code
 }
 
-func (a *app) runRequest(f *flags, request func() (plan.Request, error)) nsrun.Result {
+// askForSignals asks for the signals to forward, beside the planning: it takes Go a dozen thread switches. The function it returns waits
+// until all have been asked for, so that none is lost once there is a command.
+func askForSignals() func() <-chan os.Signal {
+	signals, ready := make(chan os.Signal, 16), make(chan struct{})
+	go func() {
+		signal.Notify(signals, forwarded...)
+		close(ready)
+	}()
+	return func() <-chan os.Signal {
+		<-ready
+		return signals
+	}
+}
+
+func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, request func() (plan.Request, error)) nsrun.Result {
 	req, err := request()
 	if err != nil {
 		a.fail(err)
 		return nsrun.Failure(err)
 	}
-	p, result, err := nsrun.Start(req, nsrun.Options{Forward: forwarded, DieWithParent: true})
+	p, result, err := nsrun.Start(req, nsrun.Options{Signals: signals(), DieWithParent: true})
 	if p == nil {
 		result = nsrun.Failure(err)
 	}
@@ -63,11 +86,13 @@ func (a *app) runRequest(f *flags, request func() (plan.Request, error)) nsrun.R
 	return result
 }
 
-// notes prints what the caller should know even without asking: lost guarantees and dropped variables; all of it with -v.
+// notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, and dropped
+// variables; all of it with -v.
 func (a *app) notes(notes []plan.Note, all bool) {
 	for _, n := range notes {
 		_, guarantee := facts.Lookup(facts.Name(n.Feature))
-		if all || guarantee || n.Feature == "env" {
+		_, limit := policy.LookupLimit(n.Feature)
+		if all || guarantee || limit || n.Feature == "env" || n.Feature == "working directory" {
 			fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 		}
 	}

@@ -48,7 +48,7 @@ func (s *Seccomp) Filters(goarch string) ([]seccomp.Filter, error) {
 	if len(s.Raw) > 0 {
 		f, err := seccomp.ParseRaw(s.Raw)
 		if err != nil {
-			return nil, fmt.Errorf("seccomp filter file: %w", err)
+			return nil, err
 		}
 		filters = append(filters, f)
 	}

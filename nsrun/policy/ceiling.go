@@ -85,7 +85,8 @@ func (k *cutter) fs(c Ceiling) {
 		}
 	}
 	k.FS = kept
-	shown := func(e FS) bool { return Inside(k.Dir, e.Dest) }
+	// A directory is there if it is in something of the host's, or is, or leads to, a place that is mounted.
+	shown := func(e FS) bool { return e.Kind == Bind && Inside(k.Dir, e.Dest) || Inside(e.Dest, k.Dir) }
 	if slices.ContainsFunc(cut, shown) && !slices.ContainsFunc(kept, shown) {
 		k.notes = append(k.notes, Note{"fs", "the working directory " + k.Dir + " was cut; it is /", ""})
 		k.Dir = "/"

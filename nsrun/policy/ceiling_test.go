@@ -241,3 +241,19 @@ func FuzzCeiling(f *testing.F) {
 		}
 	})
 }
+
+func TestAWorkingDirectoryThatWasCutIsTheRoot(t *testing.T) {
+	for _, dir := range []string{"/tmp/x", "/var/lib/x", "/home/me/x"} {
+		p := Default("/home/me").Grant(dir, false, "working directory")
+		p.Dir = dir
+		p.FS, _ = Arrange(p.FS)
+		cut, _ := p.Under(Ceiling{})
+		if cut.Dir != "/" {
+			t.Errorf("%s was cut, and the working directory is still %s", dir, cut.Dir)
+		}
+		kept, _ := p.Under(Ceiling{FSRead: []string{dir}})
+		if kept.Dir != dir {
+			t.Errorf("%s was kept, and the working directory is %s", dir, kept.Dir)
+		}
+	}
+}

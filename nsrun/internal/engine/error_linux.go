@@ -40,7 +40,14 @@ var (
 func wrapLowering(err error) error {
 	var op *mounts.OpError
 	if errors.As(err, &op) {
+		if why := op.Op.Why; why != "" && why != "always" && why != "system" {
+			op.Err = fmt.Errorf("%w (asked for by %s)", op.Err, why)
+		}
 		return &Error{Stage: "mount", Index: op.Index + 1, Op: string(op.Op.Kind), Path: op.Op.Dest, Err: op.Err, Hint: op.Hint}
+	}
+	var dir *mounts.DirError
+	if errors.As(err, &dir) {
+		return &Error{Stage: "directory", Op: "chdir", Path: dir.Dir, Err: dir.Err, Hint: "choose a directory that the sandbox shows, with --chdir"}
 	}
 	return &Error{Stage: "prepare", Err: err}
 }
@@ -53,7 +60,7 @@ func (r *run) explainFailure() error {
 	if step.Stage == "exec" {
 		return explainExec(e, step, errno, r.plan)
 	}
-	return explain(e, r.plan)
+	return explain(e)
 }
 
 func explainExec(e *Error, step sys.Step, errno syscall.Errno, p *plan.Plan) error {
@@ -68,7 +75,10 @@ func explainExec(e *Error, step sys.Step, errno syscall.Errno, p *plan.Plan) err
 		e.Hint = "give a path that the sandbox can see, or grant its directory with --ro"
 	case errno == unix.EACCES:
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
-		e.Hint = "make it executable (chmod +x), or move it out of a place mounted noexec"
+		e.Hint = "name a program, not a directory; make it executable (chmod +x); or move it out of a place mounted noexec, as /tmp is"
+	case errno == unix.E2BIG:
+		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
+		e.Hint = "pass less on the command line, or raise stack_mb if it is limited: arguments may take a quarter of the stack"
 	default:
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
 	}
@@ -104,7 +114,7 @@ var hints = [...]hint{
 }
 
 // explain adds the hint for e, if there is one.
-func explain(e *Error, _ *plan.Plan) error {
+func explain(e *Error) error {
 	var errno syscall.Errno
 	errors.As(e.Err, &errno)
 	for _, h := range hints {

@@ -175,7 +175,7 @@ func TestHintsAreReachable(t *testing.T) {
 		if h.op == "" {
 			e.Op = "x"
 		}
-		require.ErrorIs(t, explain(e, nil), h.errno)
+		require.ErrorIs(t, explain(e), h.errno)
 		assert.NotEmpty(t, e.Hint)
 	}
 }

@@ -198,7 +198,7 @@ func (l *lowering) names() error {
 
 func (l *lowering) root(look mounts.Looker) (err error) {
 	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
-	l.seen, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts}, have, look)
+	l.seen, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir}, have, look)
 	return err
 }
 

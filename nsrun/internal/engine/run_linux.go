@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"sync"
 	"time"
@@ -17,8 +16,8 @@ import (
 
 // Options is what a run needs beside its plan.
 type Options struct {
-	// Forward lists the signals to this process that are passed on to the command: see [Run].
-	Forward []os.Signal
+	// Signals come from a channel that the caller has given to signal.Notify; they are passed on to the command: see [Run].
+	Signals <-chan os.Signal
 	// Cancel, when closed, ends the run at once.
 	Cancel <-chan struct{}
 	// DieWithParent ends the run when the process that started this one has ended.
@@ -36,7 +35,7 @@ type Outcome struct {
 	Status   unix.WaitStatus // of the command
 	Usage    unix.Rusage     // of the command and what it waited for
 	TimedOut bool
-	Killed   unix.Signal // the signal to this process that ended the run, if one did
+	Killed   unix.Signal // the signal to this process that led to the kill, if one did
 	Seen     []mounts.Seen
 }
 
@@ -72,7 +71,7 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	pid, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)
 	ch.closeChild()
 	if err != nil {
-		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p)
+		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err})
 	}
 	r := &run{plan: p, opts: opts, lowered: lowered, pid: pid, pidfd: pidfd, parent: -1, command: -1, ch: ch}
 	defer r.close()
@@ -130,7 +129,8 @@ type run struct {
 	deadline time.Time // when the plan's time is up
 
 	mu      sync.Mutex
-	command int // pidfd of the command, once known
+	command int       // pidfd of the command, once known
+	early   []pending // signals that came before it was
 	out     Outcome
 	asked   bool // the command has been asked to end
 	ended   bool // pid 1 has been waited for: its pidfd means nothing any more
@@ -160,6 +160,9 @@ func (r *run) wait() error {
 	if r.opts.Cancel != nil {
 		go r.killOn(r.opts.Cancel, done)
 	}
+	if r.opts.Signals != nil {
+		go r.watch(done)
+	}
 	if r.plan.Timeout > 0 {
 		r.deadline = time.Now().Add(time.Duration(r.plan.Timeout))
 	}
@@ -178,7 +181,7 @@ func (r *run) wait() error {
 			r.readReport()
 			report = -1
 		}
-		if fds[1].Revents != 0 && !r.readStatus(done) {
+		if fds[1].Revents != 0 && !r.readStatus() {
 			status = -1
 		}
 		if fds[2].Revents != 0 {
@@ -202,7 +205,7 @@ func (r *run) readReport() {
 }
 
 // readStatus reads one message of init's, and says whether there may be more.
-func (r *run) readStatus(done <-chan struct{}) bool {
+func (r *run) readStatus() bool {
 	buf, oob := make([]byte, sys.ExitSize+1), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := unix.Recvmsg(int(r.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if errors.Is(err, unix.EINTR) {
@@ -212,7 +215,7 @@ func (r *run) readStatus(done <-chan struct{}) bool {
 		return false
 	}
 	if fd, ok := passedFD(oob[:oobn]); ok {
-		r.passed(buf[0], fd, done)
+		r.passed(buf[0], fd)
 	} else if e, ok := sys.ParseExit(buf[:n]); ok {
 		r.exit = &e
 	}
@@ -232,17 +235,16 @@ func passedFD(oob []byte) (int, bool) {
 }
 
 // passed takes a descriptor that init sent.
-func (r *run) passed(kind byte, fd int, done <-chan struct{}) {
+func (r *run) passed(kind byte, fd int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case kind == 'P':
 		r.command = fd
-		// Only now: asking Go for a signal takes it a dozen thread switches, which the set-up need not wait for. A signal that
-		// came before has ended this process, and with it the sandbox.
-		if len(r.opts.Forward) > 0 {
-			go r.watch(done)
+		for _, p := range r.early {
+			r.deliver(p)
 		}
+		r.early = nil
 	case kind == 'T' && r.opts.Terminal != nil:
 		r.opts.Terminal.attach(fd)
 	default:
@@ -260,14 +262,11 @@ func (r *run) killOn(cancel, done <-chan struct{}) {
 
 // watch forwards signals until done.
 func (r *run) watch(done <-chan struct{}) {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, r.opts.Forward...)
-	defer signal.Stop(signals)
 	for {
 		select {
 		case <-done:
 			return
-		case s := <-signals:
+		case s := <-r.opts.Signals:
 			if sig, ok := s.(unix.Signal); ok {
 				r.forward(sig)
 			}
@@ -331,11 +330,10 @@ func (r *run) interrupted() bool {
 	return again
 }
 
-// end asks the command to end; from the first time on it has the plan's grace. Before there is a command, all ends at once.
+// end asks the command to end; from the first time on it has the plan's grace.
 func (r *run) end(sig unix.Signal, group bool) {
 	r.mu.Lock()
-	early := r.command < 0
-	if !early && !r.asked {
+	if !r.asked {
 		time.AfterFunc(time.Duration(r.plan.KillGrace), r.kill) // does nothing once all has ended
 	}
 	r.asked = true
@@ -343,27 +341,37 @@ func (r *run) end(sig unix.Signal, group bool) {
 		r.out.Killed = sig
 	}
 	r.mu.Unlock()
-	if early {
-		r.kill()
-		return
-	}
 	r.send(sig, group)
+}
+
+// pending is a signal on its way to the command, or to its process group.
+type pending struct {
+	sig   unix.Signal
+	group bool
+}
+
+// send passes a signal to the command, or keeps it until there is one: that is a matter of milliseconds.
+func (r *run) send(sig unix.Signal, group bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch p := (pending{sig, group}); {
+	case r.ended:
+	case r.command < 0:
+		r.early = append(r.early, p)
+	default:
+		r.deliver(p)
+	}
 }
 
 const pidfdSignalProcessGroup = 1 << 2 // PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 
-func (r *run) send(sig unix.Signal, group bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.command < 0 || r.ended {
-		return
-	}
-	if group {
-		if err := unix.PidfdSendSignal(r.command, sig, nil, pidfdSignalProcessGroup); !errors.Is(err, unix.EINVAL) {
+func (r *run) deliver(p pending) {
+	if p.group {
+		if err := unix.PidfdSendSignal(r.command, p.sig, nil, pidfdSignalProcessGroup); !errors.Is(err, unix.EINVAL) {
 			return
 		}
 	}
-	_ = unix.PidfdSendSignal(r.command, sig, nil, 0) // it may have ended: nothing is lost
+	_ = unix.PidfdSendSignal(r.command, p.sig, nil, 0) // it may have ended: nothing is lost
 }
 
 func (r *run) kill() {
@@ -394,6 +402,8 @@ func (r *run) reap() error {
 	case r.failure != nil && r.out.Killed == 0 && !r.out.TimedOut:
 		return r.explainFailure()
 	case r.exit != nil:
+		// It ended by itself, or by a signal that was passed on: its status is its own. Time that was up stays so.
+		r.out.Killed = 0
 		r.out.Status, r.out.Usage = unix.WaitStatus(r.exit.Status), r.exit.Usage
 		return nil
 	case status.Signaled(): // killed by us, or by someone outside

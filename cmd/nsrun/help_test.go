@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// flagSets are those of the verbs that have flags.
+func flagSets() map[string]*flag.FlagSet {
+	var f flags
+	var p planFlags
+	var text string
+	var yes bool
+	return map[string]*flag.FlagSet{"run": runFlagSet(&f, &text), "plan": p.set(), "doctor": doctorFlagSet(&yes, &text)}
+}
+
+func TestHelpNamesEveryFlagAndNoOther(t *testing.T) {
+	named := regexp.MustCompile(`(?m)(?:^  |, |\[)(--?[a-z-]+)`)
+	for verb, fs := range flagSets() {
+		text := helpTexts()[verb]
+		var inHelp []string
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			inHelp = append(inHelp, strings.TrimLeft(m[1], "-"))
+		}
+		fs.VisitAll(func(g *flag.Flag) {
+			if verb == "plan" && g.Name == "result" {
+				return // accepted, as run's arguments are plan's; it does nothing
+			}
+			assert.Contains(t, inHelp, g.Name, "nsrun help %s must name --%s", verb, g.Name)
+		})
+		for _, name := range inHelp {
+			assert.NotNil(t, fs.Lookup(name), "nsrun help %s names --%s, which is no flag", verb, name)
+		}
+	}
+}
+
+func TestHelpOfEachVerb(t *testing.T) {
+	for _, v := range verbs() {
+		text, ok := helpTexts()[v.name]
+		require.True(t, ok, "%s has help", v.name)
+		if v.name != "help" {
+			assert.Regexp(t, `(?m)^Examples?:\n  nsrun `, text, "help %s has examples", v.name)
+		}
+		assert.Contains(t, usage, "nsrun "+strings.Replace(v.name, "probe", "doctor", 1), "usage names %s", v.name)
+		for line := range strings.SplitSeq(text, "\n") {
+			assert.LessOrEqual(t, len(line), 112, "help %s: a line is too long: %s", v.name, line)
+		}
+	}
+}
+
+// The examples' flags must be ones that the verb takes, in the order that works.
+func TestHelpExamplesParse(t *testing.T) {
+	example := regexp.MustCompile(`(?m)^  nsrun (run|plan|doctor) (.*?)(?:   .*| && .*| 3>.*)?$`)
+	seen := 0
+	for verb := range flagSets() {
+		_, examples, _ := strings.Cut(helpTexts()[verb], "Example")
+		for _, m := range example.FindAllStringSubmatch(examples, -1) {
+			seen++
+			fs := flagSets()[m[1]]
+			a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+			require.NoError(t, a.parse(fs, strings.Fields(m[2])), "nsrun %s %s", m[1], m[2])
+			if m[1] != "doctor" {
+				assert.NotZero(t, fs.NArg(), "nsrun %s %s has a command", m[1], m[2])
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, seen, 8, "examples are found")
+}
+
+// Each limit that run can be given is named in its help, or refused by this version.
+func TestHelpNamesEveryLimit(t *testing.T) {
+	for _, l := range policy.LimitNames {
+		if !slices.Contains([]string{"cpu_percent", "output_bytes"}, l.Name) {
+			assert.Contains(t, runHelp, l.Name)
+		}
+	}
+}
+
+func TestPrintableTakesControlCharacters(t *testing.T) {
+	assert.Equal(t, "a?[31mb?c\n\td?", printable("a\x1b[31mb\x7fc\n\td\u0085"))
+}
