@@ -50,29 +50,48 @@ func (l *lowering) bind(op Op) error {
 		return err
 	}
 	l.view.cover(dest, node{place: host, source: look.Path, dir: dir})
-	l.seen.Dest, l.seen.File = dest, !dir
+	l.seen.Dest, l.seen.Source, l.seen.File = dest, look.Path, !dir
 	return nil
 }
 
 // accept says whether what stands at the source may be shown.
 func (l *lowering) accept(op Op, look Look) error {
-	links := look.Links
-	if op.NoFollow && os.Geteuid() == 0 && look.Path != op.Source {
-		// Root could replace any link; what matters is whether a sandbox of this policy can.
-		for _, w := range l.writable {
-			if within(op.Source, w) {
-				links = append(links, op.Source)
-			}
-		}
-	}
-	if op.NoFollow && len(links) > 0 {
+	if op.NoFollow && len(look.Links) > 0 {
 		return hint("name "+look.Path+" instead, if that is what you mean",
-			"%s is reached through the symlink %s, which a sandboxed program could have planted", op.Source, links[0])
+			"%s is reached through the symlink %s, which a sandboxed program could have planted", op.Source, look.Links[0])
 	}
 	if len(op.Within) > 0 && !slices.ContainsFunc(op.Within, func(dir string) bool { return within(look.Path, dir) }) {
 		return hint("grant a path inside "+strings.Join(op.Within, " or "), "%s leads to %s, outside what is permitted", op.Source, look.Path)
 	}
-	return rightType(op, look)
+	if err := rightType(op, look); err != nil || op.Quiet || op.Only == "device" {
+		return err
+	}
+	return l.noKernelFiles(op, look)
+}
+
+// kernelTypes are file systems through which a kernel is controlled or watched.
+var kernelTypes = []string{"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "bpf", "devtmpfs", "devpts", "configfs",
+	"efivarfs", "pstore", "binfmt_misc"}
+
+// noKernelFiles refuses a source with such a file system in it, as a chroot has: the sandbox covers only its own.
+func (l *lowering) noKernelFiles(op Op, look Look) error {
+	if err := l.readMounts(); err != nil {
+		return err
+	}
+	at, _ := At(l.mounts, look.Path)
+	for _, m := range append(Below(l.mounts, look.Path), at) {
+		if slices.Contains(kernelTypes, m.FSType) {
+			return hint("name the directories beside it", "%s shows the %s at %s of the host", op.Source, m.FSType, m.Point)
+		}
+	}
+	return nil
+}
+
+func (l *lowering) readMounts() (err error) {
+	if l.mounts == nil {
+		l.mounts, err = l.look.Mountinfo()
+	}
+	return err
 }
 
 func rightType(op Op, look Look) error {
@@ -206,11 +225,8 @@ func (l *lowering) setFlags(slot sys.Slot, flags Flags, recursive uint64) {
 // attachOld does the same with mount(2). Flags of a bind take a remount, which must repeat the flags that the kernel has locked
 // (mount_namespaces(7)), and one more for each submount; which there are is in mountinfo.
 func (l *lowering) attachOld(flags Flags, source, dest string) error {
-	if l.mounts == nil {
-		var err error
-		if l.mounts, err = l.look.Mountinfo(); err != nil {
-			return err
-		}
+	if err := l.readMounts(); err != nil {
+		return err
 	}
 	p := l.p
 	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")

@@ -21,8 +21,8 @@ var procReadOnly = []string{"sys", "bus", "fs", "irq"}
 // procMasked are places below /proc that tell of the host's kernel, memory, keys or other processes, or control it. The list is
 // that of runc's default maskedPaths and docker's, and what security.md's rows PR01-PR11 and PR26 name.
 var procMasked = []string{
-	"acpi", "asound", "cmdline", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats",
-	"pagetypeinfo", "sched_debug", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
+	"acpi", "asound", "cmdline", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg",
+	"kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "pagetypeinfo", "sched_debug", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
 }
 
 // expand writes the composite operations out as simple ones. It is given the position of the operation that each came from, and
@@ -49,7 +49,9 @@ func expandDev(op Op) []Op {
 	at := func(name string) string { return op.Dest + "/" + name }
 	ops := []Op{{Kind: Tmpfs, Dest: op.Dest, Flags: Flags{NoSuid, NoExec}, Size: 1 << 16, Inodes: 64, Mode: 0o755}}
 	for _, n := range deviceNodes {
-		ops = append(ops, Op{Kind: Bind, Source: "/dev/" + n.Name, Dest: at(n.Name), Flags: Flags{NoSuid, NoExec}, Only: "device"})
+		ops = append(ops, Op{Kind: Bind, Source: "/dev/" + n.Name, Dest: at(n.Name),
+			// Devices can be written through a read-only mount; their mode and times cannot be changed: to root they are its own.
+			Flags: Flags{ReadOnly, NoSuid, NoExec}, Only: "device"})
 	}
 	for _, l := range devLinks {
 		ops = append(ops, Op{Kind: Symlink, Source: l.Target, Dest: at(l.Name)})

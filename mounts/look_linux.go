@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -146,10 +147,10 @@ func (w *walker) next(name string) (Look, error) {
 		w.dir, w.at = fd, look.Path
 		return look, nil
 	}
-	unix.Close(fd)
-	if replaceable(w.dir) {
+	if w.replaceable(fd) {
 		w.links = append(w.links, look.Path)
 	}
+	unix.Close(fd)
 	if len(w.rest) == 0 {
 		return look, nil
 	}
@@ -176,10 +177,22 @@ func (w *walker) enter(dir int, name, at string) error {
 	return nil
 }
 
-// replaceable reports whether the caller may write to the directory, and so replace a symlink in it. Root may write anywhere;
-// for it the check of writable grants in lowering is what counts.
-func replaceable(dir int) bool {
-	return os.Geteuid() != 0 && unix.Faccessat(dir, ".", unix.W_OK, unix.AT_EACCESS) == nil
+// rootsOwn are the directories whose symlinks are the system's layout. Elsewhere root's own sandboxes may have been.
+var rootsOwn = []string{"/", "/etc", "/run", "/usr", "/usr/lib", "/usr/local", "/var"}
+
+// replaceable reports whether the symlink link, in the directory that the walker stands in, may be the work of a sandbox that the
+// caller started: the directory can be written to, or belongs to the caller, who can take the right to write away again, or the link
+// itself is the caller's. Root owns too much for that to tell; for it only the system's own directories count.
+func (w *walker) replaceable(link int) bool {
+	if os.Geteuid() == 0 {
+		return !slices.Contains(rootsOwn, w.at)
+	}
+	var dir, own unix.Stat_t
+	if unix.Fstat(w.dir, &dir) != nil || unix.Fstat(link, &own) != nil {
+		return true
+	}
+	uid := uint32(os.Geteuid())
+	return dir.Uid == uid || own.Uid == uid || unix.Faccessat(w.dir, ".", unix.W_OK, unix.AT_EACCESS) == nil
 }
 
 func examine(fd int, name string) (Look, error) {

@@ -19,6 +19,7 @@ type Have struct {
 type Seen struct {
 	Op      int    // index into Tree.Ops
 	Dest    string // where it went, which differs from the operation's Dest when a symlink was followed
+	Source  string // of a bind: the host's path, free of symlinks
 	Missing bool   // left out: it was optional and its source or place does not exist
 	File    bool   // what stands at Dest is not a directory
 	Link    bool   // what stands at Dest is a symlink
@@ -54,13 +55,12 @@ func (e *DirError) Unwrap() error { return e.Err }
 
 // lowering is the state of one Lower.
 type lowering struct {
-	p        *sys.Program
-	have     Have
-	look     Looker
-	view     view
-	mounts   []Mount // of the host, read when first needed
-	writable []string
-	seen     Seen // of the operation at hand
+	p      *sys.Program
+	have   Have
+	look   Looker
+	view   view
+	mounts []Mount // of the host, read when first needed
+	seen   Seen    // of the operation at hand
 
 	root           sys.Slot // O_PATH descriptor of the new root
 	src, dst, tree sys.Slot // of the operation at hand
@@ -74,13 +74,6 @@ type lowering struct {
 func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
 	l := &lowering{p: p, have: have, look: look, view: newView()}
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
-	for _, op := range tree.Ops {
-		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
-			if real, err := resolve(look, op.Source); err == nil && real.Type() == unix.S_IFDIR {
-				l.writable = append(l.writable, real.Path)
-			}
-		}
-	}
 	l.newRoot()
 	simple, from := expand(tree.Ops)
 	result := make([]Seen, len(tree.Ops))

@@ -66,13 +66,13 @@ func (h fakeHost) planted(name string) []string {
 
 func (h fakeHost) Mountinfo() ([]Mount, error) {
 	return ParseMountinfo([]byte("1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n2 1 8:2 / /srv rw,nosuid,noexec - ext4 /dev/sdb rw\n" +
-		"3 2 0:5 / /srv/deep/er ro,nodev - tmpfs tmpfs rw\n"))
+		"3 2 0:5 / /srv/deep/er ro,nodev - tmpfs tmpfs rw\n4 1 0:7 / /home/me/root/proc rw - proc proc rw\n"))
 }
 
 var plainHost = fakeHost{
 	"/usr/bin/sh": "file", "/bin": "-> usr/bin", "/etc/passwd": "file", "/etc/resolv.conf": "-> ../run/resolve/stub.conf",
 	"/etc/bad.conf": "-> /proc/1/x", "/run/resolve/stub.conf": "file", "/srv/deep/er/f": "file", "/home/me/notes": "-> /home/me/.ssh",
-	"/home/me/.ssh/id": "file", "/home/me/pipe": "fifo", "/home/me/s": "socket", "/home/me/w/sub": "dir",
+	"/home/me/.ssh/id": "file", "/home/me/pipe": "fifo", "/home/me/s": "socket", "/home/me/w/sub": "dir", "/home/me/root/proc/sys/x": "file",
 	"/dev/null": "char 1:3", "/dev/zero": "char 1:5", "/dev/full": "char 1:7", "/dev/random": "char 1:8", "/dev/urandom": "char 1:9",
 	"/dev/tty": "char 5:0", "/proc/keys": "file", "/proc/sys/kernel/x": "file", "/proc/acpi/x": "file",
 }
@@ -127,6 +127,8 @@ func TestRefusals(t *testing.T) {
 		"a file where a socket is wanted": {[]Op{{Kind: Bind, Source: "/etc/passwd", Dest: "/x", Only: "socket"}}, "is a file, not a socket"},
 		"a device":                        {[]Op{{Kind: Bind, Source: "/dev/null", Dest: "/x"}}, "is a device"},
 		"a planted symlink":               {[]Op{{Kind: Bind, Source: "/home/me/notes", Dest: "/n", NoFollow: true}}, "could have planted"},
+		"a chroot's procfs":               {[]Op{{Kind: Bind, Source: "/home/me/root", Dest: "/r"}}, "shows the proc at /home/me/root/proc"},
+		"inside a chroot's procfs":        {[]Op{{Kind: Bind, Source: "/home/me/root/proc/sys", Dest: "/r"}}, "shows the proc at"},
 		"outside of what is permitted":    {[]Op{{Kind: Bind, Source: "/home/me/notes", Dest: "/n", Within: []string{"/srv"}}}, "outside what is permitted"},
 		"a mount point made on the host":  {[]Op{etc, {Kind: Bind, Source: "/usr", Dest: "/etc/none"}}, "nothing is created there"},
 		"a directory made on the host":    {[]Op{etc, {Kind: Dir, Dest: "/etc/none"}}, "nothing is created there"},
@@ -186,8 +188,8 @@ func TestOptionalIsLeftOutAndTold(t *testing.T) {
 		Op{Kind: Bind, Source: "/bin", Dest: "/bin", KeepLink: true},
 		Op{Kind: Bind, Source: "/etc/passwd", Dest: "/p"})
 	require.NoError(t, err)
-	assert.Equal(t, []Seen{{Op: 0, Dest: "/none", Missing: true}, {Op: 1, Dest: "/etc"}, {Op: 2, Dest: "/etc/none", Missing: true},
-		{Op: 3, Dest: "/bin", Link: true}, {Op: 4, Dest: "/p", File: true}}, seen)
+	assert.Equal(t, []Seen{{Op: 0, Dest: "/none", Missing: true}, {Op: 1, Dest: "/etc", Source: "/etc"}, {Op: 2, Dest: "/etc/none", Missing: true},
+		{Op: 3, Dest: "/bin", Link: true}, {Op: 4, Dest: "/p", Source: "/etc/passwd", File: true}}, seen)
 }
 
 func TestFollowDestGoesWhereTheLinkLeadsInside(t *testing.T) {
@@ -261,10 +263,17 @@ func TestHostLook(t *testing.T) {
 		got, err := resolve(&host, dir+name)
 		require.NoError(t, err, name)
 		assert.Equal(t, real.Path+want, got.Path, name)
-		if os.Geteuid() != 0 && strings.Contains(name, "link") {
-			assert.NotEmpty(t, got.Links, "%s: the caller could have planted the link", name)
+		if strings.Contains(name, "link") {
+			assert.NotEmpty(t, got.Links, "%s: a sandbox of the caller's could have planted the link", name)
 		}
 	}
+	// A directory that can no longer be written to, because whoever planted the link took the right away.
+	require.NoError(t, os.Chmod(dir+"/real", 0o555))
+	defer os.Chmod(dir+"/real", 0o755)
+	require.NoError(t, os.Symlink("real", dir+"/again"))
+	closed, err := resolve(&host, dir+"/again")
+	require.NoError(t, err)
+	assert.NotEmpty(t, closed.Links)
 	_, err = resolve(&host, dir+"/loop")
 	assert.ErrorIs(t, err, unix.ELOOP)
 	_, err = resolve(&host, dir+"/none/x")
@@ -272,4 +281,13 @@ func TestHostLook(t *testing.T) {
 	link, err := host.Look(dir + "/link")
 	require.NoError(t, err)
 	assert.Equal(t, "real", link.Target)
+}
+
+// TestNodesAndMasksCannotBeChanged holds the flags of what root owns on the host: without ro, chmod inside would change it there.
+func TestNodesAndMasksCannotBeChanged(t *testing.T) {
+	for _, have := range []Have{newWay, {}} {
+		text, _, err := lower(t, have, plainHost, Op{Kind: Dev, Dest: "/dev"}, Op{Kind: Proc, Dest: "/proc"})
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, strings.Count(text, "ro|nosuid|noexec"), 7, "six nodes and one mask")
+	}
 }

@@ -188,6 +188,9 @@ func (l *lowering) rebind(op Op) error {
 	return nil
 }
 
+// maskFlags keep a mask from being a way to change the mode of the host's /dev/null.
+var maskFlags = Flags{ReadOnly, NoSuid, NoExec}
+
 // mask covers a file by /dev/null, a directory by an empty read-only tmpfs.
 func (l *lowering) mask(op Op) error {
 	dir, found, err := l.kindAt(op)
@@ -205,11 +208,12 @@ func (l *lowering) mask(op Op) error {
 	if l.have.NewAPI {
 		l.p.Add(unix.SYS_OPEN_TREE, sys.Of(l.null), sys.Str(""),
 			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH, "OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH")).Keep(l.tree)
+		l.setFlags(l.tree, maskFlags, 0)
 		l.move(op.Dest)
 		return nil
 	}
 	l.p.Add(unix.SYS_FCNTL, sys.Of(l.null), sys.Words(unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"), sys.Int(0)).Keep(l.src)
-	return l.attachOld(Flags{NoSuid, NoExec}, "/dev/null", op.Dest)
+	return l.attachOld(maskFlags, "/dev/null", op.Dest)
 }
 
 // openNull opens the host's /dev/null once, having looked that it is what it says: CVE-2025-31133.

@@ -19,6 +19,8 @@ type Options struct {
 	Signals <-chan os.Signal
 	// Cancel ends the run when it is closed.
 	Cancel <-chan struct{}
+	// Protected lists files, by real path, that must not be writable inside, whatever the plan grants: manifests, ceilings, results.
+	Protected []string
 	// DieWithParent ends the run when the process that started this one is gone.
 	DieWithParent bool
 	// TerminalIn and TerminalOut are joined with the command's terminal, if the plan has one. nil means os.Stdin and os.Stdout.
@@ -69,7 +71,7 @@ func same(a, b *plan.Plan) bool {
 //
 // An error is an [*Error] and means that the command has not run. How a command that ran has ended is in the [Result].
 func Run(p *plan.Plan, opts Options) (Result, error) {
-	o := engine.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent}
+	o := engine.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected}
 	if p.Terminal {
 		o.Terminal = &engine.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
 		if o.Terminal.In == nil {

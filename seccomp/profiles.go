@@ -53,7 +53,7 @@ const (
 	modeFIFO    = 0o010000
 	modeSocket  = 0o140000
 
-	tiocsti, tioclinux = 0x5412, 0x541c
+	tiocsti, tioclinux, tiocsetd = 0x5412, 0x541c, 0x5423
 
 	personLinux32, personUname26, personQuery = 0x8, 0x20000, 0xffffffff
 
@@ -132,7 +132,7 @@ var defaultRules = []Rule{
 	// Keystrokes pushed into a terminal come from the user, for whoever reads it next: CVE-2017-5226, with high bits CVE-2019-10063,
 	// on the console by pasting CVE-2023-28100.
 	{Calls: "ioctl", Action: Allow, Cases: []Case{
-		{If: []Cond{{Arg: 1, In: []uint32{tiocsti, tioclinux}}}, Action: eperm},
+		{If: []Cond{{Arg: 1, In: []uint32{tiocsti, tioclinux, tiocsetd}}}, Action: eperm},
 	}},
 	// Own limits only; pid 1 runs under the same user.
 	{Calls: "prlimit64", Action: eperm, Cases: []Case{

@@ -102,6 +102,7 @@ var rows = []row{
 	{"own limits", "prlimit64", a(0, 7), Allow},
 	{"PC10 TIOCSTI", "ioctl", a(0, 0x5412), eperm},
 	{"PC11 CVE-2019-10063", "ioctl", a(0, 1<<32|0x5412), eperm},
+	{"PC17 TIOCSETD, a line discipline for the caller's terminal", "ioctl", a(0, 0x5423), eperm},
 	{"PC12 TIOCLINUX CVE-2023-28100", "ioctl", a(0, 0x541c), eperm},
 	{"isatty", "ioctl", a(0, 0x5401), Allow},
 	{"TIOCGWINSZ", "ioctl", a(0, 0x5413), Allow},

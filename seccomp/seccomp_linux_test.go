@@ -277,7 +277,7 @@ func TestConstants(t *testing.T) {
 		{cloneNew, unix.CLONE_NEWTIME | unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 			unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET},
 		{openCreates, unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY}, {modeSetID, unix.S_ISUID | unix.S_ISGID}, {modeType, unix.S_IFMT},
-		{modeFile, unix.S_IFREG}, {modeFIFO, unix.S_IFIFO}, {modeSocket, unix.S_IFSOCK}, {tiocsti, unix.TIOCSTI},
+		{modeFile, unix.S_IFREG}, {modeFIFO, unix.S_IFIFO}, {modeSocket, unix.S_IFSOCK}, {tiocsti, unix.TIOCSTI}, {tiocsetd, unix.TIOCSETD},
 		{setModeFilter, unix.SECCOMP_SET_MODE_FILTER}, {newListener, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER},
 		{schedOther, unix.SCHED_NORMAL}, {schedBatch, unix.SCHED_BATCH}, {schedIdle, unix.SCHED_IDLE},
 		{schedResetOnFork, unix.SCHED_RESET_ON_FORK}, {uint32(Kill), unix.SECCOMP_RET_KILL_PROCESS}, {uint32(Allow), unix.SECCOMP_RET_ALLOW},

@@ -2,23 +2,24 @@
 
 package seccomp
 
-// 197 instructions, sha256 cbcafe085fccf5639c15ab7e0c5f3fbaf5ab5a7c055dd91e86e920e2e902ce5c.
+// 198 instructions, sha256 09d27efd5912542eb5dfb62aa0b23af78ef6d0b2bef2c6eff4cc10671952b866.
 var defaultAMD64 = [...]Instruction{
 	{0x20, 0, 0, 0x4},
-	{0x15, 0, 193, 0xc000003e},
+	{0x15, 0, 194, 0xc000003e},
 	{0x20, 0, 0, 0x0},
-	{0x35, 98, 0, 0xed},
-	{0x35, 48, 0, 0x7a},
-	{0x35, 39, 0, 0x39},
-	{0x35, 8, 0, 0x11},
+	{0x35, 99, 0, 0xed},
+	{0x35, 49, 0, 0x7a},
+	{0x35, 40, 0, 0x39},
+	{0x35, 9, 0, 0x11},
 	{0x35, 3, 0, 0x3},
-	{0x35, 0, 184, 0x2},
+	{0x35, 0, 185, 0x2},
 	{0x20, 0, 0, 0x18},
-	{0x45, 176, 182, 0x400040},
-	{0x35, 0, 181, 0x10},
+	{0x45, 177, 183, 0x400040},
+	{0x35, 0, 182, 0x10},
 	{0x20, 0, 0, 0x18},
-	{0x15, 175, 0, 0x5412},
-	{0x15, 174, 178, 0x541c},
+	{0x15, 176, 0, 0x5412},
+	{0x15, 175, 0, 0x541c},
+	{0x15, 174, 178, 0x5423},
 	{0x35, 0, 177, 0x29},
 	{0x35, 21, 0, 0x35},
 	{0x35, 175, 0, 0x2a},
@@ -203,23 +204,24 @@ var defaultAMD64 = [...]Instruction{
 	{0x06, 0, 0, 0x50026},
 }
 
-// 183 instructions, sha256 33ee40bea25540706ec07c11d30a0b33031759044ffdb86aecc1e1ca215a2bcb.
+// 184 instructions, sha256 104b96623dfdaaeb163e496d5b2740022d91556a6aad3e1a3790eb2aa8130732.
 var computeAMD64 = [...]Instruction{
 	{0x20, 0, 0, 0x4},
-	{0x15, 0, 179, 0xc000003e},
+	{0x15, 0, 180, 0xc000003e},
 	{0x20, 0, 0, 0x0},
-	{0x35, 84, 0, 0xed},
-	{0x35, 34, 0, 0x7a},
-	{0x35, 25, 0, 0x39},
-	{0x35, 8, 0, 0x11},
+	{0x35, 85, 0, 0xed},
+	{0x35, 35, 0, 0x7a},
+	{0x35, 26, 0, 0x39},
+	{0x35, 9, 0, 0x11},
 	{0x35, 3, 0, 0x3},
-	{0x35, 0, 170, 0x2},
+	{0x35, 0, 171, 0x2},
 	{0x20, 0, 0, 0x18},
-	{0x45, 162, 168, 0x400040},
-	{0x35, 0, 167, 0x10},
+	{0x45, 163, 169, 0x400040},
+	{0x35, 0, 168, 0x10},
 	{0x20, 0, 0, 0x18},
-	{0x15, 161, 0, 0x5412},
-	{0x15, 160, 164, 0x541c},
+	{0x15, 162, 0, 0x5412},
+	{0x15, 161, 0, 0x541c},
+	{0x15, 160, 164, 0x5423},
 	{0x35, 0, 163, 0x29},
 	{0x35, 7, 0, 0x35},
 	{0x35, 161, 0, 0x2a},
@@ -390,23 +392,24 @@ var computeAMD64 = [...]Instruction{
 	{0x06, 0, 0, 0x50026},
 }
 
-// 174 instructions, sha256 5613914bbb373fc14e9cda926eeadb341da0652dfa907f1ee6c654df221c9996.
+// 175 instructions, sha256 a8fccf6741801cfc7eda64ee8032ede1ae2ba473cba41c65a5cec08dd1128eb4.
 var defaultARM64 = [...]Instruction{
 	{0x20, 0, 0, 0x4},
 	{0x15, 1, 0, 0xc00000b7},
 	{0x06, 0, 0, 0x80000000},
 	{0x20, 0, 0, 0x0},
-	{0x35, 111, 0, 0xec},
-	{0x35, 58, 0, 0x77},
-	{0x35, 34, 0, 0x3c},
-	{0x35, 7, 0, 0x1e},
+	{0x35, 112, 0, 0xec},
+	{0x35, 59, 0, 0x77},
+	{0x35, 35, 0, 0x3c},
+	{0x35, 8, 0, 0x1e},
 	{0x35, 1, 0, 0x12},
-	{0x35, 162, 163, 0x5},
+	{0x35, 163, 164, 0x5},
 	{0x35, 1, 0, 0x1d},
-	{0x35, 160, 161, 0x13},
+	{0x35, 161, 162, 0x13},
 	{0x20, 0, 0, 0x18},
-	{0x15, 155, 0, 0x5412},
-	{0x15, 154, 157, 0x541c},
+	{0x15, 156, 0, 0x5412},
+	{0x15, 155, 0, 0x541c},
+	{0x15, 154, 157, 0x5423},
 	{0x35, 11, 0, 0x2b},
 	{0x35, 9, 0, 0x27},
 	{0x15, 0, 154, 0x21},
@@ -568,23 +571,24 @@ var defaultARM64 = [...]Instruction{
 	{0x06, 0, 0, 0x50026},
 }
 
-// 160 instructions, sha256 16b76ba176edc6945e4dc69cb28e2bdb7530defee338b0d0c6855a326feaee5f.
+// 161 instructions, sha256 f562ee9084acc281bd52037b852b5cb8549e5fe9c9e901b4c07303765c897e98.
 var computeARM64 = [...]Instruction{
 	{0x20, 0, 0, 0x4},
 	{0x15, 1, 0, 0xc00000b7},
 	{0x06, 0, 0, 0x80000000},
 	{0x20, 0, 0, 0x0},
-	{0x35, 97, 0, 0xec},
-	{0x35, 58, 0, 0x77},
-	{0x35, 34, 0, 0x3c},
-	{0x35, 7, 0, 0x1e},
+	{0x35, 98, 0, 0xec},
+	{0x35, 59, 0, 0x77},
+	{0x35, 35, 0, 0x3c},
+	{0x35, 8, 0, 0x1e},
 	{0x35, 1, 0, 0x12},
-	{0x35, 148, 149, 0x5},
+	{0x35, 149, 150, 0x5},
 	{0x35, 1, 0, 0x1d},
-	{0x35, 146, 147, 0x13},
+	{0x35, 147, 148, 0x13},
 	{0x20, 0, 0, 0x18},
-	{0x15, 141, 0, 0x5412},
-	{0x15, 140, 143, 0x541c},
+	{0x15, 142, 0, 0x5412},
+	{0x15, 141, 0, 0x541c},
+	{0x15, 140, 143, 0x5423},
 	{0x35, 11, 0, 0x2b},
 	{0x35, 9, 0, 0x27},
 	{0x15, 0, 140, 0x21},
@@ -737,20 +741,20 @@ func builtin(name string, arch Arch) (f Filter, sha256 string) {
 	case AMD64:
 		switch name {
 		case "default":
-			return defaultAMD64[:], "cbcafe085fccf5639c15ab7e0c5f3fbaf5ab5a7c055dd91e86e920e2e902ce5c"
+			return defaultAMD64[:], "09d27efd5912542eb5dfb62aa0b23af78ef6d0b2bef2c6eff4cc10671952b866"
 		case "compute":
-			return computeAMD64[:], "33ee40bea25540706ec07c11d30a0b33031759044ffdb86aecc1e1ca215a2bcb"
+			return computeAMD64[:], "104b96623dfdaaeb163e496d5b2740022d91556a6aad3e1a3790eb2aa8130732"
 		case "network":
-			return defaultAMD64[:], "cbcafe085fccf5639c15ab7e0c5f3fbaf5ab5a7c055dd91e86e920e2e902ce5c"
+			return defaultAMD64[:], "09d27efd5912542eb5dfb62aa0b23af78ef6d0b2bef2c6eff4cc10671952b866"
 		}
 	case ARM64:
 		switch name {
 		case "default":
-			return defaultARM64[:], "5613914bbb373fc14e9cda926eeadb341da0652dfa907f1ee6c654df221c9996"
+			return defaultARM64[:], "a8fccf6741801cfc7eda64ee8032ede1ae2ba473cba41c65a5cec08dd1128eb4"
 		case "compute":
-			return computeARM64[:], "16b76ba176edc6945e4dc69cb28e2bdb7530defee338b0d0c6855a326feaee5f"
+			return computeARM64[:], "f562ee9084acc281bd52037b852b5cb8549e5fe9c9e901b4c07303765c897e98"
 		case "network":
-			return defaultARM64[:], "5613914bbb373fc14e9cda926eeadb341da0652dfa907f1ee6c654df221c9996"
+			return defaultARM64[:], "a8fccf6741801cfc7eda64ee8032ede1ae2ba473cba41c65a5cec08dd1128eb4"
 		}
 	}
 	return nil, ""

@@ -33,6 +33,7 @@ type flags struct {
 	fallback                 string
 	tty, noLandlock, verbose bool
 	timeoutGiven             bool
+	protected                []string // real paths
 }
 
 func (f *flags) register(fs *flag.FlagSet) {
@@ -93,6 +94,7 @@ func (a *app) request(f *flags, fs *flag.FlagSet) (plan.Request, error) {
 // base is the manifest's policy, or the default one with the working directory read-only.
 func (f *flags) base(home string) (policy.Policy, error) {
 	if f.manifest != "" {
+		f.protect(f.manifest)
 		return loadManifest(f.manifest, home)
 	}
 	pol := policy.Default(home)
@@ -297,6 +299,7 @@ func (f *flags) underCeiling(pol policy.Policy) (policy.Policy, error) {
 		if err != nil {
 			return pol, fmt.Errorf("ceiling: %w", err)
 		}
+		f.protect(c.path)
 		ceiling, err := manifest.ParseCeiling(c.path, data)
 		if err != nil {
 			return pol, err
@@ -333,4 +336,13 @@ func homeDir() string {
 		return ""
 	}
 	return home
+}
+
+// protect notes a file that the sandbox must not be able to write: it governs, or reports, this run or the next.
+func (f *flags) protect(name string) {
+	if abs, err := filepath.Abs(name); err == nil {
+		if real, err := filepath.EvalSymlinks(abs); err == nil {
+			f.protected = append(f.protected, real)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +41,9 @@ func (a *app) run(args []string) int {
 		if out, err = openResult(where); err != nil {
 			return a.fail(err)
 		}
+		if !strings.HasPrefix(where, "FD:") {
+			f.protect(where)
+		}
 	}
 	result := a.runRequest(&f, signals, func() (plan.Request, error) { return a.request(&f, fs) })
 	if out != nil {
@@ -70,7 +74,7 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, request func
 		a.fail(err)
 		return nsrun.Failure(err)
 	}
-	p, result, err := nsrun.Start(req, nsrun.Options{Signals: signals(), DieWithParent: true})
+	p, result, err := nsrun.Start(req, nsrun.Options{Signals: signals(), DieWithParent: true, Protected: f.protected})
 	if p == nil {
 		result = nsrun.Failure(err)
 	}

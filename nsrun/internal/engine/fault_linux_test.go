@@ -196,3 +196,30 @@ func TestADirectoryAsStandardInputIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "standard input is a directory")
 	assert.NoFileExists(t, marker)
 }
+
+func TestProtectedFilesAreNotMadeWritable(t *testing.T) {
+	p, marker := touch(t, nil)
+	real, err := filepath.EvalSymlinks(filepath.Dir(marker))
+	require.NoError(t, err)
+	_, err = Run(p, Options{Protected: []string{"/etc/passwd", filepath.Join(real, "manifest.json")}})
+	require.ErrorContains(t, err, "manifest.json writable")
+	assert.NoFileExists(t, marker)
+	_, err = Run(p, Options{Protected: []string{"/etc/passwd", real + "x/manifest.json"}})
+	require.NoError(t, err)
+	assert.FileExists(t, marker)
+}
+
+// TestTheHostsNodesCannotBeChanged tries, as root on its own device nodes, what an ordinary user is refused anyway.
+func TestTheHostsNodesCannotBeChanged(t *testing.T) {
+	before, err := os.Stat("/dev/null")
+	require.NoError(t, err)
+	p, _ := touch(t, nil)
+	p.Command = []string{"sh", "-c", "chmod 606 /dev/null; chmod 606 /proc/kallsyms; chmod 606 /dev/stdin; touch -d 2001-01-01 /dev/null; echo x >/dev/null"}
+	out, err := Run(p, Options{})
+	require.NoError(t, err)
+	assert.Equal(t, 0, out.Status.ExitStatus(), "and it can still be written to")
+	after, err := os.Stat("/dev/null")
+	require.NoError(t, err)
+	assert.Equal(t, before.Mode(), after.Mode())
+	assert.Equal(t, before.ModTime(), after.ModTime())
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -72,7 +73,34 @@ func (l *lowering) session() error {
 // descriptors closes what pid 1 has opened for itself. The report pipe is close-on-exec: its end tells that exec happened.
 func (l *lowering) descriptors() error {
 	l.step("descriptors", "close all but 0, 1, 2")
-	return l.closeAllBut(3, []int{l.fds.report})
+	if err := l.closeAllBut(3, []int{l.fds.report}); err != nil {
+		return err
+	}
+	return l.ownNull()
+}
+
+// ownNull puts the sandbox's /dev/null in the place of the host's: to a sandbox that root starts, a descriptor of the host's is enough
+// to change its mode.
+func (l *lowering) ownNull() error {
+	if l.tty != 0 || !slices.ContainsFunc(l.plan.Mounts, func(op mounts.Op) bool { return op.Kind == mounts.Dev && op.Dest == "/dev" }) {
+		return nil
+	}
+	null := l.p.Slot()
+	for fd := range 3 {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err != nil {
+			return os.NewSyscallError("fcntl", err)
+		}
+		mode := flags & unix.O_ACCMODE
+		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(mode)).Keep(null)
+		l.p.Add(unix.SYS_DUP3, sys.Of(null), sys.Int(fd), sys.Int(0))
+		l.p.Add(unix.SYS_CLOSE, sys.Of(null))
+	}
+	return nil
 }
 
 func (l *lowering) ownUsers() error {

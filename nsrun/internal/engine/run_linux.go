@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ type Options struct {
 	DieWithParent bool
 	// Terminal is this process's side of the command's terminal; used when the plan has one.
 	Terminal *Terminal
+	// Protected lists files of the host, by real path, that no mount of the plan may make writable.
+	Protected []string
 	// Inject may change the program before it runs: faults for tests.
 	Inject func(*sys.Program)
 }
@@ -63,6 +66,10 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	if err != nil {
 		ch.closeChild()
 		return Outcome{}, wrapLowering(err)
+	}
+	if err := protect(p, lowered.Seen, opts.Protected); err != nil {
+		ch.closeChild()
+		return Outcome{}, err
 	}
 	if opts.Inject != nil {
 		opts.Inject(lowered.Program)
@@ -108,6 +115,24 @@ func checkHost() error {
 		if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			return &Error{Stage: "descriptors", Err: errors.New(name + " is a directory of the host, through which all of it could be reached"),
 				Hint: "redirect it to a file, a pipe or /dev/null"}
+		}
+	}
+	return nil
+}
+
+// protect refuses a plan that shows a protected file writable, whoever asked for that.
+func protect(p *plan.Plan, seen []mounts.Seen, protected []string) error {
+	for i, s := range seen {
+		op := p.Mounts[i]
+		if s.Source == "" || op.Kind != mounts.Bind || op.Flags.Has(mounts.ReadOnly) {
+			continue
+		}
+		for _, file := range protected {
+			if file == s.Source || strings.HasPrefix(file, strings.TrimSuffix(s.Source, "/")+"/") {
+				return &Error{Stage: "mount", Index: i + 1, Op: string(op.Kind), Path: op.Dest,
+					Err:  fmt.Errorf("it would make %s writable: the program could change what governs or reports its runs", file),
+					Hint: "keep manifests, ceilings and results out of what a sandbox may write, or grant less"}
+			}
 		}
 	}
 	return nil
