@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -96,46 +95,6 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	r.mu.Unlock()
 	out.Started, out.Wall, out.Seen = started, time.Since(started), lowered.Seen
 	return out, err
-}
-
-// checkHost makes sure of what the set-up relies on.
-func checkHost() error {
-	// The maps are written to procfs, or to something that only looks like it: CVE-2025-52881.
-	var fs unix.Statfs_t
-	err := unix.Statfs("/proc", &fs)
-	if err == nil && fs.Type != unix.PROC_SUPER_MAGIC {
-		err = errors.New("not a procfs")
-	}
-	if err != nil {
-		return &Error{Stage: "host", Op: "look at", Path: "/proc", Err: err, Hint: "mount procfs at /proc"}
-	}
-	// A directory that is passed is a way out of the view: openat(0, "..") follows it into the host's tree (CVE-2024-21626's kind).
-	for fd, name := range []string{"standard input", "standard output", "standard error"} {
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			return &Error{Stage: "descriptors", Err: errors.New(name + " is a directory of the host, through which all of it could be reached"),
-				Hint: "redirect it to a file, a pipe or /dev/null"}
-		}
-	}
-	return nil
-}
-
-// protect refuses a plan that shows a protected file writable, whoever asked for that.
-func protect(p *plan.Plan, seen []mounts.Seen, protected []string) error {
-	for i, s := range seen {
-		op := p.Mounts[i]
-		if s.Source == "" || op.Kind != mounts.Bind || op.Flags.Has(mounts.ReadOnly) {
-			continue
-		}
-		for _, file := range protected {
-			if file == s.Source || strings.HasPrefix(file, strings.TrimSuffix(s.Source, "/")+"/") {
-				return &Error{Stage: "mount", Index: i + 1, Op: string(op.Kind), Path: op.Dest,
-					Err:  fmt.Errorf("it would make %s writable: the program could change what governs or reports its runs", file),
-					Hint: "keep manifests, ceilings and results out of what a sandbox may write, or grant less"}
-			}
-		}
-	}
-	return nil
 }
 
 // run is one sandbox from fork to the end of its last process. The goroutine that forked reads the channels; another one watches
@@ -285,20 +244,6 @@ func (r *run) killOn(cancel, done <-chan struct{}) {
 	}
 }
 
-// watch forwards signals until done.
-func (r *run) watch(done <-chan struct{}) {
-	for {
-		select {
-		case <-done:
-			return
-		case s := <-r.opts.Signals:
-			if sig, ok := s.(unix.Signal); ok {
-				r.forward(sig)
-			}
-		}
-	}
-}
-
 // untilDeadline returns the time until the plan's time is up, or nil for never.
 func (r *run) untilDeadline() *unix.Timespec {
 	if r.deadline.IsZero() {
@@ -318,93 +263,6 @@ func (r *run) timeUp() {
 	r.out.TimedOut = true
 	r.mu.Unlock()
 	r.end(unix.SIGTERM, true)
-}
-
-// forward passes a signal on.
-func (r *run) forward(sig unix.Signal) {
-	switch sig {
-	case unix.SIGWINCH:
-		if r.opts.Terminal != nil && r.plan.Terminal {
-			r.opts.Terminal.resize()
-			return
-		}
-		r.send(sig, true)
-	case unix.SIGINT:
-		if r.interrupted() {
-			r.kill()
-			return
-		}
-		r.end(sig, true)
-	case unix.SIGTERM:
-		r.end(sig, false)
-	case unix.SIGHUP, unix.SIGQUIT:
-		r.send(sig, true)
-	default:
-		r.send(sig, false)
-	}
-}
-
-// interrupted counts SIGINT, and says whether this is not the first.
-func (r *run) interrupted() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	again := r.out.Killed == unix.SIGINT
-	if !r.out.TimedOut {
-		r.out.Killed = unix.SIGINT
-	}
-	return again
-}
-
-// end asks the command to end; from the first time on it has the plan's grace.
-func (r *run) end(sig unix.Signal, group bool) {
-	r.mu.Lock()
-	if !r.asked {
-		time.AfterFunc(time.Duration(r.plan.KillGrace), r.kill) // does nothing once all has ended
-	}
-	r.asked = true
-	if !r.out.TimedOut {
-		r.out.Killed = sig
-	}
-	r.mu.Unlock()
-	r.send(sig, group)
-}
-
-// pending is a signal on its way to the command, or to its process group.
-type pending struct {
-	sig   unix.Signal
-	group bool
-}
-
-// send passes a signal to the command, or keeps it until there is one: that is a matter of milliseconds.
-func (r *run) send(sig unix.Signal, group bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch p := (pending{sig, group}); {
-	case r.ended:
-	case r.command < 0:
-		r.early = append(r.early, p)
-	default:
-		r.deliver(p)
-	}
-}
-
-const pidfdSignalProcessGroup = 1 << 2 // PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
-
-func (r *run) deliver(p pending) {
-	if p.group {
-		if err := unix.PidfdSendSignal(r.command, p.sig, nil, pidfdSignalProcessGroup); !errors.Is(err, unix.EINVAL) {
-			return
-		}
-	}
-	_ = unix.PidfdSendSignal(r.command, p.sig, nil, 0) // it may have ended: nothing is lost
-}
-
-func (r *run) kill() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.ended {
-		_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
-	}
 }
 
 // reap waits for pid 1, which the kernel ends last of the sandbox's processes, and says how it went.
