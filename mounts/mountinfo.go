@@ -2,8 +2,10 @@ package mounts
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -40,11 +42,11 @@ func parseMount(line string) (Mount, error) {
 	if !found || len(fields) < 6 || len(tail) < 1 {
 		return m, fmt.Errorf("%q has too few fields", line)
 	}
-	if _, err := fmt.Sscan(fields[0], &m.ID); err != nil {
-		return m, fmt.Errorf("mount id %q: %w", fields[0], err)
-	}
-	if _, err := fmt.Sscan(fields[1], &m.Parent); err != nil {
-		return m, fmt.Errorf("parent id %q: %w", fields[1], err)
+	var err1, err2 error
+	m.ID, err1 = strconv.Atoi(fields[0])
+	m.Parent, err2 = strconv.Atoi(fields[1])
+	if err := errors.Join(err1, err2); err != nil {
+		return m, err
 	}
 	m.Root, m.Point = unescape(fields[3]), unescape(fields[4])
 	m.Options = strings.Split(fields[5], ",")

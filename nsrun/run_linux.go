@@ -14,9 +14,10 @@ import (
 
 // Options is what a run takes beside its plan. The zero value is ready to use.
 type Options struct {
-	// Signals is a channel that was given to signal.Notify; what comes over it is passed on to the command. After SIGTERM or SIGINT
-	// the command has the plan's kill grace to end, at a second SIGINT none.
-	Signals <-chan os.Signal
+	// Signals, if not nil, is called while the sandbox is made, and the command waits for it to return. It returns a channel that was
+	// given to signal.Notify; what comes over it is passed on to the command. After SIGTERM or SIGINT the command has the plan's kill
+	// grace to end, at a second SIGINT none.
+	Signals func() <-chan os.Signal
 	// Cancel ends the run when it is closed.
 	Cancel <-chan struct{}
 	// Protected lists files, by real path, that must not be writable inside, whatever the plan grants: manifests, ceilings, results.

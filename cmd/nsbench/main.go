@@ -71,8 +71,26 @@ func makeDirs(dir string, n int) ([]string, error) {
 	return paths, nil
 }
 
+// covered are places that nsrun covers in every sandbox.
+var covered = []string{
+	"/proc/acpi", "/proc/cmdline", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg",
+	"/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/sysrq-trigger",
+	"/proc/timer_list", "/proc/vmallocinfo", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hostname", "/etc/machine-id",
+	"/etc/hosts", "/etc/resolv.conf",
+}
+
+// sameView is what makes bwrap cover them too.
+func sameView() (args []string) {
+	for _, place := range covered {
+		if info, err := os.Lstat(place); err == nil && !info.IsDir() && info.Mode()&os.ModeSymlink == 0 {
+			args = append(args, "--ro-bind", "/dev/null", place)
+		}
+	}
+	return args
+}
+
 // runners asks nsrun and bwrap for the like: all namespaces, system directories, /proc, /dev, /tmp, and the binds. nsrun adds
-// Landlock, a seccomp filter, limits, and covers over /proc and /etc.
+// Landlock, a seccomp filter, limits, and covers over /proc and /etc; "bwrap, covered" has the last of these.
 func runners(nsrun string, paths []string, bare bool) []*runner {
 	ours := []string{nsrun, "run"}
 	theirs := []string{"bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
@@ -88,7 +106,10 @@ func runners(nsrun string, paths []string, bare bool) []*runner {
 	}
 	all = append(all, &runner{name: "nsrun run", argv: append(ours, "--", "/bin/true")})
 	if _, err := exec.LookPath("bwrap"); err == nil {
-		all = append(all, &runner{name: "bwrap", argv: append(theirs, "/bin/true")})
+		all = append(all, &runner{name: "bwrap", argv: append(theirs[:len(theirs):len(theirs)], "/bin/true")})
+		if bare {
+			all = append(all, &runner{name: "bwrap, covered", argv: append(append(theirs, sameView()...), "/bin/true")})
+		}
 	}
 	return all
 }

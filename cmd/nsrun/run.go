@@ -74,7 +74,7 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, request func
 		a.fail(err)
 		return nsrun.Failure(err)
 	}
-	p, result, err := nsrun.Start(req, nsrun.Options{Signals: signals(), DieWithParent: true, Protected: f.protected})
+	p, result, err := nsrun.Start(req, nsrun.Options{Signals: signals, DieWithParent: true, Protected: f.protected})
 	if p == nil {
 		result = nsrun.Failure(err)
 	}

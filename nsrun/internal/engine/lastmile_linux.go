@@ -37,13 +37,14 @@ func (l *lowering) spawnCommand() error {
 func (l *lowering) lastMile() error {
 	for _, part := range []func() error{
 		l.session,      // no controlling terminal to push input into: CVE-2017-5226
-		l.descriptors,  // 0, 1, 2 and the report pipe
+		l.descriptors,  // 0, 1, 2 and our channels, which exec closes
 		l.ownUsers,     // a user namespace that owns nothing: not the mounts, not pid 1
 		l.directory,    // of the view, by path inside it: CVE-2024-21626
 		l.setLimits,    // while none of the sandbox's own can interfere
 		l.keyring,      // not the caller's session keyring
 		l.signals,      // nothing ignored or blocked is inherited
 		l.capabilities, // none, in no set
+		l.ready,        // the caller has done all it must before there is a command
 		l.notDumpable,  // from here on nobody can look into pid 1 either
 		l.noNewPrivs,   // set-uid programs stay powerless; Landlock and seccomp require it
 		l.landlock,     // the second lock on files
@@ -72,11 +73,20 @@ func (l *lowering) session() error {
 
 // descriptors closes what pid 1 has opened for itself. The report pipe is close-on-exec: its end tells that exec happened.
 func (l *lowering) descriptors() error {
-	l.step("descriptors", "close all but 0, 1, 2")
-	if err := l.closeAllBut(3, []int{l.fds.report}); err != nil {
+	l.step("descriptors", "close all but 0, 1, 2 and the channels")
+	keep := []int{l.fds.report, l.fds.status}
+	slices.Sort(keep)
+	if err := l.closeAllBut(3, keep); err != nil {
 		return err
 	}
 	return l.ownNull()
+}
+
+// ready waits for the caller's word that it will pass signals on, which as a rule has come by now.
+func (l *lowering) ready() error {
+	l.step("command", "wait for the caller")
+	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
+	return nil
 }
 
 // ownNull puts the sandbox's /dev/null in the place of the host's: to a sandbox that root starts, a descriptor of the host's is enough

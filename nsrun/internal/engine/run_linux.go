@@ -16,8 +16,9 @@ import (
 
 // Options is what a run needs beside its plan.
 type Options struct {
-	// Signals come from a channel that the caller has given to signal.Notify; they are passed on to the command: see [Run].
-	Signals <-chan os.Signal
+	// Signals, if not nil, is called while the sandbox is made, and the command waits for it to return. It returns a channel that was
+	// given to signal.Notify; what comes over it is passed on to the command: see [Run].
+	Signals func() <-chan os.Signal
 	// Cancel, when closed, ends the run at once.
 	Cancel <-chan struct{}
 	// DieWithParent ends the run when the process that started this one has ended.
@@ -145,8 +146,10 @@ func (r *run) wait() error {
 		go r.killOn(r.opts.Cancel, done)
 	}
 	if r.opts.Signals != nil {
-		go r.watch(done)
+		go r.watch(r.opts.Signals(), done)
 	}
+	// The last mile waits for this. If it has failed already, nobody listens, and the report says more.
+	_ = unix.Send(int(r.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL)
 	if r.plan.Timeout > 0 {
 		r.deadline = time.Now().Add(time.Duration(r.plan.Timeout))
 	}

@@ -2,18 +2,19 @@ package engine
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // watch forwards signals until done.
-func (r *run) watch(done <-chan struct{}) {
+func (r *run) watch(signals <-chan os.Signal, done <-chan struct{}) {
 	for {
 		select {
 		case <-done:
 			return
-		case s := <-r.opts.Signals:
+		case s := <-signals:
 			if sig, ok := s.(unix.Signal); ok {
 				r.forward(sig)
 			}
