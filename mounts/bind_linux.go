@@ -56,7 +56,9 @@ func (l *lowering) bind(op Op) error {
 
 // accept says whether what stands at the source may be shown.
 func (l *lowering) accept(op Op, look Look) error {
-	if op.NoFollow && len(look.Links) > 0 {
+	// What lies below a writable grant may be exchanged for a symlink between the looks at it as a source and as a place.
+	noFollow := op.NoFollow || slices.ContainsFunc(l.writable, func(w string) bool { return w != op.Source && within(op.Source, w) })
+	if noFollow && len(look.Links) > 0 {
 		return hint("name "+look.Path+" instead, if that is what you mean",
 			"%s is reached through the symlink %s, which a sandboxed program could have planted", op.Source, look.Links[0])
 	}

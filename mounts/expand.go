@@ -47,7 +47,7 @@ func expand(ops []Op) (simple []Op, from []int) {
 
 func expandDev(op Op) []Op {
 	at := func(name string) string { return op.Dest + "/" + name }
-	ops := []Op{{Kind: Tmpfs, Dest: op.Dest, Flags: Flags{NoSuid, NoExec}, Size: 1 << 16, Inodes: 64, Mode: 0o755}}
+	ops := []Op{{Kind: Tmpfs, Dest: op.Dest, Flags: Flags{NoSuid, NoDev, NoExec}, Size: 1 << 16, Inodes: 64, Mode: 0o755}}
 	for _, n := range deviceNodes {
 		ops = append(ops, Op{Kind: Bind, Source: "/dev/" + n.Name, Dest: at(n.Name),
 			// Devices can be written through a read-only mount; their mode and times cannot be changed: to root they are its own.
@@ -60,7 +60,7 @@ func expandDev(op Op) []Op {
 		Op{Kind: Devpts, Dest: at("pts")},
 		Op{Kind: Dir, Dest: at("shm")},
 		// Last, so that no program can put files beside the nodes (FS31); what is mounted below stays as it is.
-		Op{Kind: Remount, Dest: op.Dest, Flags: Flags{ReadOnly, NoSuid, NoExec}})
+		Op{Kind: Remount, Dest: op.Dest, Flags: Flags{ReadOnly, NoSuid, NoDev, NoExec}})
 }
 
 func expandProc(op Op) []Op {

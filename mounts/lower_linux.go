@@ -55,12 +55,13 @@ func (e *DirError) Unwrap() error { return e.Err }
 
 // lowering is the state of one Lower.
 type lowering struct {
-	p      *sys.Program
-	have   Have
-	look   Looker
-	view   view
-	mounts []Mount // of the host, read when first needed
-	seen   Seen    // of the operation at hand
+	p        *sys.Program
+	have     Have
+	look     Looker
+	view     view
+	mounts   []Mount  // of the host, read when first needed
+	writable []string // sources of writable binds
+	seen     Seen     // of the operation at hand
 
 	root           sys.Slot // O_PATH descriptor of the new root
 	src, dst, tree sys.Slot // of the operation at hand
@@ -74,6 +75,11 @@ type lowering struct {
 func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
 	l := &lowering{p: p, have: have, look: look, view: newView()}
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
+	for _, op := range tree.Ops {
+		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
+			l.writable = append(l.writable, op.Source)
+		}
+	}
 	l.newRoot()
 	simple, from := expand(tree.Ops)
 	result := make([]Seen, len(tree.Ops))

@@ -198,8 +198,12 @@ func (l *lowering) mask(op Op) error {
 		return err
 	}
 	if dir {
-		l.enter(op.Dest)
-		l.p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str("."), sys.Str("tmpfs"), msWords(Flags{ReadOnly, NoSuid, NoDev, NoExec}), sys.Str("size=4k,nr_inodes=2"))
+		// By descriptor, not as a working directory: to enter a directory takes a right that even root may lack in a user namespace.
+		l.openDest(op.Dest, l.dst)
+		l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+		l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
+		l.p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str(procFD(fdDest)), sys.Str("tmpfs"), msWords(Flags{ReadOnly, NoSuid, NoDev, NoExec}), sys.Str("size=4k,nr_inodes=2"))
+		l.p.Add(unix.SYS_CLOSE, sys.Int(fdDest))
 		return nil
 	}
 	if err := l.openNull(); err != nil {

@@ -40,6 +40,8 @@ type compiler struct {
 	facts facts.Facts
 	plan  *Plan
 	unmet []Note
+
+	places map[string]int // of pol.FS, by Dest
 }
 
 // Compile plans the request for a host. A wrong policy or command is an error with every fault; a policy that the host cannot

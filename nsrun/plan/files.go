@@ -2,7 +2,8 @@ package plan
 
 import (
 	"fmt"
-	"slices"
+	"path"
+	"strings"
 
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -23,7 +24,13 @@ var secretEtc = []string{
 
 func (c *compiler) fileSystem() error {
 	var ops []mounts.Op
+	c.places = make(map[string]int, len(c.pol.FS))
+	for i, e := range c.pol.FS {
+		c.places[e.Dest] = i
+	}
+	pinned := map[string]bool{}
 	for _, e := range c.pol.FS {
+		ops = append(ops, c.pins(e, pinned)...)
 		ops = append(ops, c.lowerFS(e))
 		if e.Kind == policy.Bind && e.Dest == "/etc" {
 			ops = append(ops, c.etc()...)
@@ -40,6 +47,43 @@ func (c *compiler) fileSystem() error {
 	c.plan.Dir = c.pol.Dir
 	if c.plan.Dir == "" {
 		c.plan.Dir = "/"
+	}
+	return nil
+}
+
+// pins keeps what is read-only inside something writable in its place: each directory between the two is mounted on itself, since a
+// mount point cannot be renamed. Otherwise a program could move such a directory away and make another in its stead, which the next
+// run would take for the host's (CVE-2026-25725).
+func (c *compiler) pins(e policy.FS, pinned map[string]bool) (ops []mounts.Op) {
+	if e.Kind == policy.Bind && e.Write {
+		return nil
+	}
+	above := c.above(e.Dest)
+	if above == nil || above.Kind != policy.Bind || !above.Write {
+		return nil
+	}
+	names := strings.Split(strings.TrimPrefix(e.Dest, above.Dest+"/"), "/")
+	for i := 1; i < len(names); i++ {
+		rest := "/" + strings.Join(names[:i], "/")
+		dir := above.Dest + rest
+		if pinned[dir] || c.asked(dir) {
+			continue
+		}
+		pinned[dir] = true
+		pin := c.lowerFS(policy.FS{Kind: policy.Bind, Source: above.Source + rest, Dest: dir, Write: true, NoExec: above.NoExec, Directory: true,
+			NoFollow: true, Within: above.Within, Optional: e.Optional, Quiet: true, Why: "keeps " + e.Dest + " in its place"})
+		ops = append(ops, pin)
+	}
+	return ops
+}
+
+// above returns the entry that decides what is seen at dest, if dest had none of its own.
+func (c *compiler) above(dest string) *policy.FS {
+	for dest != "/" {
+		dest = path.Dir(dest)
+		if i, ok := c.places[dest]; ok {
+			return &c.pol.FS[i]
+		}
 	}
 	return nil
 }
@@ -127,7 +171,8 @@ func (c *compiler) etc() []mounts.Op {
 
 // asked reports whether the policy itself says what is at a place.
 func (c *compiler) asked(dest string) bool {
-	return slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Dest == dest })
+	_, ok := c.places[dest]
+	return ok
 }
 
 func userName(uid int) string {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -288,4 +289,22 @@ func TestTextShowsNoControlCharacters(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, strings.ContainsAny(p.String(), "\x1b\u202e"))
 	assert.Contains(t, p.String(), `"b\nnotes"`)
+}
+
+// TestReadOnlyLeavesAreKeptInPlace holds that no directory between a writable grant and a read-only one in it can be renamed (FS15).
+func TestReadOnlyLeavesAreKeptInPlace(t *testing.T) {
+	pol := policy.Default("/home/me").Grant("/w", true, "--workspace").Grant("/w/a/b/leaf", false, "--ro").Grant("/w/a/other", false, "--ro").
+		Grant("/w/direct", false, "--ro")
+	pol.FS, _ = policy.Arrange(pol.FS)
+	p, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	require.NoError(t, err)
+	var at []string
+	for _, op := range p.Mounts {
+		if strings.HasPrefix(op.Dest, "/w") {
+			at = append(at, op.Dest)
+		}
+	}
+	assert.ElementsMatch(t, []string{"/w", "/w/direct", "/w/a", "/w/a/other", "/w/a/b", "/w/a/b/leaf"}, at)
+	assert.Less(t, slices.Index(at, "/w/a"), slices.Index(at, "/w/a/other"))
+	assert.Less(t, slices.Index(at, "/w/a/b"), slices.Index(at, "/w/a/b/leaf"))
 }

@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// built is what TestMain makes: a directory for all that the tests need on the host, and in it the two programs.
+var built struct {
+	room  string
+	nsrun string
+	probe string // alone in its directory, which sandboxes see
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	room, err := makeRoom()
+	if err == nil {
+		defer os.RemoveAll(room)
+		built.room = room
+		err = build()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// makeRoom makes a directory that every user can enter. A place that is not private to sandboxes comes first: in /tmp, the private one
+// alone would hide what is planted.
+func makeRoom() (string, error) {
+	var last error
+	for _, parent := range []string{"/srv", "/home", os.Getenv("HOME"), ""} {
+		room, err := os.MkdirTemp(parent, "nsrun-e2e-")
+		if err == nil {
+			return room, os.Chmod(room, 0o755)
+		}
+		last = err
+	}
+	return "", last
+}
+
+func build() error {
+	built.nsrun = filepath.Join(built.room, "bin", "nsrun")
+	built.probe = filepath.Join(built.room, "probe", "probe")
+	for out, pkg := range map[string]string{built.nsrun: "../cmd/nsrun", built.probe: "./testdata/probe"} {
+		if err := os.Mkdir(filepath.Dir(out), 0o755); err != nil {
+			return err
+		}
+		cmd := exec.Command("go", "build", "-o", out, pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+		}
+		if err := os.Chmod(out, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// need skips the test, or in CI fails it, unless the host has what it takes.
+func need(t *testing.T, have bool, what string) {
+	t.Helper()
+	if have {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("this host lacks: " + what)
+	}
+	t.Skip("this host lacks: " + what)
+}
