@@ -223,3 +223,14 @@ func TestTheHostsNodesCannotBeChanged(t *testing.T) {
 	assert.Equal(t, before.Mode(), after.Mode())
 	assert.Equal(t, before.ModTime(), after.ModTime())
 }
+
+// TestASignalDoesNotHideThatTheCommandNeverRan sends one while a set-up fails.
+func TestASignalDoesNotHideThatTheCommandNeverRan(t *testing.T) {
+	p, marker := touch(t, nil)
+	p.Command = []string{"/no/such/command"}
+	signals := make(chan os.Signal, 1)
+	signals <- unix.SIGTERM
+	_, err := Run(p, Options{Signals: func() <-chan os.Signal { return signals }})
+	require.ErrorIs(t, err, ErrNotFound)
+	assert.NoFileExists(t, marker)
+}

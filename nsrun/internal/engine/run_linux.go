@@ -98,8 +98,8 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	return out, err
 }
 
-// run is one sandbox from fork to the end of its last process. The goroutine that forked reads the channels; another one watches
-// signals and clocks.
+// run is one sandbox from fork to the end of its last process. The goroutine that forked serves channels and clocks; another one passes
+// signals on.
 type run struct {
 	plan    *plan.Plan
 	opts    Options
@@ -158,7 +158,8 @@ func (r *run) wait() error {
 		fds := []unix.PollFd{{Fd: report, Events: unix.POLLIN}, {Fd: status, Events: unix.POLLIN}, {Fd: orphan, Events: unix.POLLIN}}
 		n, err := unix.Ppoll(fds, r.untilDeadline(), nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return &Error{Stage: "wait", Err: err}
+			r.kill()
+			return errors.Join(&Error{Stage: "wait", Err: err}, r.reap())
 		}
 		if n <= 0 {
 			r.timeUp()
@@ -285,7 +286,7 @@ func (r *run) reap() error {
 	defer r.mu.Unlock()
 	r.ended = true
 	switch {
-	case r.failure != nil && r.out.Killed == 0 && !r.out.TimedOut:
+	case r.failure != nil: // whatever else came to pass, the command has not run
 		return r.explainFailure()
 	case r.exit != nil:
 		// It ended by itself, or by a signal that was passed on: its status is its own. Time that was up stays so.
