@@ -2,7 +2,8 @@
 //
 // Each row of the corpus names an attempt. It is made three times by one small program, testdata/probe: inside a sandbox of nsrun,
 // where it must be refused in the way that the row expects; seen from the host, where nothing may have happened; and without a
-// sandbox as the same user, where it must succeed, since else the refusal was not ours. The rows run as root, when the test does, and
+// sandbox as the same user, where it must succeed, since else the refusal was not ours. A row that the host refuses to that user anyway has
+// no such control; the score counts those that have one. The rows run as root, when the test does, and
 // as an ordinary user:
 //
 //	go test ./e2e/ -v -run 'TestCorpus/as_user/FS01'

@@ -65,7 +65,8 @@ CGO_ENABLED=1 go test -race -count=1 -timeout 30m ./...
 
 say "pure rooms on arm64"
 if command -v qemu-aarch64-static >/dev/null; then
-  GOARCH=arm64 CGO_ENABLED=0 go test -count=1 -exec qemu-aarch64-static ./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest
+  # The bound on time (MF19) is for a real processor: it is kept in the native runs, and means nothing under emulation.
+  GOARCH=arm64 CGO_ENABLED=0 go test -count=1 -skip '^TestHostileFilesAreRefusedFast$' -exec qemu-aarch64-static ./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest
 else
   echo "missing: qemu-aarch64-static (package qemu-user-static)"
   [ "${CI:-}" = "" ] || die "CI must have it"

@@ -68,11 +68,7 @@ func TestHostileFilesAreRefusedFast(t *testing.T) {
 				}
 			}
 			runtime.ReadMemStats(&after)
-			// 100 ms is the promise; no timed test gates CI, so this only tells quadratic time, which is minutes, from linear.
-			assert.Lessf(t, best, 5*time.Second, "MF19 %s of %d bytes", name, n)
-			if best > 100*time.Millisecond {
-				t.Logf("MF19 %s of %d bytes took %v", name, n, best)
-			}
+			assert.Lessf(t, best, 100*time.Millisecond*slow, "MF19 %s of %d bytes", name, n)
 			assert.Lessf(t, (after.TotalAlloc-before.TotalAlloc)/3, uint64(64<<20), "MF19 memory for %s of %d bytes", name, n)
 		}
 	}

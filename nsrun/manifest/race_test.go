@@ -1,0 +1,6 @@
+//go:build race
+
+package manifest
+
+// slow is how much slower the race detector makes things.
+const slow = 10
