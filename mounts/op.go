@@ -24,6 +24,8 @@ const (
 	Overlay Kind = "overlay" // Layers, the first at the bottom, with Upper and Work or without
 	Mask    Kind = "mask"    // cover a file by /dev/null, a directory by an empty read-only tmpfs
 	Rebind  Kind = "rebind"  // mount what is at Dest over itself, with Flags
+	Data    Kind = "data"    // bind a file with content Data that has no other name; loose trees only
+	Chmod   Kind = "chmod"   // change the mode of what is at Dest; loose trees only
 )
 
 // Flag is one mount flag, as a word.
@@ -70,6 +72,10 @@ type Op struct {
 	Inodes int64 `json:"inodes,omitempty"`
 	// Data is the content of a file.
 	Data []byte `json:"data,omitempty"`
+	// FD is an open descriptor of the bound directory or file, of which Source is the name: what is bound must be the same. nil is none.
+	FD *int `json:"fd,omitempty"`
+	// Context is the SELinux context of a tmpfs.
+	Context string `json:"context,omitempty"`
 	// Layers, Upper and Work are those of an overlay. Without Upper and Work it is read-only, or writable in memory with Scratch.
 	Layers  []string `json:"layers,omitempty"`
 	Upper   string   `json:"upper,omitempty"`
@@ -103,8 +109,14 @@ func (o Op) String() string {
 	if o.Mode != 0 {
 		words = append(words, fmt.Sprintf("mode=%04o", o.Mode))
 	}
-	if o.Kind == File {
+	if o.Kind == File || o.Kind == Data {
 		words = append(words, fmt.Sprintf("%d bytes", len(o.Data)))
+	}
+	if o.FD != nil {
+		words = append(words, fmt.Sprintf("fd=%d", *o.FD))
+	}
+	if o.Context != "" {
+		words = append(words, "context="+o.Context)
 	}
 	words = append(words, o.overlayWords()...)
 	for _, mark := range []struct {
@@ -158,4 +170,12 @@ type Tree struct {
 	Dir string `json:"dir,omitempty"`
 	// Writable leaves the root tmpfs itself writable. The zero value makes it read-only once everything stands.
 	Writable bool `json:"writable,omitempty"`
+	// Loose builds the tree by bubblewrap's rules instead of this package's own: destinations may be relative, may lie under symlinks,
+	// which are followed within the new root, and are made where they are missing, on the host too if that is where they lie. The
+	// root stays writable. Modes are taken as they are, 0 included. The parents of a Dir, Tmpfs, File and Data get 0755 without the
+	// bits for group and others that the operation's own mode lacks altogether, those of any other operation 0700.
+	//
+	// A Proc with Source binds the host's procfs instead of mounting one of its own. A Dev with Source binds that terminal as
+	// console. An Overlay without Upper is in memory with Scratch, else read-only.
+	Loose bool `json:"loose,omitempty"`
 }

@@ -34,6 +34,7 @@ type Plan struct {
 	KillGrace  Duration   `json:"kill_grace"`
 	LastCap    int        `json:"last_cap"` // the bounding set is dropped up to this capability
 	Mechanisms Mechanisms `json:"mechanisms"`
+	Bwrap      *Bwrap     `json:"bwrap,omitempty"` // by bubblewrap's rules
 	Notes      []Note     `json:"notes,omitempty"`
 }
 

@@ -213,6 +213,9 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 		if field.Name == "Notes" {
 			changed.Notes = []Note{{Feature: "a", Loss: "b"}}
 		}
+		if field.Name == "Bwrap" {
+			changed.Bwrap = &Bwrap{}
+		}
 		assert.Equal(t, silent[field.Name], changed.String() == base.String(), "field %s", field.Name)
 	}
 }

@@ -28,6 +28,7 @@ func (p *Plan) String() string {
 		line("terminal", "a pty of the sandbox's own devpts")
 	}
 	line("timeout", "%s", p.timeText())
+	p.Bwrap.text(&out)
 	out.WriteString("\nmounts\n")
 	for i, op := range p.Mounts {
 		fmt.Fprintf(&out, "%4d  %s", i+1, op)
