@@ -212,7 +212,7 @@ func (l *lowering) move(dest string) {
 // setFlags adds flags to the mount that the descriptor in slot is the root of.
 func (l *lowering) setFlags(slot sys.Slot, flags Flags, recursive uint64) {
 	if !l.have.NewAPI {
-		l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+		l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 		l.remountOld(flags, nil)
 		return
 	}
@@ -232,25 +232,28 @@ func (l *lowering) attachOld(flags Flags, source, dest string) error {
 	}
 	p := l.p
 	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")
-	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(fdSource), cloexec)
+	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.fdSource), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
 	l.openDest(dest, l.dst)
-	p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(fdDest), cloexec)
+	p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.fdDest), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
-	p.Add(unix.SYS_MOUNT, sys.Str(procFD(fdSource)), sys.Str(procFD(fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
-	p.Add(unix.SYS_CLOSE, sys.Int(fdSource))
-	p.Add(unix.SYS_CLOSE, sys.Int(fdDest))
+	p.Add(unix.SYS_MOUNT, sys.Str(l.procFD(l.fdSource)), sys.Str(l.procFD(l.fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
+	p.Add(unix.SYS_CLOSE, sys.Int(l.fdSource))
+	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	if dest == "/" {
+		l.reopenRoot() // remount what was just mounted, not what it covers
+	}
 	at, _ := At(l.mounts, source)
 	l.remountAt(dest, flags, at.Options)
 	for _, sub := range Below(l.mounts, source) {
-		l.remountAt(dest+strings.TrimPrefix(sub.Point, source), flags, sub.Options)
+		l.remountAt(join(dest, strings.TrimPrefix(strings.TrimPrefix(sub.Point, source), "/")), flags, sub.Options)
 	}
 	return nil
 }
 
 func (l *lowering) remountAt(dest string, flags Flags, locked []string) {
 	l.openDest(dest, l.dst)
-	l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+	l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 	l.remountOld(flags, locked)
 }
@@ -269,8 +272,9 @@ func (l *lowering) remountOld(flags Flags, locked []string) {
 			words += "|" + string(w.flag)
 		}
 	}
-	l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str(procFD(fdDest)), sys.Null(), sys.Words(ms, words), sys.Null())
-	l.p.Add(unix.SYS_CLOSE, sys.Int(fdDest))
+	l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str(l.procFD(l.fdDest)), sys.Null(), sys.Words(ms, words), sys.Null())
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 }
 
-func procFD(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+// procFD is the path of descriptor fd, which mount(2) follows to what is open there.
+func (l *lowering) procFD(fd int) string { return fmt.Sprintf("%s/proc/self/fd/%d", l.prefix, fd) }

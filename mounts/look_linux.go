@@ -50,6 +50,9 @@ func (h *Host) Close() {
 
 // Look resolves path by descriptors: one openat2 for a directory that is reached without symlinks, one fstatat for what is in it.
 func (h *Host) Look(name string) (Look, error) {
+	if strings.Contains(name+"/", "/../") {
+		return newWalk(name) // what is above a symlink is above what it leads to
+	}
 	name = path.Clean(name)
 	err := h.enter(path.Dir(name))
 	var st unix.Stat_t

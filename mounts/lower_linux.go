@@ -31,6 +31,8 @@ type OpError struct {
 	Op    Op
 	Err   error
 	Hint  string // one action that helps, if there is one
+	Part  string // of a loose tree: what of the operation cannot be done
+	Path  string // and with which path
 }
 
 // Error gives "mount 7 (bind /a): cause".
@@ -67,14 +69,26 @@ type lowering struct {
 	src, dst, tree sys.Slot // of the operation at hand
 	null           sys.Slot // /dev/null of the host, once opened
 	haveNull       bool
+
+	// Numbers for descriptors that paths in /proc/self/fd name, and what stands before /proc while the tree is built.
+	fdSource, fdDest int
+	prefix           string
+
+	// Of a loose tree.
+	index      int             // of the operation at hand
+	base, host sys.Slot        // the tmpfs that everything is built in, and the host's root
+	made       map[string]node // what operations make on the host, by path there
 }
 
 // Lower looks at the host and appends the calls that build tree, make it the root of the calling process and detach the old root.
 // The process must be in a mount namespace of its own, with CAP_SYS_ADMIN over it and a procfs at /proc. Afterwards its working
 // directory is the new root, and no descriptor is left open. The result has one entry for each operation of tree.
 func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
-	l := &lowering{p: p, have: have, look: look, view: newView()}
+	l := &lowering{p: p, have: have, look: look, view: newView(), fdSource: fdSource, fdDest: fdDest}
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
+	if tree.Loose {
+		return l.loose(tree)
+	}
 	for _, op := range tree.Ops {
 		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
 			l.writable = append(l.writable, op.Source)
@@ -199,6 +213,12 @@ func (l *lowering) newRootOld() {
 	p := l.p
 	p.Add(unix.SYS_MOUNT, sys.Str("nsrun"), sys.Str("/"), sys.Str("tmpfs"),
 		sys.Words(unix.MS_NOSUID|unix.MS_NODEV, "MS_NOSUID|MS_NODEV"), sys.Str("mode=0755"))
+	l.openStacked(l.root)
+}
+
+// openStacked opens what is mounted on top of "/", which ".." of the root directory leads into.
+func (l *lowering) openStacked(slot sys.Slot) {
+	p := l.p
 	if l.have.Openat2 {
 		// Were ".." not the new mount, directories would be made on the host. RESOLVE_NO_XDEV must refuse to cross into it.
 		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
@@ -206,7 +226,7 @@ func (l *lowering) newRootOld() {
 		p.Fail(unix.EXDEV)
 	}
 	p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/.."), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).
-		Keep(l.root)
+		Keep(slot)
 }
 
 // pivot makes the new root the root and detaches the old one, which pivot_root(".", ".") has stacked on top: pivot_root(2), NOTES.

@@ -88,7 +88,7 @@ func (l *lowering) dir(op Op) error {
 			mode = 0o755
 		}
 		l.mkdir(op.Dest, mode)
-		l.view[op.Dest] = node{place: ours, dir: true}
+		l.view.set(op.Dest, node{place: ours, dir: true})
 		return nil
 	}
 	_, err := l.place(op, op.Dest, true) // on the host it must exist already
@@ -109,7 +109,7 @@ func (l *lowering) symlink(op Op, target string) error {
 	}
 	l.makeParents(op.Dest)
 	l.p.Add(unix.SYS_SYMLINKAT, sys.Str(target), sys.Of(l.root), sys.Str(relative(op.Dest)))
-	l.view[op.Dest] = node{place: link}
+	l.view.set(op.Dest, node{place: link})
 	l.seen.Link = true
 	return nil
 }
@@ -126,7 +126,7 @@ func (l *lowering) file(op Op) error {
 	if n.place == ours && n.dir && rest != "" {
 		l.makeParents(op.Dest)
 		l.write(op.Dest, op.Data, mode)
-		l.view[op.Dest] = node{place: ours}
+		l.view.set(op.Dest, node{place: ours})
 		l.seen.File = true
 		return nil
 	}
@@ -180,10 +180,10 @@ func (l *lowering) rebind(op Op) error {
 	}
 	p := l.p
 	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")
-	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(fdDest), cloexec)
+	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.fdDest), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
-	p.Add(unix.SYS_MOUNT, sys.Str(procFD(fdDest)), sys.Str(procFD(fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
-	p.Add(unix.SYS_CLOSE, sys.Int(fdDest))
+	p.Add(unix.SYS_MOUNT, sys.Str(l.procFD(l.fdDest)), sys.Str(l.procFD(l.fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
+	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 	l.remountAt(op.Dest, op.Flags, nil)
 	return nil
 }
@@ -200,10 +200,10 @@ func (l *lowering) mask(op Op) error {
 	if dir {
 		// By descriptor, not as a working directory: to enter a directory takes a right that even root may lack in a user namespace.
 		l.openDest(op.Dest, l.dst)
-		l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+		l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 		l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
-		l.p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str(procFD(fdDest)), sys.Str("tmpfs"), msWords(Flags{ReadOnly, NoSuid, NoDev, NoExec}), sys.Str("size=4k,nr_inodes=2"))
-		l.p.Add(unix.SYS_CLOSE, sys.Int(fdDest))
+		l.p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str(l.procFD(l.fdDest)), sys.Str("tmpfs"), msWords(Flags{ReadOnly, NoSuid, NoDev, NoExec}), sys.Str("size=4k,nr_inodes=2"))
+		l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 		return nil
 	}
 	if err := l.openNull(); err != nil {

@@ -122,7 +122,7 @@ func sameType(dest string, have, want bool) error {
 func (l *lowering) makeParents(dest string) {
 	for _, dir := range l.view.missing(dest) {
 		l.mkdir(dir, 0o755)
-		l.view[dir] = node{place: ours, dir: true}
+		l.view.set(dir, node{place: ours, dir: true})
 	}
 }
 
@@ -153,9 +153,17 @@ func (l *lowering) openDest(dest string, slot sys.Slot) {
 
 // openSource opens the host's path into slot. The path was free of symlinks when lowering looked; it must still be (ST06).
 func (l *lowering) openSource(source string, slot sys.Slot) {
+	root, name := sys.AtCWD(), source
+	if l.host != 0 {
+		root, name = sys.Of(l.host), relative(source)
+	}
 	if l.have.Openat2 {
 		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-		l.p.Add(unix.SYS_OPENAT2, sys.AtCWD(), sys.Str(source), sys.Struct(how), sys.Size(how)).Keep(slot)
+		l.p.Add(unix.SYS_OPENAT2, root, sys.Str(name), sys.Struct(how), sys.Size(how)).Keep(slot)
+		return
+	}
+	if l.host != 0 {
+		l.walkTo(root, name, slot)
 		return
 	}
 	l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/"), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(slot)

@@ -14,15 +14,20 @@ func ParseRaw(b []byte) (Filter, error) {
 	if len(b) > 8*MaxLen {
 		return nil, fmt.Errorf("seccomp filter: %d instructions, the kernel takes %d", len(b)/8, MaxLen)
 	}
+	f := decode(b)
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func decode(b []byte) Filter {
 	f := make(Filter, len(b)/8)
 	for i := range f {
 		raw := b[8*i : 8*i+8]
 		f[i] = Instruction{binary.LittleEndian.Uint16(raw), raw[2], raw[3], binary.LittleEndian.Uint32(raw[4:])}
 	}
-	if err := f.Check(); err != nil {
-		return nil, err
-	}
-	return f, nil
+	return f
 }
 
 // Check says why the kernel would not take f, in the order of bpf_check_classic (net/core/filter.c) and seccomp_check_filter

@@ -35,6 +35,21 @@ func Lower(p *sys.Program, filters ...Filter) {
 	}
 }
 
+// LowerRaw appends the call that installs a raw program, by prctl(2): for programs that came with the expectation of being installed
+// that way, since an earlier one may refuse seccomp(2). The kernel alone judges it.
+func LowerRaw(p *sys.Program, raw []byte) {
+	f := decode(raw)
+	if len(f) > MaxLen {
+		p.Fail(unix.EINVAL)
+		return
+	}
+	prog := &program{Len: uint16(len(f))}
+	if len(f) > 0 {
+		prog.Filter = &f[0]
+	}
+	p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_SECCOMP, "PR_SET_SECCOMP"), sys.Words(unix.SECCOMP_MODE_FILTER, "SECCOMP_MODE_FILTER"), sys.Struct(prog))
+}
+
 // Apply sets no_new_privs and installs filters on the calling thread, in the order given, for ever. It locks the goroutine to the
 // thread and leaves it locked, so that the thread ends with the goroutine; other threads of the process go on without a filter.
 // The next thing to do is exec. If it fails, filters before the one that failed stay.

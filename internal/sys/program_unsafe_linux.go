@@ -50,11 +50,13 @@ func (e *Error) Unwrap() error { return e.Errno }
 type kind uint8
 
 const (
-	kindCall   kind = iota
-	kindRepeat      // the call once for every value of Counter()
-	kindFail        // no call: fails with errno
-	kindSpawn       // fork; the child runs the next n calls, this process skips them
-	kindReap        // wait for children until one pid ends, then send its status
+	kindCall    kind = iota
+	kindRepeat       // the call once for every value of Counter()
+	kindFail         // no call: fails with errno
+	kindSpawn        // fork; the child runs the next n calls, this process skips them
+	kindReap         // wait for children until one pid ends, then send its status
+	kindCompare      // no call: fails with errno when two buffers differ
+	kindJoin         // fork a sibling that goes on with the program; this process ends
 )
 
 // Call is one system call, as the child reads it: fixed size, no interfaces, no strings. Its methods refine it and return it, for
@@ -87,6 +89,9 @@ func (c *Call) Into(cell *int32) *Call { c.into = cell; return c }
 
 // Min makes any result below n the error EPIPE: a short write, or a read that met the end of its stream.
 func (c *Call) Min(n int) *Call { c.min = int32(n); return c }
+
+// Any is the errno that tolerates every one.
+const Any = syscall.Errno(0)
 
 // Tolerate lets the call fail with errno e; the next skip calls are then left out.
 func (c *Call) Tolerate(e syscall.Errno, skip int) *Call {
@@ -161,6 +166,33 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 // Fail appends a call that always fails with errno e, for ends of a list of alternatives that must not be reached.
 func (p *Program) Fail(e syscall.Errno) { p.add(Call{kind: kindFail, errno: int16(e)}) }
 
+// Then lets the call that was added last fail with one of errnos: the calls that body adds are left out in that case.
+func (p *Program) Then(body func(), errnos ...syscall.Errno) {
+	at := len(p.calls) - 1
+	body()
+	for _, e := range errnos {
+		p.calls[at].Tolerate(e, len(p.calls)-1-at)
+	}
+}
+
+// Else lets the call that was added last fail with one of errnos: the calls that body adds are made in that case alone.
+func (p *Program) Else(body func(), errnos ...syscall.Errno) {
+	for _, e := range errnos {
+		p.calls[len(p.calls)-1].Tolerate(e, 1)
+	}
+	const over = syscall.EEXIST // a jump is a failure that is tolerated
+	p.Fail(over)
+	p.Then(body, over)
+}
+
+// Compare appends a check, without a call, that the first n bytes of buf are by then the same as its last n. It fails with errno e.
+func (p *Program) Compare(buf []byte, n int, e syscall.Errno) {
+	if len(buf) < 2*n {
+		panic("bug: a buffer to compare is too short")
+	}
+	p.add(Call{kind: kindCompare, errno: int16(e), into: (*int32)(unsafe.Pointer(&buf[0])), from: int32(n), to: int32(len(buf) - n)})
+}
+
 // Spawn appends a vfork(2): the calls that body adds are the child's, which shares this process's memory while this process stands
 // still, until the child has executed a program or ended. The child must not fall off the end of its calls, which ends it as a
 // failure with ENOEXEC. The child's pid is kept in pid. If pidfd is not nil it receives a close-on-exec pidfd of the child.
@@ -172,10 +204,18 @@ func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
 }
 
 // Reap appends the life of an init process: wait for any child until the one in slot pid ends, then write its [Exit] record to
-// descriptor fd. It fails with ECHILD if there is no such child, and ignores a status that nobody reads.
-func (p *Program) Reap(pid Slot, fd int) {
-	p.add(Call{kind: kindReap, keep: int32(pid), from: int32(fd)})
+// descriptor fd. It fails with ECHILD if there is no such child, and ignores a status that nobody reads. With all it goes on waiting
+// until there is no child left.
+func (p *Program) Reap(pid Slot, fd int, all bool) {
+	c := p.add(Call{kind: kindReap, keep: int32(pid), from: int32(fd)})
+	if all {
+		c.to = 1
+	}
 }
+
+// Join appends a clone(2) with CLONE_PARENT: a child of this process's parent goes on with the program, and this process ends. It is
+// how a process gets into a pid namespace that it has chosen for its children.
+func (p *Program) Join() { p.add(Call{kind: kindJoin}) }
 
 func (p *Program) add(c Call) *Call {
 	c.step = int32(len(p.steps) - 1)

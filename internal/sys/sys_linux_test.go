@@ -83,7 +83,7 @@ func TestTextReadsLikeStrace(t *testing.T) {
 	p.Spawn(pid, nil, func() {
 		p.Add(unix.SYS_EXECVE, Str("/bin/a"), List([]string{"a", "b c"}), List(nil)).Tolerate(unix.ENOENT, 2)
 	})
-	p.Reap(pid, 4)
+	p.Reap(pid, 4, false)
 	p.Fail(unix.EIO)
 	assert.Equal(t, `# root
    0  openat(AT_FDCWD, "/", O_PATH) = $1
@@ -134,7 +134,7 @@ func TestForkSpawnReap(t *testing.T) {
 			p.Add(unix.SYS_EXECVE, Str("/no/such"), List([]string{"sh"}), List(nil)).Tolerate(unix.ENOENT, 0)
 			p.Add(unix.SYS_EXECVE, Str("/bin/sh"), List([]string{"sh", "-c", "exit 7"}), List(nil))
 		})
-		p.Reap(pid, status)
+		p.Reap(pid, status, false)
 	})
 	require.False(t, failed)
 	require.True(t, ended)
@@ -160,7 +160,7 @@ func TestSpawnedChildReportsWithGlobalIndex(t *testing.T) {
 			p.Add(unix.SYS_GETPID)
 			p.Add(unix.SYS_EXECVE, Str("/no/such"), List(nil), List(nil))
 		})
-		p.Reap(pid, status)
+		p.Reap(pid, status, false)
 	})
 	require.True(t, failed)
 	assert.EqualValues(t, 2, f.Index)

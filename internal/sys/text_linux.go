@@ -55,7 +55,15 @@ func (c *Call) text(args []Arg) string {
 		fmt.Fprintf(&out, "spawn(%d calls)", c.from)
 	case kindReap:
 		fmt.Fprintf(&out, "reap(until $%d, status to %d)", c.keep, c.from)
+		if c.to != 0 {
+			out.WriteString(", then all")
+		}
 		return out.String()
+	case kindCompare:
+		fmt.Fprintf(&out, "compare(%d bytes), else %s", c.from, unix.ErrnoName(unix.Errno(c.errno)))
+		return out.String()
+	case kindJoin:
+		out.WriteString("clone(CLONE_PARENT|SIGCHLD), and end")
 	default:
 		words := make([]string, len(args))
 		for i, a := range args {
@@ -74,7 +82,11 @@ func (c *Call) text(args []Arg) string {
 		if i > 0 {
 			sep = ", "
 		}
-		fmt.Fprintf(&out, "%s%s", sep, unix.ErrnoName(unix.Errno(t.errno)))
+		name := "any"
+		if t.errno != int16(Any) {
+			name = unix.ErrnoName(unix.Errno(t.errno))
+		}
+		fmt.Fprintf(&out, "%s%s", sep, name)
 		if t.skip != 0 {
 			fmt.Fprintf(&out, ": skip %d", t.skip)
 		}

@@ -39,6 +39,9 @@ var (
 
 func wrapLowering(err error) error {
 	var op *mounts.OpError
+	if errors.As(err, &op) && op.Part != "" {
+		return &Error{Stage: "mount", Index: op.Index + 1, Op: op.Part, Path: op.Path, Err: op.Err}
+	}
 	if errors.As(err, &op) {
 		if why := op.Op.Why; why != "" && why != "always" && why != "system" {
 			op.Err = fmt.Errorf("%w (asked for by %s)", op.Err, why)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -35,7 +34,7 @@ func (l *lowering) spawnCommand() error {
 // lastMile is the containment of the command, in the order that the security argument needs. Each part takes away what the ones
 // before it needed, and exec comes under all of them.
 func (l *lowering) lastMile() error {
-	for _, part := range []func() error{
+	return l.all(
 		l.session,      // no controlling terminal to push input into: CVE-2017-5226
 		l.descriptors,  // 0, 1, 2 and our channels, which exec closes
 		l.ownUsers,     // a user namespace that owns nothing: not the mounts, not pid 1
@@ -50,12 +49,7 @@ func (l *lowering) lastMile() error {
 		l.landlock,     // the second lock on files
 		l.seccomp,      // last, because it refuses most of the above
 		l.exec,
-	} {
-		if err := part(); err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }
 
 func (l *lowering) session() error {
@@ -240,16 +234,25 @@ func (l *lowering) seccomp() error {
 // is remembered, a file without a header goes to /bin/sh. What remains tells apart a command that is not there, one that cannot
 // be executed, and one whose interpreter is missing.
 func (l *lowering) exec() error {
-	argv, candidates := l.plan.Command, l.candidates()
-	env := sys.List(l.plan.Env)
+	l.execAs(l.plan.Command[0], l.plan.Command, l.plan.Env)
+	return nil
+}
+
+// execAs does so for the program called name.
+func (l *lowering) execAs(name string, argv, environ []string) {
+	candidates := candidates(name, environ)
+	env := sys.List(environ)
 	words := sys.List(argv)
 	n := len(candidates)
 	// Calls: n times execve and its /bin/sh, n times a look and its failure, "not found", then the execs once more for after an
 	// EACCES, and "permission denied".
 	again := 4*n + 1
+	if l.plan.Bwrap != nil { // a filter of the caller's may kill who looks
+		again = 2*n + 1
+	}
 	execs := func(denied bool) {
 		for _, c := range candidates {
-			l.p.At(sys.Step{Stage: "exec", Op: argv[0], Path: c})
+			l.p.At(sys.Step{Stage: "exec", Op: name, Path: c})
 			toNext := again + 1 // the next candidate of the second round
 			if denied {
 				toNext = 1
@@ -257,22 +260,24 @@ func (l *lowering) exec() error {
 			l.p.Add(unix.SYS_EXECVE, sys.Str(c), words, env).Tolerate(unix.ENOEXEC, 0).
 				Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, toNext)
 			l.p.At(sys.Step{Stage: "exec", Op: noHeader, Path: c})
-			l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"sh", c}, argv[1:]...)), env)
+			l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"/bin/sh", c}, argv[1:]...)), env) // as glibc calls it
 		}
 	}
 	execs(false)
 	for _, c := range candidates {
+		if l.plan.Bwrap != nil {
+			break
+		}
 		l.p.At(sys.Step{Stage: "exec", Op: missingInterpreter, Path: c})
 		l.p.Add(unix.SYS_FACCESSAT, sys.AtCWD(), sys.Str(c), sys.Words(unix.F_OK, "F_OK")).
 			Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, 1)
 		l.p.Fail(unix.ENOENT)
 	}
-	l.p.At(sys.Step{Stage: "exec", Op: argv[0]})
+	l.p.At(sys.Step{Stage: "exec", Op: name})
 	l.p.Fail(unix.ENOENT)
 	execs(true)
-	l.p.At(sys.Step{Stage: "exec", Op: argv[0]})
+	l.p.At(sys.Step{Stage: "exec", Op: name})
 	l.p.Fail(unix.EACCES)
-	return nil
 }
 
 // Steps of exec that are reached only when something is odd: a program whose #! line or ELF loader names something that is not
@@ -282,15 +287,18 @@ const (
 	noHeader           = "/bin/sh"
 )
 
-func (l *lowering) candidates() []string {
-	name := l.plan.Command[0]
-	if strings.Contains(name, "/") {
+func candidates(name string, environ []string) []string {
+	switch {
+	case name == "":
+		return nil
+	case strings.Contains(name, "/"):
 		return []string{name}
 	}
 	search := "/bin:/usr/bin" // execvp(3), when PATH is unset
-	for _, v := range l.plan.Env {
+	for _, v := range environ {
 		if value, ok := strings.CutPrefix(v, "PATH="); ok {
 			search = value
+			break
 		}
 	}
 	var out []string
@@ -298,7 +306,7 @@ func (l *lowering) candidates() []string {
 		if dir == "" {
 			dir = "." // execvp(3): an empty name is the working directory
 		}
-		out = append(out, path.Join(dir, name))
+		out = append(out, dir+"/"+name)
 	}
 	return out
 }

@@ -14,8 +14,9 @@ import (
 
 // fds are the child's ends of the two channels to the caller, by number. Both are close-on-exec.
 type fds struct {
-	report int // a pipe: one sys.Failure, or its end, which says that exec happened
-	status int // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
+	report int   // a pipe: one sys.Failure, or its end, which says that exec happened
+	status int   // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
+	theirs []int // the caller's ends, which a child that leaves descriptors open must close for itself
 }
 
 // Seen is what lowering saw of one mount.
@@ -42,6 +43,8 @@ type lowering struct {
 
 	tty     sys.Slot // the command's end of its terminal
 	command sys.Slot // pid of the last mile, which becomes the command
+	proc    sys.Slot // the host's procfs, by bubblewrap's rules
+	umask   sys.Slot // the caller's
 }
 
 // Lower writes p as the life of a sandbox's pid 1. It looks at the host, for what the plan's mounts expect, and changes nothing.
@@ -59,7 +62,23 @@ func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error
 		}
 		out.Flags |= flag
 	}
-	for _, part := range []func() error{
+	life := l.life
+	if p.Bwrap != nil {
+		life = l.lowerLoose
+		if joins(p.Bwrap) {
+			out.Flags = 0
+		}
+	}
+	if err := life(look); err != nil {
+		return nil, err
+	}
+	out.Seen = l.seen
+	return out, nil
+}
+
+// life is that of a sandbox by nsrun's own rules.
+func (l *lowering) life(look mounts.Looker) error {
+	return l.all(
 		l.dieWithCaller, // first of all: nothing outlives the caller
 		l.closeInherited,
 		l.mapIDs,
@@ -71,13 +90,16 @@ func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error
 		l.terminal,
 		l.spawnCommand,
 		l.becomeInit,
-	} {
+	)
+}
+
+func (l *lowering) all(parts ...func() error) error {
+	for _, part := range parts {
 		if err := part(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	out.Seen = l.seen
-	return out, nil
+	return nil
 }
 
 func (l *lowering) step(stage, op string) { l.p.At(sys.Step{Stage: stage, Op: op}) }
@@ -227,6 +249,6 @@ func (l *lowering) becomeInit() error {
 		return err
 	}
 	l.step("init", "wait")
-	l.p.Reap(l.command, l.fds.status)
+	l.p.Reap(l.command, l.fds.status, false)
 	return nil
 }

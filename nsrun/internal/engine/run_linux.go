@@ -48,7 +48,13 @@ type Outcome struct {
 // An error means that the command did not run: a [*Error] with the step that failed. SIGINT, SIGQUIT, SIGHUP and SIGWINCH go to
 // the command's process group, as a terminal would send them, other signals to the command alone. After SIGTERM or SIGINT, or when
 // the plan's time is up, the command has the plan's grace to end; then, or at a second SIGINT, the whole sandbox is killed.
+//
+// A plan with plan.Bwrap is run by bubblewrap's rules: no signal is passed on, and Run returns when the command has ended, whatever it
+// has left behind.
 func Run(p *plan.Plan, opts Options) (Outcome, error) {
+	if p.Bwrap != nil {
+		return runLoose(p, opts)
+	}
 	// The kernel kills the sandbox when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

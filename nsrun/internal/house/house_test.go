@@ -28,17 +28,19 @@ var rooms = map[string]string{
 	"nsrun/facts":           "",
 	"nsrun/plan":            "mounts landlock seccomp rlimit nsrun/policy nsrun/facts",
 	"nsrun/manifest":        "nsrun/policy",
+	"nsrun/bwrap":           "mounts nsrun/policy nsrun/plan nsrun/facts",
+	"nsrun/bwrap/generate":  "",
 	"nsrun/internal/probe":  "internal/sys mounts landlock seccomp rlimit nsrun/facts",
 	"nsrun/internal/engine": "internal/sys mounts landlock seccomp rlimit nsrun/plan nsrun/facts",
 	"nsrun/internal/house":  "",
 	"nsrun":                 "nsrun/policy nsrun/facts nsrun/plan nsrun/internal/engine nsrun/internal/probe",
-	"cmd/nsrun":             "nsrun nsrun/policy nsrun/facts nsrun/plan nsrun/manifest",
+	"cmd/nsrun":             "nsrun nsrun/policy nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap",
 	"cmd/nsbench":           "",
 	"e2e":                   "",
 }
 
 // pure lists the packages that may not reach the system.
-var pure = strings.Fields("nsrun/policy nsrun/facts nsrun/plan nsrun/manifest")
+var pure = strings.Fields("nsrun/policy nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap")
 
 // system lists what reaches it.
 var system = strings.Fields("os os/exec os/signal os/user syscall net unsafe golang.org/x/sys/unix")

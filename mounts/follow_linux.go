@@ -1,0 +1,172 @@
+package mounts
+
+import (
+	"errors"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Resolving of destinations in a loose tree. What the sandbox's own operations have put where is in the view; what a bind shows is
+// looked at on the host, name by name, with symlinks followed inside the new root as RESOLVE_IN_ROOT would. The child then opens the
+// resolved path without following anything, so a link that is planted in between makes the start fail: CVE-2026-87766.
+
+// spot is a place in the new root: its path, free of symlinks, and what is there.
+type spot struct {
+	path   string
+	mode   uint32 // file type and permissions; 0 when nothing is there
+	target string // of a symlink
+}
+
+func (s spot) exists() bool { return s.mode != 0 }
+func (s spot) isDir() bool  { return s.mode&unix.S_IFMT == unix.S_IFDIR }
+func (s spot) isLink() bool { return s.mode&unix.S_IFMT == unix.S_IFLNK }
+
+// follow finds where dest leads, following every symlink but a last one. make is called for each directory that is missing on the
+// way and makes it; without make a missing one is ENOENT.
+func (l *lowering) follow(dest string, make func(dir string) error) (spot, error) {
+	if s, ok := l.straight(dest); ok {
+		return s, nil
+	}
+	at := spot{path: "/", mode: unix.S_IFDIR}
+	rest := strings.Split(dest, "/")
+	for left := maxLinks; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		last := !slices.ContainsFunc(rest, func(s string) bool { return s != "" })
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = spot{path: path.Dir(at.path), mode: unix.S_IFDIR}
+			continue
+		}
+		next, err := l.at(path.Join(at.path, name))
+		if err != nil {
+			return next, err
+		}
+		switch {
+		case next.isLink() && !last:
+			if left--; left < 0 {
+				return next, unix.ELOOP
+			}
+			if rest = append(strings.Split(next.target, "/"), rest...); path.IsAbs(next.target) {
+				at = spot{path: "/", mode: unix.S_IFDIR}
+			}
+			continue
+		case last:
+		case !next.exists() && make == nil:
+			return next, unix.ENOENT
+		case !next.exists():
+			if err := make(next.path); err != nil {
+				return next, err
+			}
+			next.mode = unix.S_IFDIR
+		case !next.isDir():
+			return next, unix.ENOTDIR
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// straight answers for a destination whose parents are directories as they are written: nearly all.
+func (l *lowering) straight(dest string) (spot, bool) {
+	if !path.IsAbs(dest) || path.Clean(dest) != dest {
+		return spot{}, false
+	}
+	n, at, rest := l.view.find(dest)
+	switch {
+	case rest == "" && at == dest:
+		s, err := l.at(dest)
+		return s, err == nil
+	case n.place == ours && n.dir:
+		return spot{path: dest}, !strings.Contains(rest, "/")
+	case n.place != host || !n.dir:
+		return spot{}, false
+	}
+	look, err := l.look.Look(join(n.source, rest))
+	return spot{path: dest, mode: look.Mode, target: look.Target}, err == nil && look.Path == join(n.source, rest)
+}
+
+// at says what is at a path of the new root whose parents are directories.
+func (l *lowering) at(dest string) (spot, error) {
+	n, _, rest := l.view.find(dest)
+	s := spot{path: dest}
+	switch {
+	case rest == "":
+		s.mode, s.target = n.mode(), n.target
+	case !n.dir:
+		return s, unix.ENOTDIR
+	case n.place == layered:
+		return l.layers(s, n.layers, rest)
+	case n.source != "":
+		return l.hostAt(s, join(n.source, rest))
+	}
+	return s, nil
+}
+
+// hostAt looks at the host, and remembers what operations before this one will have made there.
+func (l *lowering) hostAt(s spot, source string) (spot, error) {
+	if made, ok := l.made[source]; ok {
+		s.mode, s.target = made.mode(), made.target
+		return s, nil
+	}
+	look, err := l.look.Look(source)
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	}
+	s.mode, s.target = look.Mode, look.Target
+	return s, bare(err)
+}
+
+// layers looks through the layers of an overlay, topmost first.
+func (l *lowering) layers(s spot, layers []string, rest string) (spot, error) {
+	for _, layer := range layers {
+		found, err := l.hostAt(s, join(layer, rest))
+		whiteout := found.mode&unix.S_IFMT == unix.S_IFCHR
+		if err != nil || found.exists() && !whiteout {
+			return found, err
+		}
+		if whiteout {
+			break
+		}
+	}
+	return s, nil
+}
+
+// realpath resolves a source as realpath(3) does: every symlink followed, as the host has them.
+func (l *lowering) realpath(source string) (Look, error) {
+	if !path.IsAbs(source) {
+		cwd, err := unix.Getwd()
+		if err != nil {
+			return Look{}, err
+		}
+		source = cwd + "/" + source
+	}
+	look, err := resolve(l.look, source)
+	if err == nil && strings.HasSuffix(source, "/") && look.Type() != unix.S_IFDIR {
+		err = unix.ENOTDIR
+	}
+	return look, bare(err)
+}
+
+// bare takes the errno out of an error that tells of a path.
+func bare(err error) error {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+// join is dir and a relative path below it.
+func join(dir, rest string) string {
+	if dir == "/" {
+		return "/" + rest
+	}
+	return dir + "/" + rest
+}

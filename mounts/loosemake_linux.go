@@ -1,0 +1,369 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+func (l *lowering) looseBind(op Op, source *Look) error {
+	if source == nil {
+		l.seen.Missing = true
+		return nil
+	}
+	dir := source.Type() == unix.S_IFDIR
+	dest, err := l.point(op, dir)
+	if err != nil {
+		return err
+	}
+	l.part(partBind, op.Dest)
+	l.openSource(source.Path, l.src)
+	if op.FD != nil {
+		if err := l.sameAs(*op.FD, op.Dest); err != nil {
+			return err
+		}
+		l.part(partBind, op.Dest)
+	}
+	if err := l.attach(op.Flags, source.Path, dest, dir); err != nil {
+		return err
+	}
+	l.mounted(dest, node{place: host, source: source.Path, dir: dir})
+	l.seen.Dest, l.seen.Source, l.seen.File = dest, source.Path, !dir
+	return nil
+}
+
+// sameAs makes sure that what is open in l.src is what descriptor fd names: its path may have been given to something else since
+// (CVE-2024-42472).
+func (l *lowering) sameAs(fd int, dest string) error {
+	want, got := new(unix.Stat_t), make([]byte, 144+identity)
+	if err := unix.Fstat(fd, want); err != nil {
+		return &partError{partRace, dest, err}
+	}
+	le := func(at int, v uint64) {
+		for i := range 8 {
+			got[at+i] = byte(v >> (8 * i))
+		}
+	}
+	le(144, uint64(want.Dev))
+	le(152, want.Ino)
+	l.part(partRace, dest)
+	l.p.Add(unix.SYS_FSTAT, sys.Of(l.src), sys.Bytes(got))
+	l.p.Compare(got, identity, unix.ESTALE)
+	return nil
+}
+
+// identity is the size of st_dev and st_ino, the first two words of struct stat on amd64 and arm64 alike.
+const identity = 16
+
+func looseTmpfs(op Op) string {
+	options := fmt.Sprintf("mode=%04o", op.Mode)
+	if op.Size > 0 {
+		options += fmt.Sprintf(",size=%d", op.Size)
+	}
+	if op.Context != "" {
+		options += `,context="` + op.Context + `"`
+	}
+	return options
+}
+
+// looseFS mounts a file system of its own at op's destination.
+func (l *lowering) looseFS(op Op, part, fstype, options string, n node) error {
+	dest, err := l.point(op, true)
+	if err != nil {
+		return err
+	}
+	l.part(part, op.Dest)
+	l.mountFS(dest, fstype, options, op.Flags, n)
+	l.seen.Dest = dest
+	return nil
+}
+
+func (l *lowering) mountFS(dest, fstype, options string, flags Flags, n node) {
+	l.enter(dest)
+	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
+	l.mounted(dest, n)
+}
+
+// looseCovered are places below /proc that are made read-only if they can be written to.
+var looseCovered = []string{"sys", "sysrq-trigger", "irq", "bus"}
+
+func (l *lowering) looseProc(op Op) error {
+	if op.Source != "" {
+		look, err := l.realpath(op.Source)
+		if err != nil {
+			return &partError{partSource, op.Source, err}
+		}
+		bind := op
+		bind.Flags = Flags{NoSuid, NoDev}
+		if err := l.looseBind(bind, &look); err != nil {
+			return err
+		}
+	} else if err := l.looseFS(op, partProc, "proc", "", node{place: kernel, source: "/proc", dir: true}); err != nil {
+		return err
+	}
+	dest := l.seen.Dest
+	for _, name := range looseCovered {
+		cover := Op{Kind: Rebind, Dest: join(dest, name), Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev}}
+		l.part(partCover, path.Join(op.Dest, name))
+		l.enter(dest)
+		l.p.Add(unix.SYS_FACCESSAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.W_OK, "W_OK"))
+		var err error
+		l.p.Then(func() { err = l.rebind(cover) }, unix.EACCES, unix.ENOENT, unix.EROFS)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// looseLinks are the symlinks of a /dev, in the order they are made.
+var looseLinks = []struct{ Name, Target string }{
+	{"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}, {"fd", "/proc/self/fd"}, {"core", "/proc/kcore"},
+}
+
+func (l *lowering) looseDev(op Op) error {
+	tmpfs := Op{Kind: Dev, Dest: op.Dest, Mode: 0o755, Flags: Flags{NoSuid, NoDev}, Context: op.Context}
+	if err := l.looseFS(tmpfs, partTmpfs, "tmpfs", looseTmpfs(tmpfs), node{place: ours, dir: true}); err != nil {
+		return err
+	}
+	dest := l.seen.Dest
+	for _, n := range deviceNodes {
+		if err := l.devNode(partDevNode, op, "/dev/"+n.Name, join(dest, n.Name)); err != nil {
+			return err
+		}
+	}
+	l.part(partSymlink, op.Dest)
+	for _, s := range looseLinks {
+		l.makeLink(s.Target, join(dest, s.Name))
+	}
+	l.part(partMkdir, op.Dest)
+	l.makeDir(join(dest, "shm"), 0o755)
+	l.makeDir(join(dest, "pts"), 0o755)
+	l.part(partDevpts, path.Join(op.Dest, "pts"))
+	l.mountFS(join(dest, "pts"), "devpts", "newinstance,ptmxmode=0666,mode=620", Flags{NoSuid, NoExec}, node{place: kernel, dir: true})
+	l.part(partSymlink, op.Dest)
+	l.makeLink("pts/ptmx", join(dest, "ptmx"))
+	if op.Source == "" {
+		return nil
+	}
+	return l.devNode(partConsole, op, op.Source, join(dest, "console"))
+}
+
+// devNode shows a device of the host at dest.
+func (l *lowering) devNode(part string, op Op, source, dest string) error {
+	look, err := l.realpath(source)
+	if err != nil {
+		return &partError{part, source, err}
+	}
+	l.part(part, path.Join(op.Dest, path.Base(dest)))
+	l.makeFile(dest, 0o444)
+	l.openSource(look.Path, l.src)
+	if err := l.attach(Flags{NoSuid}, look.Path, dest, false); err != nil {
+		return err
+	}
+	l.mounted(dest, node{place: host, source: look.Path})
+	return nil
+}
+
+func (l *lowering) looseDir(op Op) error {
+	s, err := l.reach(op)
+	switch {
+	case err != nil:
+		return err
+	case s.exists() && !s.isDir():
+		return &partError{partNotDir, op.Dest, unix.ENOTDIR}
+	case !s.exists():
+		l.part(partMkdir, op.Dest)
+		l.makeDir(s.path, op.Mode)
+	}
+	l.seen.Dest = s.path
+	return nil
+}
+
+// looseFile writes a file, over one that is there already.
+func (l *lowering) looseFile(op Op) error {
+	s, err := l.reach(op)
+	switch {
+	case err != nil:
+		return err
+	case s.isLink():
+		return &partError{partOnLink, op.Dest, unix.ELOOP}
+	case s.isDir():
+		return &partError{partNotFile, op.Dest, unix.EISDIR}
+	case s.exists() && s.mode&unix.S_IFMT != unix.S_IFREG:
+		return &partError{partNotRegular, op.Dest, unix.EINVAL}
+	}
+	l.part(partFile, op.Dest)
+	file := l.p.Slot()
+	l.within(s.path, func(dir sys.Arg, name string) {
+		l.p.Add(unix.SYS_OPENAT, dir, sys.Str(name),
+			sys.Words(unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_WRONLY|O_CREAT|O_TRUNC|O_NOFOLLOW|O_CLOEXEC"), octalMode(op.Mode)).Keep(file)
+	})
+	l.fill(file, op)
+	l.record(s.path, node{place: ours})
+	l.seen.Dest, l.seen.File = s.path, true
+	return nil
+}
+
+// fill writes op's data into the file that is open in slot, and closes it.
+func (l *lowering) fill(file sys.Slot, op Op) {
+	l.part(partWrite, op.Dest)
+	if len(op.Data) > 0 {
+		l.p.Add(unix.SYS_WRITE, sys.Of(file), sys.Bytes(op.Data), sys.Int(len(op.Data))).Min(len(op.Data))
+	}
+	l.p.Add(unix.SYS_CLOSE, sys.Of(file))
+}
+
+// looseData binds a file that is nowhere else: it is made beside the new root, and unlinked once it is mounted.
+func (l *lowering) looseData(op Op) error {
+	dest, err := l.point(op, false)
+	if err != nil {
+		return err
+	}
+	name, file := fmt.Sprintf("bindfile%06d", l.index), l.p.Slot()
+	l.part(partFile, op.Dest)
+	l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(name),
+		sys.Words(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, "O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC"), octalMode(op.Mode)).Keep(file)
+	l.fill(file, op)
+	l.part(partBind, op.Dest)
+	l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(name), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(l.src)
+	if err := l.attach(op.Flags, "/", dest, false); err != nil { // "/": no mount of the host whose flags it would have to keep
+		return err
+	}
+	l.p.Add(unix.SYS_UNLINKAT, sys.Of(l.base), sys.Str(name), sys.Int(0))
+	l.mounted(dest, node{place: ours})
+	l.seen.Dest, l.seen.File = dest, true
+	return nil
+}
+
+func (l *lowering) looseSymlink(op Op) error {
+	s, err := l.reach(op)
+	switch {
+	case err != nil:
+		return err
+	case s.isLink() && s.target == op.Source:
+	case s.isLink():
+		return &partError{partOtherLink, op.Dest, errors.New(s.target)}
+	case s.exists():
+		return &partError{partNotLink, op.Dest, unix.EEXIST}
+	default:
+		l.part(partSymlink, op.Dest)
+		l.makeLink(op.Source, s.path)
+	}
+	l.seen.Dest, l.seen.Link = s.path, true
+	return nil
+}
+
+func (l *lowering) makeLink(target, dest string) {
+	l.within(dest, func(dir sys.Arg, name string) {
+		l.p.Add(unix.SYS_SYMLINKAT, sys.Str(target), dir, sys.Str(name))
+	})
+	l.record(dest, node{place: link, target: target})
+}
+
+func (l *lowering) looseRemount(op Op) error {
+	s, err := l.reach(op)
+	if err == nil && !s.exists() {
+		err = &partError{partRemount, op.Dest, unix.ENOENT}
+	}
+	if err != nil {
+		return err
+	}
+	l.part(partRemount, op.Dest)
+	l.openDest(s.path, l.dst)
+	l.setFlags(l.dst, op.Flags, 0)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
+	return nil
+}
+
+func (l *lowering) looseChmod(op Op) error {
+	s, err := l.follow(op.Dest, nil)
+	switch {
+	case err == nil && !s.exists():
+		err = unix.ENOENT
+	case err == nil && s.isLink():
+		err = unix.EOPNOTSUPP
+	}
+	if err != nil {
+		return &partError{partChmod, op.Dest, err}
+	}
+	l.part(partChmod, op.Dest)
+	l.openDest(s.path, l.dst)
+	l.numbered(l.dst, l.fdDest)
+	l.p.Add(unix.SYS_FCHMODAT, sys.AtCWD(), sys.Str(l.procFD(l.fdDest)), octalMode(op.Mode))
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	return nil
+}
+
+// numbered moves the descriptor in slot to number n, by which paths can name it.
+func (l *lowering) numbered(slot sys.Slot, n int) {
+	l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(n), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+	l.p.Add(unix.SYS_CLOSE, sys.Of(slot))
+}
+
+// looseOverlay mounts an overlay whose layers are named by descriptors: no path needs escaping, and none is looked up twice.
+func (l *lowering) looseOverlay(op Op) error {
+	dirs, hosts, err := l.overlayDirs(op)
+	if err != nil {
+		return err
+	}
+	dest, err := l.point(op, true)
+	if err != nil {
+		return err
+	}
+	l.part(partOverlay, op.Dest)
+	var names []string
+	used := l.fdSource
+	for _, open := range dirs {
+		used = freeFD(used + 2)
+		open(l.src)
+		l.numbered(l.src, used)
+		names = append(names, l.procFD(used))
+		defer l.p.Add(unix.SYS_CLOSE, sys.Int(used)) // arguments are taken now, the calls come at the end
+	}
+	options := "lowerdir=" + strings.Join(names[:len(op.Layers)], ":")
+	if rest := names[len(op.Layers):]; len(rest) == 2 {
+		options = "upperdir=" + rest[0] + ",workdir=" + rest[1] + "," + options
+	}
+	l.mountFS(dest, "overlay", options+",userxattr", op.Flags, node{place: layered, layers: hosts, dir: true})
+	l.seen.Dest = dest
+	return nil
+}
+
+// overlayDirs returns a function for each directory of the overlay that opens it: layers from the top, upper, work. hosts are the
+// layers' paths on the host, topmost first.
+func (l *lowering) overlayDirs(op Op) (dirs []func(sys.Slot), hosts []string, err error) {
+	paths := slices.Clone(op.Layers)
+	slices.Reverse(paths) // the kernel wants the topmost first
+	if op.Upper != "" {
+		paths = append(paths, op.Upper, op.Work)
+	}
+	for _, p := range paths {
+		look, err := l.realpath(p)
+		if err != nil {
+			return nil, nil, &partError{partSource, p, err}
+		}
+		hosts = append(hosts, look.Path)
+		dirs = append(dirs, func(slot sys.Slot) { l.openSource(look.Path, slot) })
+	}
+	if op.Upper != "" {
+		upper := hosts[len(op.Layers)]
+		hosts = append([]string{upper}, hosts[:len(op.Layers)]...)
+	}
+	if !op.Scratch {
+		return dirs, hosts, nil
+	}
+	for _, kind := range []string{"upper", "work"} {
+		name := fmt.Sprintf("tmp-overlay-%s-%d", kind, l.index)
+		dirs = append(dirs, func(slot sys.Slot) {
+			l.p.Add(unix.SYS_MKDIRAT, sys.Of(l.base), sys.Str(name), octalMode(0o755))
+			l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(name), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).Keep(slot)
+		})
+	}
+	return dirs, hosts, nil
+}
