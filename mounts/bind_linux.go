@@ -180,7 +180,8 @@ func (s Flags) ms() (ms uintptr) {
 	return ms
 }
 
-// attach mounts a copy of the tree at l.src, which is the host's at path source, on dest, and closes l.src.
+// attach mounts a copy of the tree at l.src, which is the host's at path source or, without one, the sandbox's own, on dest, and closes
+// l.src.
 func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 	if !l.have.NewAPI {
 		return l.attachOld(flags, source, dest)
@@ -242,6 +243,10 @@ func (l *lowering) attachOld(flags Flags, source, dest string) error {
 	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 	if dest == "/" {
 		l.reopenRoot() // remount what was just mounted, not what it covers
+	}
+	if source == "" {
+		l.remountAt(dest, flags, nil)
+		return nil
 	}
 	at, _ := At(l.mounts, source)
 	l.remountAt(dest, flags, at.Options)

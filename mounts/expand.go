@@ -1,5 +1,7 @@
 package mounts
 
+import "slices"
+
 // deviceNodes are the nodes of a minimal /dev with their device numbers (Documentation/admin-guide/devices.txt). The numbers are
 // checked before a node is bound or used as a mask: CVE-2025-31133 was a /dev/null that was something else.
 var deviceNodes = []struct {
@@ -24,6 +26,9 @@ var procMasked = []string{
 	"acpi", "asound", "cmdline", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg",
 	"kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "pagetypeinfo", "sched_debug", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
 }
+
+// ProcMasked lists the places below a procfs that [Proc] covers, where the kernel has them.
+func ProcMasked() []string { return slices.Clone(procMasked) }
 
 // expand writes the composite operations out as simple ones. It is given the position of the operation that each came from, and
 // returns it for the result.

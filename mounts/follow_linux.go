@@ -33,7 +33,8 @@ func (l *lowering) follow(dest string, make func(dir string) error) (spot, error
 	}
 	at := spot{path: "/", mode: unix.S_IFDIR}
 	rest := strings.Split(dest, "/")
-	for left := maxLinks; len(rest) > 0; {
+	linked := 0 // how many names of rest come from a symlink: where one leads is not made
+	for left := maxLinks; len(rest) > 0; linked-- {
 		name := rest[0]
 		rest = rest[1:]
 		last := !slices.ContainsFunc(rest, func(s string) bool { return s != "" })
@@ -53,12 +54,14 @@ func (l *lowering) follow(dest string, make func(dir string) error) (spot, error
 			if left--; left < 0 {
 				return next, unix.ELOOP
 			}
-			if rest = append(strings.Split(next.target, "/"), rest...); path.IsAbs(next.target) {
+			names := strings.Split(next.target, "/")
+			rest, linked = append(names, rest...), max(linked-1, 0)+len(names)+1
+			if path.IsAbs(next.target) {
 				at = spot{path: "/", mode: unix.S_IFDIR}
 			}
 			continue
 		case last:
-		case !next.exists() && make == nil:
+		case !next.exists() && (make == nil || linked > 0):
 			return next, unix.ENOENT
 		case !next.exists():
 			if err := make(next.path); err != nil {

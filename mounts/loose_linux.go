@@ -13,31 +13,29 @@ import (
 // so that the host's root can be bound without what is being built. The words that steps and errors are named by here are the ones
 // that a front end translates into its messages.
 const (
-	partSource     = "source"     // a source cannot be found
-	partParents    = "parents"    // directories above a destination
-	partMkdir      = "mkdir"      // a directory at a destination
-	partFile       = "file"       // a file at a destination
-	partOnLink     = "on-symlink" // a destination is a symlink
-	partNotDir     = "not-dir"    // a destination is there and no directory
-	partNotFile    = "not-file"   // a destination is there and no file
-	partBind       = "bind"
-	partRace       = "race" // what is bound is not what a descriptor names
-	partRemount    = "remount"
-	partTmpfs      = "tmpfs"
-	partProc       = "proc"
-	partCover      = "cover" // a place below a procfs
-	partDevNode    = "dev-node"
-	partDevpts     = "devpts"
-	partConsole    = "console"
-	partMqueue     = "mqueue"
-	partWrite      = "write" // the content of a file
-	partSymlink    = "symlink"
-	partOtherLink  = "other-symlink" // another symlink is there already
-	partNotLink    = "not-symlink"   // something is there already
-	partChmod      = "chmod"
-	partOverlay    = "overlay"
-	partUpper      = "overlay-upper"
-	partNotRegular = "not-regular"
+	partSource    = "source"       // a source cannot be found
+	partParents   = "parents"      // directories above a destination
+	partMkdir     = "mkdir"        // a directory at a destination
+	partFile      = "file"         // a file at a destination
+	partOnLink    = "symlink-dest" // a destination is a symlink
+	partNotDir    = "not-dir"      // a destination is there and no directory
+	partNotFile   = "not-file"     // a destination is there and no file
+	partBind      = "bind"
+	partRace      = "race" // what is bound is not what a descriptor names
+	partRemount   = "remount"
+	partTmpfs     = "tmpfs"
+	partProc      = "proc"
+	partCover     = "cover" // a place below a procfs
+	partDevNode   = "dev-node"
+	partDevpts    = "devpts"
+	partConsole   = "console"
+	partMqueue    = "mqueue"
+	partWrite     = "write" // the content of a file
+	partSymlink   = "symlink"
+	partOtherLink = "symlink-differs" // another symlink is there already: the path is its target
+	partNotLink   = "symlink-exists"  // something is there already
+	partChmod     = "chmod"
+	partOverlay   = "overlay"
 )
 
 // partError says in which part of an operation lowering found a fault.

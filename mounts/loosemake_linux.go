@@ -1,7 +1,6 @@
 package mounts
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -192,11 +191,9 @@ func (l *lowering) looseFile(op Op) error {
 	case err != nil:
 		return err
 	case s.isLink():
-		return &partError{partOnLink, op.Dest, unix.ELOOP}
+		return &partError{partFile, op.Dest, unix.ELOOP}
 	case s.isDir():
-		return &partError{partNotFile, op.Dest, unix.EISDIR}
-	case s.exists() && s.mode&unix.S_IFMT != unix.S_IFREG:
-		return &partError{partNotRegular, op.Dest, unix.EINVAL}
+		return &partError{partFile, op.Dest, unix.EISDIR}
 	}
 	l.part(partFile, op.Dest)
 	file := l.p.Slot()
@@ -232,7 +229,7 @@ func (l *lowering) looseData(op Op) error {
 	l.fill(file, op)
 	l.part(partBind, op.Dest)
 	l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(name), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(l.src)
-	if err := l.attach(op.Flags, "/", dest, false); err != nil { // "/": no mount of the host whose flags it would have to keep
+	if err := l.attach(op.Flags, "", dest, false); err != nil {
 		return err
 	}
 	l.p.Add(unix.SYS_UNLINKAT, sys.Of(l.base), sys.Str(name), sys.Int(0))
@@ -248,7 +245,7 @@ func (l *lowering) looseSymlink(op Op) error {
 		return err
 	case s.isLink() && s.target == op.Source:
 	case s.isLink():
-		return &partError{partOtherLink, op.Dest, errors.New(s.target)}
+		return &partError{partOtherLink, s.target, unix.EEXIST}
 	case s.exists():
 		return &partError{partNotLink, op.Dest, unix.EEXIST}
 	default:
@@ -268,11 +265,13 @@ func (l *lowering) makeLink(target, dest string) {
 
 func (l *lowering) looseRemount(op Op) error {
 	s, err := l.reach(op)
-	if err == nil && !s.exists() {
-		err = &partError{partRemount, op.Dest, unix.ENOENT}
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !s.exists():
+		return &partError{partFile, op.Dest, unix.ENOENT} // there is nothing to make here; the word is bubblewrap's
+	case s.isLink():
+		return &partError{partOnLink, op.Dest, unix.ELOOP}
 	}
 	l.part(partRemount, op.Dest)
 	l.openDest(s.path, l.dst)
@@ -318,19 +317,22 @@ func (l *lowering) looseOverlay(op Op) error {
 	}
 	l.part(partOverlay, op.Dest)
 	var names []string
-	used := l.fdSource
+	var numbers []int
+	number := l.fdSource
 	for _, open := range dirs {
-		used = freeFD(used + 2)
+		number = freeFD(number + 2)
 		open(l.src)
-		l.numbered(l.src, used)
-		names = append(names, l.procFD(used))
-		defer l.p.Add(unix.SYS_CLOSE, sys.Int(used)) // arguments are taken now, the calls come at the end
+		l.numbered(l.src, number)
+		names, numbers = append(names, l.procFD(number)), append(numbers, number)
 	}
 	options := "lowerdir=" + strings.Join(names[:len(op.Layers)], ":")
 	if rest := names[len(op.Layers):]; len(rest) == 2 {
 		options = "upperdir=" + rest[0] + ",workdir=" + rest[1] + "," + options
 	}
 	l.mountFS(dest, "overlay", options+",userxattr", op.Flags, node{place: layered, layers: hosts, dir: true})
+	for _, n := range numbers {
+		l.p.Add(unix.SYS_CLOSE, sys.Int(n))
+	}
 	l.seen.Dest = dest
 	return nil
 }

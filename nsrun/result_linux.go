@@ -94,6 +94,7 @@ func ended(p *plan.Plan, out engine.Outcome) Result {
 	r := Result{Version: 1, Started: out.Started.UTC().Format(time.RFC3339Nano), WallMS: float64(out.Wall.Microseconds()) / 1e3,
 		UserMS: milliseconds(out.Usage.Utime), SystemMS: milliseconds(out.Usage.Stime), MaxRSSKiB: out.Usage.Maxrss, Receipt: receipt(p)}
 	r.Receipt.Notes = append(r.Receipt.Notes[:len(r.Receipt.Notes):len(r.Receipt.Notes)], missing(p, out.Seen)...)
+	r.Receipt.Notes = append(r.Receipt.Notes, out.Losses...)
 	if out.Status.Signaled() {
 		sig := out.Status.Signal()
 		r.Signal, r.Code, r.Verdict = unix.SignalName(sig), 128+int(sig), Signal

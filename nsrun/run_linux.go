@@ -108,6 +108,25 @@ func Syscalls(p *plan.Plan) (string, error) {
 	return l.Text(), nil
 }
 
+// AsBwrap writes a plan as the call of bubblewrap's that the engine "bwrap" makes on this host: its arguments, the descriptors that
+// it reads and what they hold, and what it does not carry. Inside, the same binary goes the last mile: see [LastMile].
+func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
+	call, err := engine.RenderOuter(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return call.Args, call.Losses, nil
+}
+
+// FindBwrap returns the path of a real bubblewrap on PATH, passing over this binary under that name. It fails with [ErrNoBwrap].
+func FindBwrap() (string, error) { return engine.FindBwrap() }
+
+// ErrNoBwrap means that no bubblewrap is installed.
+var ErrNoBwrap = engine.ErrNoBwrap
+
+// LastMile is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, having told whoever started it.
+func LastMile(channel, orders, stderr int) error { return engine.LastMile(channel, orders, stderr) }
+
 // missing tells of the mounts that were left out.
 func missing(p *plan.Plan, seen []engine.Seen) []plan.Note {
 	var notes []plan.Note

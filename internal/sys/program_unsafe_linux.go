@@ -238,6 +238,35 @@ func (p *Program) Inject(i int, e syscall.Errno) {
 // IsFail reports whether call i is one of [Program.Fail], which a good run does not reach.
 func (p *Program) IsFail(i int) bool { return p.calls[i].kind == kindFail }
 
+// Tolerates reports whether call i may fail with errno e.
+func (p *Program) Tolerates(i int, e syscall.Errno) bool {
+	c := &p.calls[i]
+	return slices.ContainsFunc(c.tol[:c.ntol], func(t tolerance) bool { return t.errno == int16(e) || t.errno == int16(Any) })
+}
+
+// Conditional reports whether a run may leave call i out: one before it skips it when it fails.
+func (p *Program) Conditional(i int) bool {
+	for j := range p.calls[:i] {
+		c := &p.calls[j]
+		for _, t := range c.tol[:c.ntol] {
+			if j+int(t.skip) >= i {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// AfterSpawn reports whether call i comes after a spawned child's, in the process that spawned it.
+func (p *Program) AfterSpawn(i int) bool {
+	for j := range p.calls[:i] {
+		if c := &p.calls[j]; c.kind == kindSpawn && i > j+int(c.from) {
+			return true
+		}
+	}
+	return false
+}
+
 // Describe returns the step that call i belongs to.
 func (p *Program) Describe(i int) Step {
 	if i < 0 || i >= len(p.calls) || p.calls[i].step < 0 {

@@ -40,6 +40,8 @@ type Manifest struct {
 	UID, GID *int
 	// Fallback says what to do about wishes that cannot be enforced.
 	Fallback policy.Fallback
+	// Backend says which engine carries the policy out.
+	Backend policy.Backend
 	// NoLandlock is "landlock": false.
 	NoLandlock bool
 

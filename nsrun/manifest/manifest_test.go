@@ -41,6 +41,7 @@ const everything = `{
   "uid": 0,
   "gid": 1000,
   "fallback": "degrade",
+  "backend": "bwrap",
   "landlock": false
 }`
 
@@ -74,6 +75,7 @@ hostname: box
 uid: 0
 gid: 1000
 fallback: degrade
+backend: bwrap
 landlock: false
 `
 
@@ -111,7 +113,7 @@ func TestEverything(t *testing.T) {
 		Limits:  []policy.Limit{{Name: "memory_mb", Value: 512}, {Name: "pids", Value: 64}},
 		Timeout: 90 * time.Second, KillGrace: 5 * time.Second,
 		Seccomp:  Seccomp{"compute", []string{"ptrace"}, "filter.bpf"},
-		Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", NoLandlock: true,
+		Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
 	}
 	for _, text := range []string{everything, everythingYAML} {
 		assert.Equal(t, want, bare(mustParse(t, text)))

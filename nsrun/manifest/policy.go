@@ -42,7 +42,7 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b.narrow()
 	p := policy.Default(ctx.home())
 	p.Name, p.Hostname, p.UID, p.GID = m.Name, m.Hostname, m.UID, m.GID
-	p.Fallback, p.NoLandlock = m.Fallback, m.NoLandlock
+	p.Fallback, p.Backend, p.NoLandlock = m.Fallback, m.Backend, m.NoLandlock
 	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
 	b.amounts(&p)
 	b.net(&p)

@@ -18,6 +18,7 @@ var (
 	wordText    = words{judge: word, pattern: wordPattern}
 	envText     = words{judge: envName, pattern: envPattern}
 	networkText = words{choices: []string{string(policy.NetworkNone), string(policy.NetworkHost)}}
+	backend     = words{choices: []string{string(policy.BackendAuto), string(policy.BackendNative), string(policy.BackendBwrap)}}
 	fallback    = words{choices: []string{string(policy.Strict), string(policy.Degrade)}}
 )
 
@@ -49,6 +50,7 @@ func manifestForm() record[Manifest] {
 		{"gid", "the group id inside", id, func(m *Manifest) any { return maybeInt{&m.GID} }},
 		{"fallback", "what to do about wishes that cannot be enforced; default strict", fallback,
 			func(m *Manifest) any { return (*string)(&m.Fallback) }},
+		{"backend", "the engine; default auto, which is native", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
 		{"landlock", "whether Landlock is on", toggle{true}, func(m *Manifest) any { return &m.NoLandlock }},
 	}}
 }

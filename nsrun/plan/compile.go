@@ -50,13 +50,16 @@ func Compile(req Request, f facts.Facts) (*Plan, error) {
 	if err := errors.Join(req.Policy.Validate(), checkCommand(req.Command)); err != nil {
 		return nil, err
 	}
-	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Engine: "native"}}
+	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Engine: EngineNative}}
 	p := c.plan
 	p.Name, p.Command, p.Terminal, p.LastCap = c.pol.Name, slices.Clone(req.Command), req.Terminal, f.LastCap
 	p.Notes = slices.Clone(c.pol.Notes)
 	p.Timeout, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.KillGrace)
 	if p.KillGrace == 0 {
 		p.KillGrace = Duration(policy.DefaultKillGrace)
+	}
+	if c.pol.Backend == policy.BackendBwrap {
+		p.Engine = EngineBwrap
 	}
 	for _, pass := range []func() error{
 		c.mechanisms, c.identity, c.namespaces, c.fileSystem, c.landlock, c.seccomp, c.limits, c.environment,

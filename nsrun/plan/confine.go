@@ -23,7 +23,11 @@ func (c *compiler) landlock() error {
 	// The root itself may be listed; what can be opened below it is what the other rules allow.
 	rules := []landlock.PathRule{{Path: "/", Access: landlock.ReadDir}}
 	for _, op := range c.plan.Mounts {
-		if access := grant(op); access != 0 {
+		access := grant(op)
+		if c.plan.Bwrap != nil {
+			access |= looseGrant(op)
+		}
+		if access != 0 {
 			rules = append(rules, landlock.PathRule{Path: op.Dest, Access: access, Optional: op.Optional})
 		}
 	}
@@ -75,6 +79,26 @@ func grant(op mounts.Op) landlock.Access {
 		return landlock.ReadOnly | landlock.WriteFile | landlock.Truncate // for /proc/self: oom_score_adj, comm
 	case mounts.Dev:
 		return landlock.Device | landlock.ReadDir
+	}
+	return 0
+}
+
+// looseGrant is what an operation of bubblewrap's grants beyond that: its root is writable, and its devices are devices.
+func looseGrant(op mounts.Op) landlock.Access {
+	switch op.Kind {
+	case mounts.Dir, mounts.Mqueue:
+		return landlock.ReadWrite
+	case mounts.Bind:
+		if !op.Flags.Has(mounts.NoDev) {
+			return landlock.IoctlDev
+		}
+	case mounts.File:
+		return landlock.ReadFile | landlock.WriteFile | landlock.Truncate
+	case mounts.Data:
+		if op.Flags.Has(mounts.ReadOnly) {
+			return landlock.ReadFile | landlock.Execute
+		}
+		return landlock.ReadFile | landlock.WriteFile | landlock.Truncate | landlock.Execute
 	}
 	return 0
 }

@@ -89,6 +89,12 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
+// The engines.
+const (
+	EngineNative = "native"
+	EngineBwrap  = "bwrap"
+)
+
 // The names of the namespaces, in the order that plans list them.
 const (
 	User   = "user"

@@ -260,6 +260,9 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 				if name == "Fallback" {
 					v.SetString("degrade")
 				}
+				if name == "Backend" {
+					v.SetString("bwrap")
+				}
 			case reflect.Bool:
 				v.SetBool(true)
 			case reflect.Int64:

@@ -235,6 +235,10 @@ func (k *cutter) layers(c Ceiling) {
 		k.Fallback = Strict
 		k.note("fallback", "degrade is beyond the ceiling; what cannot be enforced refuses the run", `"fallback": "degrade"`)
 	}
+	if k.Backend == BackendBwrap && c.Fallback != Degrade { // it carries less: see its notes
+		k.Backend = BackendAuto
+		k.note("backend", "bwrap is beyond the ceiling; the engine is nsrun's own", `"fallback": "degrade"`)
+	}
 	if k.HostEtc && !c.HostEtc {
 		k.HostEtc = false
 		k.note("fs", "the host's account files are beyond the ceiling; the sandbox has its own", `"host_etc": true`)

@@ -69,11 +69,11 @@ func TestUnder(t *testing.T) {
 
 func TestUnderCutsEverythingElse(t *testing.T) {
 	wide := Policy{Network: NetworkHost, Env: Env{Pass: []string{"A", "CI_X", "LANG"}}, Limits: []Limit{{"pids", 100}, {"core", 0}}, Timeout: time.Hour, KillGrace: time.Minute,
-		Seccomp: Seccomp{Profile: SeccompOff, Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, NoLandlock: true, Fallback: Degrade, HostEtc: true, Dir: "/w", FS: []FS{bind("/w", true)}}
+		Seccomp: Seccomp{Profile: SeccompOff, Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, NoLandlock: true, Fallback: Degrade, Backend: BackendBwrap, HostEtc: true, Dir: "/w", FS: []FS{bind("/w", true)}}
 	got, notes := wide.Under(Ceiling{})
 	assert.Equal(t, Policy{Network: NetworkNone, Env: Env{Pass: []string{"LANG"}}, Limits: wide.Limits, Timeout: time.Hour, KillGrace: time.Minute,
-		Seccomp: Seccomp{Profile: "default", Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, Fallback: Strict, Dir: "/"}, got)
-	assert.Len(t, notes, 9, "each cut is said: fs, dir, network, two names, seccomp, landlock, fallback, etc")
+		Seccomp: Seccomp{Profile: "default", Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, Fallback: Strict, Backend: BackendAuto, Dir: "/"}, got)
+	assert.Len(t, notes, 10, "each cut is said: fs, dir, network, two names, seccomp, landlock, fallback, backend, etc")
 
 	all := Ceiling{FSWrite: []string{"/"}, Network: NetworkHost, PassEnv: []string{"CI_*", "A"}, Limits: []Limit{{"pids", 100}}, Timeout: time.Hour, KillGrace: time.Minute,
 		Seccomp: []string{"default", SeccompOff}, NoLandlock: true, Fallback: Degrade, HostEtc: true}

@@ -36,6 +36,8 @@ type Policy struct {
 	KillGrace time.Duration `json:"kill_grace,omitempty"`
 	// Fallback says what to do with a wish that the host cannot enforce. The zero value refuses the run.
 	Fallback Fallback `json:"fallback,omitempty"`
+	// Backend is the engine that carries the policy out. The zero value is BackendAuto.
+	Backend Backend `json:"backend,omitempty"`
 	// Notes are what the front end has to tell: grants cut, names dropped, words that change nothing.
 	Notes []Note `json:"notes,omitempty"`
 }
@@ -149,6 +151,19 @@ const (
 	Strict  Fallback = "strict"  // refuse the run
 	Degrade Fallback = "degrade" // run without, and say so in a Note
 )
+
+// Backend names an engine.
+type Backend string
+
+// The backends. The empty Backend is BackendAuto.
+const (
+	BackendAuto   Backend = "auto"   // the strongest that there is, which is native
+	BackendNative Backend = "native" // nsrun's own
+	BackendBwrap  Backend = "bwrap"  // a bubblewrap found on PATH, with nsrun's own last mile inside
+)
+
+// Backends lists them all.
+var Backends = []Backend{BackendAuto, BackendNative, BackendBwrap}
 
 // Note is one thing that is not as asked.
 type Note struct {

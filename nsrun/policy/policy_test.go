@@ -140,6 +140,7 @@ func TestCeilingHasAPlaceForEveryGrantOfAPolicy(t *testing.T) {
 		"Name": "a word", "FS": "FSRead FSWrite Sockets", "Dir": "a place inside", "HostEtc": "HostEtc", "Home": "a place inside", "Env": "PassEnv",
 		"Network": "Network", "Hostname": "a word", "UID": "an id inside a namespace of its own", "GID": "the same", "Limits": "Limits",
 		"Seccomp": "Seccomp", "NoLandlock": "NoLandlock", "Timeout": "Timeout", "KillGrace": "KillGrace", "Fallback": "Fallback", "Notes": "words",
+		"Backend": "Fallback",
 	}
 	for i := range reflect.TypeFor[Policy]().NumField() {
 		name := reflect.TypeFor[Policy]().Field(i).Name

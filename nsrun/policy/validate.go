@@ -49,6 +49,9 @@ func (p Policy) Validate() error {
 	if !slices.Contains([]Fallback{"", Strict, Degrade}, p.Fallback) {
 		say("fallback", "%q is unknown; use strict or degrade", p.Fallback)
 	}
+	if p.Backend != "" && !slices.Contains(Backends, p.Backend) {
+		say("backend", "%q is unknown; use auto, native or bwrap", p.Backend)
+	}
 	return errors.Join(faults...)
 }
 

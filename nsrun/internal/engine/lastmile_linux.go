@@ -8,6 +8,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit"
 	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
@@ -197,24 +198,31 @@ func (l *lowering) landlock() error {
 		return nil
 	}
 	r := l.plan.Landlock.Ruleset
-	seen := map[string]mounts.Seen{}
-	for i, op := range l.plan.Mounts {
-		if at, ok := seen[op.Dest]; !ok || at.Missing {
-			seen[op.Dest] = l.seen[i]
-		}
-	}
-	r.Paths = slices.DeleteFunc(slices.Clone(r.Paths), func(rule landlock.PathRule) bool {
-		at := seen[rule.Path]
-		return at.Missing || at.Link // a link's target has its own rule
-	})
-	for i := range r.Paths {
-		rule := &r.Paths[i]
-		if at, ok := seen[rule.Path]; ok {
-			rule.File, rule.Path = at.File, at.Dest
-		}
-	}
+	r.Paths = resolvedRules(l.plan, l.seen)
 	landlock.Lower(l.p, r)
 	return nil
+}
+
+// resolvedRules are the plan's rules without those of what was left out, and at the places where the rest went.
+func resolvedRules(p *plan.Plan, seen []mounts.Seen) []landlock.PathRule {
+	at := map[string]mounts.Seen{}
+	for i, s := range seen {
+		if former, ok := at[p.Mounts[i].Dest]; !ok || former.Missing {
+			at[p.Mounts[i].Dest] = s
+		}
+	}
+	var rules []landlock.PathRule
+	for _, rule := range p.Landlock.Paths {
+		s, ok := at[rule.Path]
+		if s.Missing || s.Link { // a link's target has its own rule
+			continue
+		}
+		if ok {
+			rule.File, rule.Path = s.File, s.Dest
+		}
+		rules = append(rules, rule)
+	}
+	return rules
 }
 
 func (l *lowering) seccomp() error {

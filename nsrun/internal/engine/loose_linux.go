@@ -65,7 +65,7 @@ func (l *lowering) enterNamespaces() error {
 	}
 	l.p.Join()
 	if b.PidnsFD != nil && slices.Contains(l.plan.Namespaces, plan.Pid) {
-		l.step("namespaces", "clone")
+		l.step("namespaces", "pidns-unshare")
 		l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
 		l.p.Join()
 	}
@@ -146,22 +146,24 @@ func (l *lowering) openProc() error {
 }
 
 // put writes a file of procfs in one write, wherever that is mounted by now.
-func (l *lowering) put(op, name, content string) {
-	l.p.At(sys.Step{Stage: "identity", Op: op})
+func (l *lowering) put(name, content string, step sys.Step) {
+	l.p.At(step)
 	fd := l.p.Slot()
 	l.p.Add(unix.SYS_OPENAT, sys.Of(l.proc), sys.Str(name), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
 	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte(content)), sys.Int(len(content))).Min(len(content))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
 }
 
+func identityStep(op string) sys.Step { return sys.Step{Stage: "identity", Op: op} }
+
 func (l *lowering) firstMaps() error {
 	b, id := l.plan.Bwrap, l.plan.Identity
 	if !l.ownsUsers() || b.Users.Foreign {
 		return nil
 	}
-	l.put("uid_map", "self/uid_map", fmt.Sprintf("%d %d 1\n", b.Users.FirstUID, id.HostUID))
-	l.put("setgroups", "self/setgroups", "deny\n") // before gid_map: CVE-2014-8989
-	l.put("gid_map", "self/gid_map", fmt.Sprintf("%d %d 1\n", b.Users.FirstGID, id.HostGID))
+	l.put("self/uid_map", fmt.Sprintf("%d %d 1\n", b.Users.FirstUID, id.HostUID), identityStep("uid_map"))
+	l.put("self/setgroups", "deny\n", identityStep("setgroups")) // before gid_map: CVE-2014-8989
+	l.put("self/gid_map", fmt.Sprintf("%d %d 1\n", b.Users.FirstGID, id.HostGID), identityStep("gid_map"))
 	return nil
 }
 
@@ -181,7 +183,7 @@ func (l *lowering) restoreUmask() error {
 // fileLabel is what files made from here on are labelled with (selinux(8), fscreate).
 func (l *lowering) fileLabel() error {
 	if label := l.plan.Bwrap.FileLabel; label != "" {
-		l.put("file-label", "self/attr/fscreate", label)
+		l.put("self/attr/fscreate", label, sys.Step{Stage: "label", Op: "file"})
 	}
 	return nil
 }
@@ -211,15 +213,15 @@ func (l *lowering) secondUsers() error {
 		return nil
 	}
 	if b.Users.Disable {
-		l.put("max_user_namespaces", "sys/user/max_user_namespaces", "1")
+		l.put("sys/user/max_user_namespaces", "1", identityStep("max_user_namespaces"))
 	}
 	l.step("identity", "second")
 	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	if err := l.boundingSet(); err != nil {
 		return err
 	}
-	l.put("uid_map", "self/uid_map", fmt.Sprintf("%d %d 1\n", id.UID, b.Users.FirstUID))
-	l.put("gid_map", "self/gid_map", fmt.Sprintf("%d %d 1\n", id.GID, b.Users.FirstGID))
+	l.put("self/uid_map", fmt.Sprintf("%d %d 1\n", id.UID, b.Users.FirstUID), identityStep("uid_map"))
+	l.put("self/gid_map", fmt.Sprintf("%d %d 1\n", id.GID, b.Users.FirstGID), identityStep("gid_map"))
 	return nil
 }
 
@@ -280,7 +282,7 @@ func (l *lowering) waiter() error {
 	if !b.Waiter {
 		return l.looseMile()
 	}
-	keep := append([]int{l.fds.status}, l.locks()...)
+	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...)
 	keep = append(keep, b.SyncFDs...)
 	slices.Sort(keep)
 	l.step("command", "fork")
@@ -299,7 +301,8 @@ func (l *lowering) waiter() error {
 	if err := l.closeAllBut(3, slices.Compact(keep)); err != nil {
 		return err
 	}
-	if err := l.filters(); err != nil { // it must survive the command's filters, which need not allow it more than to wait, write and end
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report)) // the last that could be told over it
+	if err := l.filters(); err != nil {            // it must survive the command's filters, which need not allow it more than to wait, write and end
 		return err
 	}
 	l.step("init", "wait")

@@ -47,7 +47,7 @@ func inherited(fd int) bool {
 // execLabel is what exec labels the command with (selinux(8)).
 func (l *lowering) execLabel() error {
 	if label := l.plan.Bwrap.ExecLabel; label != "" {
-		l.put("exec-label", "self/attr/exec", label)
+		l.put("self/attr/exec", label, sys.Step{Stage: "label", Op: "exec"})
 	}
 	return nil
 }
@@ -91,6 +91,7 @@ func (l *lowering) start(pwd string) error {
 	}
 	l.p.At(sys.Step{Stage: "exec", Op: name, Path: name}) // no search, so whatever the error is, it is the command's
 	l.p.Add(unix.SYS_EXECVE, sys.Str(name), sys.List(argv), sys.List(env)).Tolerate(unix.ENOEXEC, 0)
+	l.p.At(sys.Step{Stage: "exec", Op: noHeader, Path: name})
 	l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"/bin/sh", name}, argv[1:]...)), sys.List(env))
 	return nil
 }

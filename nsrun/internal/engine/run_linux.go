@@ -40,6 +40,7 @@ type Outcome struct {
 	TimedOut bool
 	Killed   unix.Signal // the signal to this process that led to the kill, if one did
 	Seen     []mounts.Seen
+	Losses   []plan.Note // what the engine could not carry
 }
 
 // Run starts the plan's command and waits until nothing of the sandbox is alive. It forks this process, so this should be a small
@@ -54,6 +55,9 @@ type Outcome struct {
 func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	if p.Bwrap != nil {
 		return runLoose(p, opts)
+	}
+	if p.Engine == plan.EngineBwrap {
+		return runOuter(p, opts)
 	}
 	// The kernel kills the sandbox when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
 	runtime.LockOSThread()

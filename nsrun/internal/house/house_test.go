@@ -31,7 +31,7 @@ var rooms = map[string]string{
 	"nsrun/bwrap":           "mounts nsrun/policy nsrun/plan nsrun/facts",
 	"nsrun/bwrap/generate":  "",
 	"nsrun/internal/probe":  "internal/sys mounts landlock seccomp rlimit nsrun/facts",
-	"nsrun/internal/engine": "internal/sys mounts landlock seccomp rlimit nsrun/plan nsrun/facts",
+	"nsrun/internal/engine": "internal/sys mounts landlock seccomp rlimit nsrun/plan nsrun/facts nsrun/bwrap",
 	"nsrun/internal/house":  "",
 	"nsrun":                 "nsrun/policy nsrun/facts nsrun/plan nsrun/internal/engine nsrun/internal/probe",
 	"cmd/nsrun":             "nsrun nsrun/policy nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap",

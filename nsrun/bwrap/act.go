@@ -1,0 +1,204 @@
+package bwrap
+
+import (
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
+// action is what an option does when it is met.
+type action = func(*parser, option, []string) error
+
+// set switches something on.
+func set(field func(*parser) *bool) action {
+	return func(p *parser, _ option, _ []string) error {
+		*field(p) = true
+		return nil
+	}
+}
+
+func unshare(namespace string) action {
+	return func(p *parser, _ option, _ []string) error {
+		p.unshare[namespace] = true
+		return nil
+	}
+}
+
+func (p *parser) unshareAll(option, []string) error {
+	for _, name := range []string{plan.Ipc, plan.Pid, plan.Uts, plan.Net} {
+		p.unshare[name] = true
+	}
+	p.tryUser, p.tryCgroup = true, true
+	return nil
+}
+
+func (p *parser) shareNet(option, []string) error {
+	p.unshare[plan.Net] = false
+	return nil
+}
+
+// lastFD takes a descriptor of which there is one.
+func lastFD(field func(*parser) **int) action {
+	return func(p *parser, row option, operands []string) error {
+		place := field(p)
+		p.onlyLast(row.name, *place != nil)
+		fd, err := p.fd(operands[0])
+		if err != nil {
+			return err
+		}
+		*place = &fd
+		return nil
+	}
+}
+
+// lastID takes a user or group id.
+func lastID(kind string, field func(*parser) **int) action {
+	return func(p *parser, row option, operands []string) error {
+		place := field(p)
+		p.onlyLast(row.name, *place != nil)
+		id, ok := number(operands[0])
+		if !ok {
+			return p.die("Invalid %s: %s", kind, operands[0])
+		}
+		*place = &id
+		return nil
+	}
+}
+
+func (p *parser) fd(word string) (int, error) {
+	fd, ok := number(word)
+	if !ok {
+		return 0, p.die("Invalid fd: %s", word)
+	}
+	return fd, nil
+}
+
+func (p *parser) argv0(row option, operands []string) error {
+	if p.bw.Argv0 != nil {
+		return p.die("--argv0 used multiple times")
+	}
+	p.bw.Argv0 = &operands[0]
+	return nil
+}
+
+func (p *parser) chdir(row option, operands []string) error {
+	p.onlyLast(row.name, p.bw.Chdir != nil)
+	p.bw.Chdir = &operands[0]
+	return p.notEmpty(row, operands)
+}
+
+func (p *parser) setHostname(row option, operands []string) error {
+	p.onlyLast(row.name, p.hostname != nil)
+	p.hostname = &operands[0]
+	p.bw.Hostnames = append(p.bw.Hostnames, operands[0])
+	return nil
+}
+
+func (p *parser) clearenv(option, []string) error {
+	p.env = nil
+	return nil
+}
+
+func (p *parser) setenv(_ option, operands []string) error {
+	if !p.env.set(operands[0], operands[1]) {
+		return p.die("setenv failed")
+	}
+	return nil
+}
+
+func (p *parser) unsetenv(_ option, operands []string) error {
+	if !p.env.unset(operands[0]) {
+		return p.die("unsetenv failed")
+	}
+	return nil
+}
+
+func (p *parser) lockFile(row option, operands []string) error {
+	p.bw.LockFiles = append(p.bw.LockFiles, operands[0])
+	return p.notEmpty(row, operands)
+}
+
+func (p *parser) syncFD(_ option, operands []string) error {
+	fd, err := p.fd(operands[0])
+	if err == nil {
+		p.bw.SyncFDs = append(p.bw.SyncFDs, fd)
+	}
+	return err
+}
+
+// seccomp takes a filter that is read in the end, addSeccomp one that is read at once.
+func (p *parser) seccomp(row option, operands []string) error {
+	if len(p.bw.Filters) > 0 {
+		return p.die("--seccomp cannot be combined with --add-seccomp-fd")
+	}
+	return lastFD(func(p *parser) **int { return &p.seccompFD })(p, row, operands)
+}
+
+func (p *parser) addSeccomp(_ option, operands []string) error {
+	if p.seccompFD != nil {
+		return p.die("--add-seccomp-fd cannot be combined with --seccomp")
+	}
+	fd, err := p.fd(operands[0])
+	if err != nil {
+		return err
+	}
+	return p.filter(fd)
+}
+
+// filter reads a program of 8 bytes an instruction.
+func (p *parser) filter(fd int) error {
+	data, err := p.caller.ReadFD(fd)
+	switch {
+	case err != nil:
+		return p.die("Can't read seccomp data: %v", err)
+	case len(data)%8 != 0:
+		return p.die("Invalid seccomp data, must be multiple of 8")
+	}
+	p.bw.Filters = append(p.bw.Filters, orNil(data))
+	p.filterFDs = append(p.filterFDs, fd)
+	return nil
+}
+
+// orNil keeps plans comparable: no bytes are nil.
+func orNil(data []byte) []byte {
+	if len(data) == 0 {
+		return nil
+	}
+	return data
+}
+
+func (p *parser) setExecLabel(row option, operands []string) error {
+	p.onlyLast(row.name, p.execLabel != nil)
+	p.execLabel = &operands[0]
+	p.bw.ExecLabel = operands[0]
+	return p.label(operands[0])
+}
+
+func (p *parser) setFileLabel(row option, operands []string) error {
+	p.onlyLast(row.name, p.fileLabel != nil)
+	p.fileLabel = &operands[0]
+	p.bw.FileLabel = operands[0]
+	return p.label(operands[0])
+}
+
+func (p *parser) label(label string) error {
+	if p.caller.Labels == nil {
+		return p.die("labeling not supported on this system")
+	}
+	if err := p.caller.Labels(label); err != nil {
+		return p.die("invalid label %s: %v", label, err)
+	}
+	return nil
+}
+
+// Debugging options make bubblewrap do without a system call, as on an old kernel.
+const (
+	noOpenat2      = "force-openat-fallback"
+	noMountSetattr = "force-mount-setattr-fallback"
+)
+
+func (p *parser) debug(value string) error {
+	if value != noOpenat2 && value != noMountSetattr {
+		return p.die("Unknown --debug-opt value: %s", value)
+	}
+	p.debugged[value] = true
+	return nil
+}

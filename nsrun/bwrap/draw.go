@@ -1,0 +1,110 @@
+package bwrap
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// draw writes one operation as options, by its kind. A kind that is not here cannot be written.
+var draw = map[mounts.Kind]func(*renderer, mounts.Op){
+	mounts.Bind:    (*renderer).bind,
+	mounts.Tmpfs:   (*renderer).tmpfs,
+	mounts.Proc:    plain("--proc"),
+	mounts.Dev:     plain("--dev"),
+	mounts.Mqueue:  plain("--mqueue"),
+	mounts.Remount: plain("--remount-ro"),
+	mounts.Dir:     (*renderer).dir,
+	mounts.File:    (*renderer).file,
+	mounts.Data:    (*renderer).nameless,
+	mounts.Symlink: func(r *renderer, op mounts.Op) { r.option("--symlink", op.Source, op.Dest) },
+	mounts.Chmod:   func(r *renderer, op mounts.Op) { r.option("--chmod", octalWord(op.Mode), op.Dest) },
+	mounts.Overlay: (*renderer).overlay,
+}
+
+func plain(name string) func(*renderer, mounts.Op) {
+	return func(r *renderer, op mounts.Op) { r.option(name, op.Dest) }
+}
+
+func (r *renderer) mounts(ops []mounts.Op) {
+	for _, op := range ops {
+		if f, ok := draw[op.Kind]; ok {
+			f(r, op)
+		} else {
+			r.lose("mounts", "bubblewrap has no such operation", "", string(op.Kind)+" "+op.Dest)
+		}
+	}
+}
+
+// bindName is the option that binds with an operation's flags.
+func bindName(op mounts.Op) string {
+	name := "bind"
+	switch {
+	case op.Flags.Has(mounts.ReadOnly): // before devices: rather less than asked
+		name = "ro-bind"
+	case !op.Flags.Has(mounts.NoDev):
+		name = "dev-bind"
+	}
+	switch {
+	case op.Kind == mounts.Data:
+		name += "-data"
+	case op.FD != nil:
+		name += "-fd"
+	case op.Optional:
+		name += "-try"
+	}
+	return "--" + name
+}
+
+func (r *renderer) bind(op mounts.Op) {
+	source := op.Source
+	if op.FD != nil {
+		source = strconv.Itoa(*op.FD)
+	}
+	r.option(bindName(op), source, op.Dest)
+}
+
+func octalWord(mode uint32) string { return fmt.Sprintf("%04o", mode) }
+
+// permsUnless says what the next option makes is allowed, if it is not what is usual.
+func (r *renderer) permsUnless(mode, usual uint32) {
+	if mode != usual {
+		r.option("--perms", octalWord(mode))
+	}
+}
+
+func (r *renderer) tmpfs(op mounts.Op) {
+	r.permsUnless(op.Mode, modeTmpfs)
+	if op.Size > 0 {
+		r.option("--size", strconv.FormatInt(op.Size, 10))
+	}
+	r.option("--tmpfs", op.Dest)
+}
+
+func (r *renderer) dir(op mounts.Op) {
+	r.permsUnless(op.Mode, modeDir)
+	r.option("--dir", op.Dest)
+}
+
+func (r *renderer) file(op mounts.Op) {
+	r.permsUnless(op.Mode, modeFile)
+	r.option("--file", r.blob(op.Data), op.Dest)
+}
+
+func (r *renderer) nameless(op mounts.Op) {
+	r.permsUnless(op.Mode, modeData)
+	r.option(bindName(op), r.blob(op.Data), op.Dest)
+}
+
+func (r *renderer) overlay(op mounts.Op) {
+	r.each(layerOption, op.Layers)
+	switch {
+	case op.Upper != "":
+		r.option("--overlay", op.Upper, op.Work, op.Dest)
+	case op.Scratch:
+		r.option("--tmp-overlay", op.Dest)
+	default:
+		r.option("--ro-overlay", op.Dest)
+	}
+}

@@ -1,0 +1,174 @@
+package bwrap
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/mounts"
+)
+
+// Modes of what an option makes when no --perms goes before it.
+const (
+	modeDir   = 0o755
+	modeTmpfs = 0o755
+	modeFile  = 0o666
+	modeData  = 0o600
+)
+
+// apart are the flags of everything that bubblewrap mounts, but for devices.
+var apart = mounts.Flags{mounts.NoSuid, mounts.NoDev}
+
+// fileSystemFlags are those of the file systems that options mount.
+var fileSystemFlags = map[mounts.Kind]mounts.Flags{
+	mounts.Proc:  {mounts.NoSuid, mounts.NoDev, mounts.NoExec},
+	mounts.Tmpfs: apart,
+}
+
+// add queues what an option asks for, once its numbers have been read.
+func (p *parser) add(row option, operands []string, op mounts.Op) error {
+	p.ops = append(p.ops, op)
+	return p.notEmpty(row, operands)
+}
+
+// takePerms returns the permissions that go before an option, once.
+func (p *parser) takePerms(otherwise uint32) uint32 {
+	if p.perms != nil {
+		otherwise, p.perms = *p.perms, nil
+	}
+	return otherwise
+}
+
+// bindFlags reads the flags off the option's name.
+func bindFlags(name string) mounts.Flags {
+	switch {
+	case strings.HasPrefix(name, "--dev-"):
+		return mounts.Flags{mounts.NoSuid}
+	case strings.HasPrefix(name, "--ro-"):
+		return mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
+	}
+	return slices.Clone(apart)
+}
+
+func bind(optional bool) action {
+	return func(p *parser, row option, operands []string) error {
+		return p.add(row, operands, mounts.Op{Kind: mounts.Bind, Source: operands[0], Dest: operands[1], Flags: bindFlags(row.name), Optional: optional})
+	}
+}
+
+func (p *parser) bindFD(row option, operands []string) error {
+	fd, err := p.fd(operands[0])
+	if err != nil {
+		return err
+	}
+	return p.add(row, operands, mounts.Op{Kind: mounts.Bind, Source: fmt.Sprintf("/proc/self/fd/%d", fd), Dest: operands[1], FD: &fd, Flags: bindFlags(row.name)})
+}
+
+func (p *parser) remount(row option, operands []string) error {
+	return p.add(row, operands, mounts.Op{Kind: mounts.Remount, Dest: operands[0], Flags: mounts.Flags{mounts.ReadOnly}})
+}
+
+func (p *parser) layer(_ option, operands []string) error {
+	p.layers = append(p.layers, operands[0])
+	return nil
+}
+
+// overlays says how many layers an overlay takes at least, and how that is called.
+var overlays = map[string]struct {
+	least int
+	word  string
+}{"--overlay": {1, "one"}, "--tmp-overlay": {1, "one"}, "--ro-overlay": {2, "two"}}
+
+func (p *parser) overlay(row option, operands []string) error {
+	want := overlays[row.name]
+	if len(p.layers) < want.least {
+		return p.die("%s requires at least %s --overlay-src", row.name, want.word)
+	}
+	if err := p.notEmpty(row, operands); err != nil {
+		return err
+	}
+	if slices.Contains(p.layers, "") {
+		return p.die("%s does not take an empty path argument", layerOption)
+	}
+	op := mounts.Op{Kind: mounts.Overlay, Dest: operands[len(operands)-1], Layers: p.layers, Flags: slices.Clone(apart), Scratch: row.name == "--tmp-overlay"}
+	if len(operands) == 3 {
+		op.Upper, op.Work = operands[0], operands[1]
+	}
+	p.layers = nil
+	return p.add(row, operands, op)
+}
+
+func fileSystem(kind mounts.Kind) action {
+	return func(p *parser, row option, operands []string) error {
+		op := mounts.Op{Kind: kind, Dest: operands[0], Flags: slices.Clone(fileSystemFlags[kind])}
+		switch kind {
+		case mounts.Tmpfs:
+			op.Mode = p.takePerms(modeTmpfs)
+			op.Size, p.size = int64(p.size), 0
+		case mounts.Dev:
+			op.Source, p.needsDevpts = p.caller.Terminal, true
+		}
+		return p.add(row, operands, op)
+	}
+}
+
+func (p *parser) dir(row option, operands []string) error {
+	return p.add(row, operands, mounts.Op{Kind: mounts.Dir, Dest: operands[0], Mode: p.takePerms(modeDir)})
+}
+
+// content makes a file of what is in a descriptor, which is read in the end.
+func content(kind mounts.Kind) action {
+	return func(p *parser, row option, operands []string) error {
+		fd, err := p.fd(operands[0])
+		if err != nil {
+			return err
+		}
+		op := mounts.Op{Kind: kind, Dest: operands[1]}
+		if kind == mounts.Data {
+			op.Mode, op.Flags = p.takePerms(modeData), bindFlags(row.name)
+		} else {
+			op.Mode = p.takePerms(modeFile)
+		}
+		p.data = append(p.data, fileData{op: len(p.ops), fd: fd})
+		return p.add(row, operands, op)
+	}
+}
+
+func (p *parser) symlink(row option, operands []string) error {
+	return p.add(row, operands, mounts.Op{Kind: mounts.Symlink, Source: operands[0], Dest: operands[1]})
+}
+
+func (p *parser) chmod(row option, operands []string) error {
+	mode, ok := octal(operands[0])
+	if !ok {
+		return p.die("%s takes an octal argument <= 07777", row.name)
+	}
+	return p.add(row, operands, mounts.Op{Kind: mounts.Chmod, Dest: operands[1], Mode: mode})
+}
+
+func (p *parser) setPerms(row option, operands []string) error {
+	if p.perms != nil {
+		return p.die("--perms given twice for the same action")
+	}
+	mode, ok := octal(operands[0])
+	if !ok {
+		return p.die("%s takes an octal argument <= 07777", row.name)
+	}
+	p.perms = &mode
+	return nil
+}
+
+func (p *parser) setSize(_ option, operands []string) error {
+	if p.size != 0 {
+		return p.die("--size given twice for the same action")
+	}
+	size, ok := byteCount(operands[0])
+	switch {
+	case !ok:
+		return p.die("--size takes a non-zero number of bytes")
+	case size > maxSize:
+		return p.die("--size (for tmpfs) is limited to %d", uint64(maxSize))
+	}
+	p.size = size
+	return nil
+}

@@ -1,0 +1,147 @@
+package bwrap
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// useNative is the way out of every loss that nsrun itself does not have.
+const useNative = "run it with nsrun's own engine"
+
+// loss is a note in the making: the same loss at several places is one note.
+type loss struct {
+	plan.Note
+	places []string
+}
+
+// lose notes that bubblewrap cannot carry something, at a place if there is one.
+func (r *renderer) lose(feature, what, fix, place string) {
+	i := slices.IndexFunc(r.losses, func(l loss) bool { return l.Feature == feature && l.Loss == what })
+	if i < 0 {
+		i = len(r.losses)
+		r.losses = append(r.losses, loss{Note: plan.Note{Feature: feature, Loss: what, Fix: fix}})
+	}
+	if place != "" {
+		r.losses[i].places = append(r.losses[i].places, place)
+	}
+}
+
+func (r *renderer) notes() []plan.Note {
+	var notes []plan.Note
+	for _, l := range r.losses {
+		if len(l.places) > 0 {
+			l.Loss += ": " + strings.Join(l.places, ", ")
+		}
+		notes = append(notes, l.Note)
+	}
+	return notes
+}
+
+// confinement notes the layers that bubblewrap knows nothing of.
+func (r *renderer) confinement() {
+	p := r.plan
+	if p.Landlock != nil {
+		r.lose("landlock", "no second check on files and ports: what is mounted is all that confines", useNative, "")
+	}
+	for _, l := range p.Limits {
+		r.lose("limits", "not bounded", "set limits around bubblewrap, with prlimit or systemd-run", l.String())
+	}
+	if s := p.Seccomp; s != nil {
+		if s.Profile != "" && s.Profile != policy.SeccompOff {
+			r.lose("seccomp", "the profile is not installed", "give its filter as a raw one", s.Profile)
+		}
+		if len(s.Deny) > 0 {
+			r.lose("seccomp", "not refused", useNative, strings.Join(s.Deny, ", "))
+		}
+		if len(s.Raw) > 0 {
+			r.option("--add-seccomp-fd", r.blob(s.Raw))
+		}
+	}
+}
+
+// native writes a plan of nsrun's own as near as bubblewrap comes to it.
+func (r *renderer) native() {
+	p := r.plan
+	r.namespaces("--unshare-cgroup-try")
+	r.ids()
+	if slices.Contains(p.Namespaces, plan.Uts) && p.Hostname != "" {
+		r.option("--hostname", p.Hostname)
+	}
+	r.option("--die-with-parent")
+	r.option("--new-session")
+	r.option("--cap-drop", "ALL")
+	r.environment()
+	if p.Dir != "" {
+		r.option("--chdir", p.Dir)
+	}
+	for i, op := range p.Mounts {
+		if slices.ContainsFunc(p.Mounts[:i], func(above mounts.Op) bool { return holds(above, op.Dest) }) {
+			r.lose("mount_points", "made on the host if it has none there", useNative, op.Dest)
+		}
+		r.nativeOp(op)
+	}
+	r.args = append(r.args, r.late...)
+	if !slices.ContainsFunc(p.Mounts, func(op mounts.Op) bool { return op.Dest == "/" }) {
+		r.option("--remount-ro", "/") // what holds the mount points is read-only once they are there
+	}
+	if p.Terminal {
+		r.lose("terminal", "no terminal of the sandbox's own", "run the command under script(1)", "")
+	}
+}
+
+// holds says whether a place lies in what can be written to on the host.
+func holds(above mounts.Op, dest string) bool {
+	return above.Kind == mounts.Bind && !above.Flags.Has(mounts.ReadOnly) && policy.Inside(dest, above.Dest) && dest != above.Dest
+}
+
+// nativeOp writes one operation of a tree that is not loose, and what it would have done besides.
+func (r *renderer) nativeOp(op mounts.Op) {
+	for _, check := range unchecked {
+		if check.has(op) {
+			r.lose(check.feature, check.loss, check.fix, op.Dest)
+		}
+	}
+	op.Optional = op.Optional || op.KeepLink
+	switch op.Kind {
+	case mounts.Mask:
+		return // noted
+	case mounts.Dir, mounts.Tmpfs:
+		op.Mode = orMode(op.Mode, 0o755)
+	case mounts.File:
+		// A nameless file can stand where the host has one already, and is not written to the host.
+		op.Kind, op.Mode, op.Flags = mounts.Data, orMode(op.Mode, 0o644), mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
+	}
+	r.mounts([]mounts.Op{op})
+	if op.Kind == mounts.Dev || op.Kind == mounts.Tmpfs && op.Flags.Has(mounts.ReadOnly) {
+		r.late = append(r.late, "--remount-ro", op.Dest)
+	}
+}
+
+func orMode(mode, otherwise uint32) uint32 {
+	if mode == 0 {
+		return otherwise
+	}
+	return mode
+}
+
+// unchecked lists what operations of nsrun's ask for and bubblewrap does not do.
+var unchecked = []struct {
+	has                func(mounts.Op) bool
+	feature, loss, fix string
+}{
+	{func(op mounts.Op) bool { return op.Flags.Has(mounts.NoExec) }, "noexec", "programs can be run from there", useNative},
+	{func(op mounts.Op) bool { return op.Kind == mounts.Tmpfs && op.Inodes > 0 }, "inodes", "any number of files can be made there", useNative},
+	{func(op mounts.Op) bool { return op.NoFollow }, "no_follow", "symlinks on the way to the source are followed, whoever made them", useNative},
+	{func(op mounts.Op) bool { return len(op.Within) > 0 }, "within", "the source may lead anywhere", useNative},
+	{func(op mounts.Op) bool { return op.Only != "" }, "type", "the source may be of any type", useNative},
+	{func(op mounts.Op) bool { return op.KeepLink }, "keep_link", "a symlink is shown as what it leads to", useNative},
+	{func(op mounts.Op) bool { return op.FollowDest }, "follow_dest", "bubblewrap stops if the host has a symlink there", "name the place that the symlink leads to"},
+	{func(op mounts.Op) bool { return op.Kind == mounts.File && op.Optional }, "optional", "bubblewrap stops if the host has no such file and none can be made",
+		"leave the file out, or make it on the host"},
+	{func(op mounts.Op) bool { return op.Kind == mounts.Mask }, "mask", "not covered, since only a look at the host tells by what", useNative},
+	{func(op mounts.Op) bool { return op.Kind == mounts.Proc && op.Source == "" }, "proc_masks", "what tells of the host's kernel is not covered", useNative},
+}

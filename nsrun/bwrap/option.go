@@ -1,0 +1,138 @@
+package bwrap
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
+// option is one row of the table: how an option is written, what it is for, and what it does to the plan.
+type option struct {
+	name     string
+	operands []operand
+	help     string
+	// wording is how a missing operand is called, if not as usual.
+	wording string
+	// modifier says that a pending --perms or --size waits for the option after this one.
+	modifier bool
+	act      func(*parser, option, []string) error
+}
+
+// operand is one word after an option.
+type operand struct {
+	name string
+	path bool // must not be empty
+}
+
+// The words that options take.
+var (
+	fdWord     = []operand{{name: "FD"}}
+	destWord   = []operand{{"DEST", true}}
+	labelWord  = []operand{{name: "LABEL"}}
+	capWord    = []operand{{name: "CAP"}}
+	sourceDest = []operand{{"SRC", true}, {"DEST", true}}
+	fdDest     = []operand{{name: "FD"}, {"DEST", true}}
+)
+
+const (
+	layerOption = "--overlay-src"
+	debugOption = "--debug-opt="
+	one         = "%s takes one argument"
+)
+
+// options is bubblewrap's command line, in the order of its usage text.
+var options = [...]option{
+	{name: "--help", help: "Show this text and stop", act: (*parser).help},
+	{name: "--version", help: "Show the version and stop", act: (*parser).version},
+	{name: "--args", operands: fdWord, help: "Read more options from FD, each ended by NUL", act: (*parser).file},
+	{name: "--argv0", operands: []operand{{name: "VALUE"}}, help: "Give the command VALUE as its argv[0]", wording: one, act: (*parser).argv0},
+	{name: "--level-prefix", help: "Begin messages with their level, as in <3>", act: set(func(p *parser) *bool { return &p.bw.LevelPrefix })},
+	{name: "--unshare-all", help: "Make every kind of namespace anew, as far as possible", act: (*parser).unshareAll},
+	{name: "--share-net", help: "Stay in the host's network after all", act: (*parser).shareNet},
+	{name: "--unshare-user", help: "Make a user namespace (ordinary users get one anyway)", act: unshare(plan.User)},
+	{name: "--unshare-user-try", help: "Make a user namespace where that is possible", act: set(func(p *parser) *bool { return &p.tryUser })},
+	{name: "--unshare-ipc", help: "Make an IPC namespace", act: unshare(plan.Ipc)},
+	{name: "--unshare-pid", help: "Make a process namespace", act: unshare(plan.Pid)},
+	{name: "--unshare-net", help: "Make a network namespace, with a loopback of its own", act: unshare(plan.Net)},
+	{name: "--unshare-uts", help: "Make a host name namespace", act: unshare(plan.Uts)},
+	{name: "--unshare-cgroup", help: "Make a cgroup namespace", act: unshare(plan.Cgroup)},
+	{name: "--unshare-cgroup-try", help: "Make a cgroup namespace where that is possible", act: set(func(p *parser) *bool { return &p.tryCgroup })},
+	{name: "--userns", operands: fdWord, help: "Join the user namespace at FD (not with --unshare-user)", act: lastFD(func(p *parser) **int { return &p.bw.Users.FD })},
+	{name: "--userns2", operands: fdWord, help: "Join the user namespace at FD once all is mounted", act: lastFD(func(p *parser) **int { return &p.bw.Users.FD2 })},
+	{name: "--disable-userns", help: "Let nothing inside make a user namespace", act: set(func(p *parser) *bool { return &p.bw.Users.Disable })},
+	{name: "--assert-userns-disabled", help: "Stop if a user namespace could be made inside", act: set(func(p *parser) *bool { return &p.bw.Users.Assert })},
+	{name: "--pidns", operands: fdWord, help: "Join the process namespace at FD (the parent one with --unshare-pid)", act: lastFD(func(p *parser) **int { return &p.bw.PidnsFD })},
+	{name: "--uid", operands: []operand{{name: "UID"}}, help: "User id inside (needs a user namespace)", act: lastID("uid", func(p *parser) **int { return &p.uid })},
+	{name: "--gid", operands: []operand{{name: "GID"}}, help: "Group id inside (needs a user namespace)", act: lastID("gid", func(p *parser) **int { return &p.gid })},
+	{name: "--hostname", operands: []operand{{name: "NAME"}}, help: "Host name inside (needs --unshare-uts)", act: (*parser).setHostname},
+	{name: "--chdir", operands: []operand{{"DIR", true}}, help: "Start the command in DIR", wording: one, act: (*parser).chdir},
+	{name: "--clearenv", help: "Empty the environment", act: (*parser).clearenv},
+	{name: "--setenv", operands: []operand{{name: "VAR"}, {name: "VALUE"}}, help: "Put a variable into the environment", act: (*parser).setenv},
+	{name: "--unsetenv", operands: []operand{{name: "VAR"}}, help: "Take a variable out of the environment", act: (*parser).unsetenv},
+	{name: "--lock-file", operands: destWord, help: "Hold a lock on DEST while the sandbox runs", act: (*parser).lockFile},
+	{name: "--sync-fd", operands: fdWord, help: "Hold FD open while the sandbox runs", act: (*parser).syncFD},
+	{name: "--bind", operands: sourceDest, help: "Show the host's SRC at DEST", act: bind(false)},
+	{name: "--bind-try", operands: sourceDest, help: "The same, if SRC exists", act: bind(true)},
+	{name: "--dev-bind", operands: sourceDest, help: "Show the host's SRC at DEST, devices and all", act: bind(false)},
+	{name: "--dev-bind-try", operands: sourceDest, help: "The same, if SRC exists", act: bind(true)},
+	{name: "--ro-bind", operands: sourceDest, help: "Show the host's SRC at DEST, to be read only", act: bind(false)},
+	{name: "--ro-bind-try", operands: sourceDest, help: "The same, if SRC exists", act: bind(true)},
+	{name: "--bind-fd", operands: fdDest, help: "Show what is open at FD at DEST", wording: "--bind-fd takes two arguments", act: (*parser).bindFD},
+	{name: "--ro-bind-fd", operands: fdDest, help: "Show what is open at FD at DEST, to be read only", wording: "--bind-fd takes two arguments", act: (*parser).bindFD},
+	{name: "--remount-ro", operands: destWord, help: "Make the mount at DEST, and that alone, read-only", wording: one, act: (*parser).remount},
+	{name: layerOption, operands: []operand{{"SRC", true}}, help: "Put SRC as a layer on top for the next overlay", act: (*parser).layer},
+	{name: "--overlay", operands: []operand{{"RWSRC", true}, {"WORKDIR", true}, {"DEST", true}}, help: "Stack the layers at DEST; writes go to RWSRC, by way of WORKDIR,\nwhich is empty and on the same file system", act: (*parser).overlay},
+	{name: "--tmp-overlay", operands: destWord, help: "Stack the layers at DEST; writes go to memory", act: (*parser).overlay},
+	{name: "--ro-overlay", operands: destWord, help: "Stack the layers at DEST, to be read only", act: (*parser).overlay},
+	{name: "--exec-label", operands: labelWord, help: "SELinux context of the command", act: (*parser).setExecLabel},
+	{name: "--file-label", operands: labelWord, help: "SELinux context of what the sandbox makes", act: (*parser).setFileLabel},
+	{name: "--proc", operands: destWord, help: "Put a procfs at DEST", act: fileSystem(mounts.Proc)},
+	{name: "--dev", operands: destWord, help: "Put a minimal /dev at DEST", act: fileSystem(mounts.Dev)},
+	{name: "--tmpfs", operands: destWord, help: "Put an empty file system in memory at DEST", act: fileSystem(mounts.Tmpfs)},
+	{name: "--mqueue", operands: destWord, help: "Put the message queues at DEST", act: fileSystem(mounts.Mqueue)},
+	{name: "--dir", operands: destWord, help: "Make a directory at DEST", act: (*parser).dir},
+	{name: "--file", operands: fdDest, help: "Copy FD to a file at DEST", act: content(mounts.File)},
+	{name: "--bind-data", operands: fdDest, help: "Copy FD to a nameless file and show it at DEST", act: content(mounts.Data)},
+	{name: "--ro-bind-data", operands: fdDest, help: "The same, to be read only", act: content(mounts.Data)},
+	{name: "--symlink", operands: sourceDest, help: "Make a symbolic link at DEST that says SRC", act: (*parser).symlink},
+	{name: "--seccomp", operands: fdWord, help: "Confine the command by the filter in FD (the last one counts)", act: (*parser).seccomp},
+	{name: "--add-seccomp-fd", operands: fdWord, help: "Confine the command by the filter in FD (each one counts)", act: (*parser).addSeccomp},
+	{name: "--block-fd", operands: fdWord, help: "Start the command once FD can be read", act: lastFD(func(p *parser) **int { return &p.bw.BlockFD })},
+	{name: "--userns-block-fd", operands: fdWord, help: "Wait for FD while another maps the ids", act: lastFD(func(p *parser) **int { return &p.bw.UsernsBlockFD })},
+	{name: "--info-fd", operands: fdWord, help: "Tell FD about the sandbox, in JSON", act: lastFD(func(p *parser) **int { return &p.bw.InfoFD })},
+	{name: "--json-status-fd", operands: fdWord, help: "Tell FD about start and end, in one JSON document each", act: lastFD(func(p *parser) **int { return &p.bw.StatusFD })},
+	{name: "--new-session", help: "Start a terminal session, without the caller's terminal", act: set(func(p *parser) *bool { return &p.bw.NewSession })},
+	{name: "--die-with-parent", help: "Kill the command when bwrap or its parent ends", act: set(func(p *parser) *bool { return &p.bw.DieWithParent })},
+	{name: "--as-pid-1", help: "Let the command be process 1 itself", act: set(func(p *parser) *bool { return &p.bw.AsPid1 })},
+	{name: "--cap-add", operands: capWord, help: "Let the command have the capability CAP", act: (*parser).capability},
+	{name: "--cap-drop", operands: capWord, help: "Take the capability CAP from the command", act: (*parser).capability},
+	{name: "--perms", operands: []operand{{name: "OCTAL"}}, help: "Permissions of what the next option makes", modifier: true, act: (*parser).setPerms},
+	{name: "--size", operands: []operand{{name: "BYTES"}}, help: "Size of what the next --tmpfs makes", modifier: true, act: (*parser).setSize},
+	{name: "--chmod", operands: []operand{{name: "OCTAL"}, {"PATH", true}}, help: "Change the permissions of PATH, which must exist", act: (*parser).chmod},
+	{name: "--not-a-security-boundary", help: "Go on where a mount below a bind cannot be restricted", act: set(func(p *parser) *bool { return &p.bw.Lenient })},
+}
+
+// numbers words the usual complaint about missing operands.
+var numbers = [...]string{1: "an argument", 2: "two arguments", 3: "three arguments"}
+
+// lack is what is said when operands are missing.
+func (o option) lack() string {
+	switch o.wording {
+	case "":
+		return o.name + " takes " + numbers[len(o.operands)]
+	case one:
+		return fmt.Sprintf(one, o.name)
+	}
+	return o.wording
+}
+
+// synopsis is the option with the names of its operands.
+func (o option) synopsis() string {
+	words := []string{o.name}
+	for _, w := range o.operands {
+		words = append(words, w.name)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,350 @@
+package engine
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// outer is one run under a real bubblewrap.
+type outer struct {
+	run
+	info, stderr *os.File
+	channel      int
+	inside       int // pidfd of the sandbox's pid 1, or -1
+	failed       *farFailure
+}
+
+// farFailure is what the last mile says when it cannot go on.
+type farFailure struct {
+	Stage, Op, Path string
+	Errno           int
+}
+
+// runOuter runs a plan whose engine is bubblewrap. How the command ended is told by bubblewrap's exit status, in which a signal is 128+n.
+func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
+	runtime.LockOSThread() // the one that bubblewrap's death signal is bound to
+	defer runtime.UnlockOSThread()
+	if p.Terminal {
+		return Outcome{}, &Error{Stage: "terminal", Err: errors.New("the engine bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
+	}
+	if err := checkHost(); err != nil {
+		return Outcome{}, err
+	}
+	name, err := FindBwrap()
+	if err != nil {
+		return Outcome{}, &Error{Stage: "bwrap", Op: "find", Err: err, Hint: "install bubblewrap, or use --backend native"}
+	}
+	call, err := RenderOuter(p)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := protect(p, call.Seen, opts.Protected); err != nil {
+		return Outcome{}, err
+	}
+	o := &outer{inside: -1, run: run{plan: p, opts: opts, parent: -1, command: -1}}
+	started := time.Now()
+	if err := o.start(name, call); err != nil {
+		return Outcome{}, err
+	}
+	defer o.close()
+	err = o.live()
+	out := o.out
+	out.Started, out.Wall, out.Seen, out.Losses = started, time.Since(started), call.Seen, call.Losses
+	return out, err
+}
+
+func (o *outer) close() {
+	o.info.Close()
+	o.stderr.Close()
+	unix.Close(o.channel)
+	if o.inside >= 0 {
+		unix.Close(o.inside)
+	}
+	o.run.close()
+}
+
+// start starts bubblewrap with its descriptors in their places.
+func (o *outer) start(name string, call *Outer) (err error) {
+	var files []*os.File // of the child, from 0
+	defer func() {
+		for _, f := range files[min(3, len(files)):] {
+			f.Close()
+		}
+	}()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return &Error{Stage: "channels", Err: err}
+	}
+	o.channel = pair[0]
+	if err := unix.SetsockoptInt(o.channel, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return &Error{Stage: "channels", Err: err}
+	}
+	var theirStderr, theirInfo *os.File
+	var err1, err2 error
+	o.stderr, theirStderr, err1 = os.Pipe()
+	o.info, theirInfo, err2 = os.Pipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return &Error{Stage: "channels", Err: err}
+	}
+	files = []*os.File{os.Stdin, os.Stdout, theirStderr, os.NewFile(uintptr(pair[1]), "channel")}
+	contents := [][]byte{call.Orders}
+	for _, b := range call.Data {
+		contents = append(contents, b.Data)
+	}
+	for i, data := range contents {
+		f, err := memory(data)
+		if err != nil {
+			return &Error{Stage: "channels", Err: err}
+		}
+		files = append(files, f)
+		if i == 0 {
+			errFD, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
+			if err != nil {
+				return &Error{Stage: "channels", Err: err}
+			}
+			files = append(files, os.NewFile(uintptr(errFD), "stderr"), theirInfo)
+		}
+	}
+	attr := &os.ProcAttr{Files: files, Env: os.Environ(), Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	process, err := os.StartProcess(name, append([]string{"bwrap"}, call.Args...), attr)
+	theirStderr.Close()
+	if err != nil {
+		return &Error{Stage: "bwrap", Op: "start", Path: name, Err: err}
+	}
+	o.pid = process.Pid
+	if o.pidfd, err = unix.PidfdOpen(o.pid, 0); err != nil {
+		_ = process.Kill()
+		_, _ = process.Wait()
+		return &Error{Stage: "bwrap", Op: "pidfd_open", Err: err}
+	}
+	return nil
+}
+
+// memory returns a descriptor that data can be read from.
+func memory(data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("nsrun", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "data")
+	_, err = f.Write(data)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+	}
+	return f, err
+}
+
+// live waits for the last mile's word, then for the end of everything.
+func (o *outer) live() (err error) {
+	if o.opts.DieWithParent {
+		if o.parent, err = parent(); err != nil {
+			o.kill()
+			_, _ = o.gone()
+			return err
+		}
+	}
+	o.knowInside()
+	arrived := o.arrive()
+	done := make(chan struct{})
+	defer close(done)
+	if o.opts.Cancel != nil {
+		go o.killOn(o.opts.Cancel, done)
+	}
+	if o.opts.Signals != nil {
+		go o.watch(o.opts.Signals(), done)
+	}
+	if arrived {
+		_ = unix.Send(o.channel, []byte{'g'}, unix.MSG_NOSIGNAL)
+		o.hearFailure()
+	}
+	if o.plan.Timeout > 0 {
+		o.deadline = time.Now().Add(time.Duration(o.plan.Timeout))
+	}
+	o.untilEnd()
+	status, err := o.gone()
+	switch {
+	case err != nil:
+		return err
+	case o.failed != nil:
+		return o.explainFar()
+	case !arrived:
+		return o.explainBwrap(status)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended, o.out.Status = true, status
+	if status.Exited() { // it ended by itself, or by a signal that was passed on
+		o.out.Killed = 0
+	}
+	return nil
+}
+
+// knowInside reads --info-fd for the sandbox's pid 1, which is the last of it to go.
+func (o *outer) knowInside() {
+	var info struct {
+		ChildPid int `json:"child-pid"`
+	}
+	if json.NewDecoder(bufio.NewReader(o.info)).Decode(&info) == nil {
+		if fd, err := unix.PidfdOpen(info.ChildPid, 0); err == nil {
+			o.inside = fd
+		}
+	}
+}
+
+// arrive waits for the last mile, which is to become the command, and reports whether it came to that.
+func (o *outer) arrive() bool {
+	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	for {
+		n, oobn, _, _, err := unix.Recvmsg(o.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return false
+		}
+		messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
+		for i := range messages {
+			cred, err := unix.ParseUnixCredentials(&messages[i])
+			if err != nil {
+				continue
+			}
+			if fd, err := unix.PidfdOpen(int(cred.Pid), 0); err == nil {
+				o.passed('P', fd)
+			}
+		}
+		return true
+	}
+}
+
+// hearFailure waits until the channel ends, which says that the command is executed, or brings a failure.
+func (o *outer) hearFailure() {
+	buf := make([]byte, 1<<14)
+	for {
+		n, err := unix.Read(o.channel, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		var f farFailure
+		if n > 0 && json.Unmarshal(buf[:n], &f) == nil {
+			o.failed = &f
+		}
+		return
+	}
+}
+
+// untilEnd serves the clock and the caller's end until bubblewrap has ended.
+func (o *outer) untilEnd() {
+	parent := int32(o.parent)
+	for {
+		fds := []unix.PollFd{{Fd: int32(o.pidfd), Events: unix.POLLIN}, {Fd: parent, Events: unix.POLLIN}}
+		n, err := unix.Ppoll(fds, o.untilDeadline(), nil)
+		switch {
+		case err != nil && !errors.Is(err, unix.EINTR):
+			o.kill()
+			return
+		case n <= 0:
+			o.timeUp()
+		case fds[0].Revents != 0:
+			return
+		case fds[1].Revents != 0:
+			o.kill()
+			parent = -1
+		}
+	}
+}
+
+// gone waits for bubblewrap and then for the sandbox's pid 1, which dies with it.
+func (o *outer) gone() (status unix.WaitStatus, err error) {
+	for {
+		_, err = unix.Wait4(o.pid, &status, 0, &o.out.Usage)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	for o.inside >= 0 {
+		if _, err := unix.Ppoll([]unix.PollFd{{Fd: int32(o.inside), Events: unix.POLLIN}}, nil, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return status, err
+}
+
+// explainBwrap makes an error of what bubblewrap has printed before it gave up.
+func (o *outer) explainBwrap(status unix.WaitStatus) error {
+	_ = o.stderr.SetReadDeadline(time.Now().Add(time.Second)) // something of it may still be alive
+	said, _ := io.ReadAll(io.LimitReader(o.stderr, 1<<14))
+	text := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(said)), "bwrap: "))
+	if text == "" {
+		text = fmt.Sprintf("it ended with status %d and said nothing", exitCode(status))
+	}
+	return &Error{Stage: "bwrap", Err: errors.New(text), Hint: "run nsrun doctor, or use --backend native"}
+}
+
+func (o *outer) explainFar() error {
+	step := sys.Step{Stage: o.failed.Stage, Op: o.failed.Op, Path: o.failed.Path}
+	errno := syscall.Errno(o.failed.Errno)
+	e := &Error{Stage: step.Stage, Op: step.Op, Path: step.Path, Err: errno}
+	if step.Stage == "exec" {
+		return explainExec(e, step, errno, o.plan)
+	}
+	return explain(e)
+}
+
+// LastMile is what nsrun's binary does inside of a bubblewrap: it takes orders from one descriptor, gives its word over another, and
+// becomes the command. It returns only if that fails.
+func LastMile(channel, ordersFD, stderrFD int) error {
+	runtime.LockOSThread() // the thread that is confined is the one that executes
+	file := os.NewFile(uintptr(ordersFD), "orders")
+	var o Orders
+	err := json.NewDecoder(bufio.NewReader(file)).Decode(&o)
+	if err == nil {
+		err = unix.Dup3(stderrFD, 2, 0)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(channel), unix.F_SETFD, unix.FD_CLOEXEC)
+	}
+	if err != nil {
+		return err
+	}
+	file.Close()
+	closeInherited(nil)
+	if err := unix.Send(channel, []byte{'P'}, unix.MSG_NOSIGNAL); err != nil {
+		return err
+	}
+	if n, err := unix.Read(channel, make([]byte, 1)); err != nil || n != 1 {
+		return errors.Join(errors.New("whoever started this is gone"), err)
+	}
+	l := &lowering{p: &sys.Program{}, plan: &plan.Plan{Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, Landlock: o.Landlock, Seccomp: o.Seccomp}}
+	if err := l.all(l.session, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.seccomp, l.exec); err != nil {
+		return err
+	}
+	return tellFailure(channel, l.p, l.p.Run())
+}
+
+func tellFailure(channel int, p *sys.Program, err error) error {
+	var failed *sys.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	step := p.Describe(failed.Index)
+	data, marshalErr := json.Marshal(farFailure{step.Stage, step.Op, step.Path, int(failed.Errno)})
+	if marshalErr != nil {
+		return marshalErr
+	}
+	return unix.Send(channel, data, unix.MSG_NOSIGNAL)
+}
