@@ -5,8 +5,11 @@ const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private ro
   nsrun run [flags] -- CMD ARG...     run CMD
   nsrun plan [flags] -- CMD ARG...    print what that would do, and change nothing
   nsrun doctor [--json]               say what this host can enforce
+  nsrun bwrap [OPTIONS...] CMD ARG... the command line of bubblewrap, as under the name bwrap
+  nsrun install-bwrap DIR             make that name: a symlink DIR/bwrap to this program
   nsrun manifest check FILE...        check manifests
   nsrun manifest schema               print their JSON Schema
+  nsrun status [--json]               say which engines there are
   nsrun version
   nsrun help VERB                     flags and examples
 
@@ -16,7 +19,8 @@ no network, and nothing of the environment but locale, terminal and time zone.
 
 func helpTexts() map[string]string {
 	return map[string]string{"run": runHelp, "plan": planHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
-		"version": versionHelp, "help": usage}
+		"version": versionHelp, "help": usage, "bwrap": bwrapHelp, "install-bwrap": installHelp,
+		"status": statusHelp}
 }
 
 const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it
@@ -39,6 +43,8 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --hostname NAME        (default sandbox)
   --uid N, --gid N       ids inside (default the caller's)
   --fallback degrade     run without what this host cannot enforce, and say so (default strict)
+  --backend NAME         auto (native), native, or bwrap: a bubblewrap on PATH makes the sandbox, and
+                         nsrun inside of it adds Landlock, the filter and limits
   --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
                          NSRUN_CEILING always count
   -t, --tty              give the command a terminal of its own
@@ -63,13 +69,14 @@ Examples:
   nsrun run --manifest agent.json --result FD:3 -- python3 tool.py 3>result.json
 `
 
-const planHelp = `nsrun plan [flags of run] [--json | --syscalls] [--facts FILE] -- CMD ARG...
+const planHelp = `nsrun plan [flags of run] [--json | --syscalls | --as bwrap] [--facts FILE] -- CMD ARG...
 
 Prints what run with the same arguments would do: every mount, namespace, Landlock right, filter, limit and
 variable, and a note for everything that is not as asked. It changes nothing and needs no privilege.
 
   --json        the plan as JSON: all that the engine is given
   --syscalls    the system calls that it comes to, like strace
+  --as bwrap    the call of bubblewrap that --backend bwrap makes, as words for a shell; on stderr what it loses
   --facts FILE  plan for the host that this output of nsrun doctor --json came from
 
 ` + runFlags + `
@@ -103,4 +110,36 @@ nsrun manifest schema            print the JSON Schema of manifests
 Examples:
   nsrun manifest check examples/notes/manifest.json
   nsrun manifest schema > manifest.schema.json
+`
+
+const bwrapHelp = `nsrun bwrap [OPTIONS...] [--] CMD ARG...     (also: under the name bwrap)
+
+Takes the command line of bubblewrap 0.13.1 and does what it would do: the same options, messages, exit codes,
+descriptors and JSON documents. nsrun bwrap --help lists them. It confines as much as its options say and no
+more: nothing of nsrun's own policy is added, unless the operator sets
+
+  NSRUN_BWRAP_LAYERS=landlock,seccomp,limits=NAME=NUMBER   or @FILE with such words, also one a line
+        landlock          rights on files as the mounts grant them
+        seccomp=PROFILE   nsrun's filter (default without a name), beside the command line's
+        limits=...        one limit of nsrun run's --limit; repeat for more
+
+A layer that this host cannot enforce, or that is misspelt, refuses the run.
+
+Example:
+  nsrun bwrap --ro-bind / / --dev /dev --unshare-all -- ls /
+`
+
+const statusHelp = `nsrun status [--json]     say which engines --backend can name, where they are, and which one auto is
+
+Example:
+  nsrun status --json
+`
+
+const installHelp = `nsrun install-bwrap DIR     make a symlink DIR/bwrap to this program
+
+Programs that call bwrap find it if DIR comes before bubblewrap's directory in their PATH. Nothing that is there
+already is replaced; remove the symlink to undo it.
+
+Example:
+  nsrun install-bwrap ~/.local/bin
 `

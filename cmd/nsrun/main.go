@@ -36,7 +36,10 @@ func verbs() []verb {
 		{"plan", "print what run would do, and change nothing", (*app).plan},
 		{"doctor", "say what this host can enforce, and what to do about the rest", (*app).doctor},
 		{"probe", "the same as doctor", (*app).doctor},
+		{"bwrap", "take bubblewrap's command line, as this program does under the name bwrap", (*app).bwrap},
+		{"install-bwrap", "make a symlink named bwrap to this program", (*app).installBwrap},
 		{"manifest", "check a manifest, or print its schema", (*app).manifest},
+		{"status", "say which engines there are", (*app).status},
 		{"version", "print the version", (*app).version},
 		{"help", "print help", (*app).help},
 	}
@@ -44,6 +47,9 @@ func verbs() []verb {
 
 func main() {
 	a := &app{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
+	if isBwrap(os.Args) {
+		os.Exit(a.bubblewrap(os.Args[0], os.Args[1:]))
+	}
 	os.Exit(a.main(os.Args[1:]))
 }
 
@@ -56,6 +62,9 @@ func (a *app) main(args []string) int {
 		return nsrun.CodeFailed
 	}
 	name := args[0]
+	if name == "last-mile" {
+		return a.lastMile(args[1:])
+	}
 	if name == "-h" || name == "--help" {
 		name = "help"
 	}
@@ -65,7 +74,7 @@ func (a *app) main(args []string) int {
 	all := verbs()
 	i := slices.IndexFunc(all, func(v verb) bool { return v.name == name })
 	if i < 0 {
-		return a.fail(fmt.Errorf("%q is not a verb; use one of run, plan, doctor, manifest, version, help", name))
+		return a.fail(fmt.Errorf("%q is not a verb; use one of run, plan, doctor, bwrap, install-bwrap, manifest, status, version, help", name))
 	}
 	return all[i].run(a, args[1:])
 }
@@ -122,7 +131,7 @@ func (a *app) help(args []string) int {
 	}
 	text, ok := helpTexts()[args[0]]
 	if !ok {
-		return a.fail(fmt.Errorf("there is no help on %q; the verbs are run, plan, doctor, manifest, version", args[0]))
+		return a.fail(fmt.Errorf("there is no help on %q; the verbs are run, plan, doctor, bwrap, install-bwrap, manifest, status, version", args[0]))
 	}
 	return a.print(text)
 }

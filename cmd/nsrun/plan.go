@@ -17,6 +17,7 @@ type planFlags struct {
 	flags
 	asJSON, syscalls bool
 	facts, result    string
+	as               string
 }
 
 func (f *planFlags) set() *flag.FlagSet {
@@ -25,6 +26,7 @@ func (f *planFlags) set() *flag.FlagSet {
 	fs.BoolVar(&f.asJSON, "json", false, "")
 	fs.BoolVar(&f.syscalls, "syscalls", false, "")
 	fs.StringVar(&f.facts, "facts", "", "")
+	fs.StringVar(&f.as, "as", "", "")
 	fs.StringVar(&f.result, "result", "", "") // does nothing
 	return fs
 }
@@ -37,6 +39,9 @@ func (a *app) plan(args []string) int {
 	}
 	if f.asJSON && f.syscalls {
 		return a.fail(errors.New("--json and --syscalls exclude each other; give one of them"))
+	}
+	if err := f.checkAs(); err != nil {
+		return a.fail(err)
 	}
 	req, err := a.request(&f.flags, fs)
 	if err != nil {
@@ -51,6 +56,8 @@ func (a *app) plan(args []string) int {
 		return a.fail(err)
 	}
 	switch {
+	case f.as != "":
+		return a.planAsBwrap(p)
 	case f.syscalls:
 		text, err := nsrun.Syscalls(p)
 		if err != nil {
@@ -69,6 +76,42 @@ func (a *app) plan(args []string) int {
 		text += onThisHost(p)
 	}
 	return a.print(text)
+}
+
+func (f *planFlags) checkAs() error {
+	switch {
+	case f.as != "" && f.as != plan.EngineBwrap:
+		return fmt.Errorf("--as %s: write --as bwrap", f.as)
+	case f.as != "" && (f.asJSON || f.syscalls || f.facts != ""):
+		return errors.New("--as looks at this host and prints words; leave out --json, --syscalls and --facts")
+	}
+	return nil
+}
+
+// planAsBwrap prints the plan as words for a shell.
+func (a *app) planAsBwrap(p *plan.Plan) int {
+	args, losses, err := nsrun.AsBwrap(p)
+	if err != nil {
+		return a.fail(err)
+	}
+	words := make([]string, 0, len(args)+1)
+	for _, w := range append([]string{"bwrap"}, args...) {
+		words = append(words, shellQuote(w))
+	}
+	for _, n := range losses {
+		fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
+	}
+	return a.print(strings.Join(words, " ") + "\n")
+}
+
+// shellQuote writes a word for a shell.
+func shellQuote(w string) string {
+	if w != "" && !strings.ContainsFunc(w, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:@%+,", r))
+	}) {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }
 
 // onThisHost says what only looking at the host can tell. What would stop the run is part of the plan's text, not an error of it.

@@ -30,7 +30,7 @@ type flags struct {
 	deny                     words
 	hostname                 string
 	uid, gid                 string
-	fallback                 string
+	fallback, backend        string
 	tty, noLandlock, verbose bool
 	timeoutGiven             bool
 	protected                []string // real paths
@@ -56,6 +56,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.uid, "uid", "", "")
 	fs.StringVar(&f.gid, "gid", "", "")
 	fs.StringVar(&f.fallback, "fallback", "", "")
+	fs.StringVar(&f.backend, "backend", "", "")
 	fs.BoolVar(&f.tty, "tty", false, "")
 	fs.BoolVar(&f.tty, "t", false, "")
 	fs.BoolVar(&f.noLandlock, "no-landlock", false, "")
@@ -202,6 +203,9 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 	}
 	if f.fallback != "" {
 		pol.Fallback = policy.Fallback(f.fallback)
+	}
+	if f.backend != "" {
+		pol.Backend = policy.Backend(f.backend)
 	}
 	for _, name := range f.env {
 		if strings.Contains(name, "=") {
