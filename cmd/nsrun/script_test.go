@@ -23,9 +23,10 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// TestMain makes the test binary be nsrun when it is called by that name: scripts and tests run it from PATH.
+// TestMain makes the test binary be nsrun when it is called by one of its names: scripts and tests run it from PATH. The third is what
+// it has inside of a real bubblewrap.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"nsrun": main})
+	testscript.Main(m, map[string]func(){"nsrun": main, "bwrap": main, ".nsrun": main})
 }
 
 // TestScripts runs testdata/script. Beside the commands of testscript they have:
