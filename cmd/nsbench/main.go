@@ -16,9 +16,10 @@ import (
 
 // runner is one way to run /bin/true.
 type runner struct {
-	name string
-	argv []string
-	took []time.Duration
+	name  string
+	argv  []string
+	input string // a file for standard input
+	took  []time.Duration
 }
 
 func main() {
@@ -53,11 +54,11 @@ func bench(nsrun string, rounds int) error {
 		if binds >= 100 {
 			n = max(5, rounds*20/binds)
 		}
-		if err := compare(binds, n, runners(nsrun, paths, binds == 0)); err != nil {
+		if err := compare(fmt.Sprintf("%d binds", binds), n, runners(nsrun, paths, binds == 0)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return benchBwrap(nsrun, dir, rounds)
 }
 
 func makeDirs(dir string, n int) ([]string, error) {
@@ -114,19 +115,30 @@ func runners(nsrun string, paths []string, bare bool) []*runner {
 	return all
 }
 
-func compare(binds, n int, all []*runner) error {
+func compare(title string, n int, all []*runner) error {
 	for range n {
 		for _, r := range all {
 			cmd := exec.Command(r.argv[0], r.argv[1:]...)
 			cmd.Dir = "/usr"
+			if r.input != "" {
+				f, err := os.Open(r.input)
+				if err != nil {
+					return err
+				}
+				cmd.Stdin = f
+			}
 			start := time.Now()
-			if out, err := cmd.CombinedOutput(); err != nil {
+			out, err := cmd.CombinedOutput()
+			r.took = append(r.took, time.Since(start))
+			if f, ok := cmd.Stdin.(*os.File); ok {
+				f.Close()
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w: %s", r.name, err, out)
 			}
-			r.took = append(r.took, time.Since(start))
 		}
 	}
-	fmt.Printf("%d binds, %d runs of each\n", binds, n)
+	fmt.Printf("%s, %d runs of each\n", title, n)
 	var base *runner
 	for _, r := range all {
 		slices.Sort(r.took)
