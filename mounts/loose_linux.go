@@ -21,6 +21,8 @@ const (
 	partNotDir    = "not-dir"      // a destination is there and no directory
 	partNotFile   = "not-file"     // a destination is there and no file
 	partBind      = "bind"
+	partOpen      = "open"
+	partStat      = "stat-fd"
 	partRace      = "race" // what is bound is not what a descriptor names
 	partRemount   = "remount"
 	partTmpfs     = "tmpfs"
@@ -148,12 +150,27 @@ func (l *lowering) source(op Op) (*Look, error) {
 	}
 	look, err := l.realpath(op.Source)
 	switch {
+	case op.Optional && errors.Is(err, unix.ENOENT) && l.magic(op.Source, &look):
+		return &look, nil
 	case op.Optional && errors.Is(err, unix.ENOENT):
 		return nil, nil
 	case err != nil:
 		return nil, &partError{partSource, op.Source, err}
 	}
 	return &look, nil
+}
+
+// magic reports whether source leads somewhere although its path does not: through a link of procfs that only the kernel can follow, as
+// /proc/self/ns/user is. Launchers bind that one to enter the namespace later. The child follows it, so that it is the child's.
+func (l *lowering) magic(source string, look *Look) bool {
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if unix.Stat(source, &st) != nil || unix.Statfs(path.Dir(source), &fs) != nil || fs.Type != unix.PROC_SUPER_MAGIC {
+		return false
+	}
+	*look = Look{Path: source, Mode: st.Mode}
+	l.magicLinks = append(l.magicLinks, source)
+	return true
 }
 
 func (l *lowering) looseOp(op Op, source *Look) error {

@@ -40,8 +40,13 @@ func (l *lowering) looseBind(op Op, source *Look) error {
 // (CVE-2024-42472).
 func (l *lowering) sameAs(fd int, dest string) error {
 	want, got := new(unix.Stat_t), make([]byte, 144+identity)
-	if err := unix.Fstat(fd, want); err != nil {
-		return &partError{partRace, dest, err}
+	err := error(unix.EBADF)
+	if !slices.Contains(l.boundFDs, fd) { // it counts as closed once it is bound
+		l.boundFDs = append(l.boundFDs, fd)
+		err = unix.Fstat(fd, want)
+	}
+	if err != nil {
+		return &partError{partStat, fmt.Sprint(fd), err}
 	}
 	le := func(at int, v uint64) {
 		for i := range 8 {
@@ -52,7 +57,7 @@ func (l *lowering) sameAs(fd int, dest string) error {
 	le(152, want.Ino)
 	l.part(partRace, dest)
 	l.p.Add(unix.SYS_FSTAT, sys.Of(l.src), sys.Bytes(got))
-	l.p.Compare(got, identity, unix.ESTALE)
+	l.p.Compare(got, identity, unix.EINVAL)
 	return nil
 }
 
@@ -273,7 +278,7 @@ func (l *lowering) looseRemount(op Op) error {
 	case s.isLink():
 		return &partError{partOnLink, op.Dest, unix.ELOOP}
 	}
-	l.part(partRemount, op.Dest)
+	l.part(partRemount, s.path)
 	l.openDest(s.path, l.dst)
 	l.setFlags(l.dst, op.Flags, 0)
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
@@ -282,14 +287,14 @@ func (l *lowering) looseRemount(op Op) error {
 
 func (l *lowering) looseChmod(op Op) error {
 	s, err := l.follow(op.Dest, nil)
-	switch {
-	case err == nil && !s.exists():
+	if err == nil && !s.exists() {
 		err = unix.ENOENT
-	case err == nil && s.isLink():
-		err = unix.EOPNOTSUPP
 	}
 	if err != nil {
-		return &partError{partChmod, op.Dest, err}
+		return &partError{partOpen, op.Dest, err}
+	}
+	if s.isLink() {
+		return &partError{partChmod, op.Dest, unix.EOPNOTSUPP}
 	}
 	l.part(partChmod, op.Dest)
 	l.openDest(s.path, l.dst)
@@ -318,16 +323,20 @@ func (l *lowering) looseOverlay(op Op) error {
 	l.part(partOverlay, op.Dest)
 	var names []string
 	var numbers []int
+	l.procOfOurOwn()
 	number := l.fdSource
-	for _, open := range dirs {
+	for _, dir := range dirs {
 		number = freeFD(number + 2)
-		open(l.src)
+		l.openSource(dir, l.src)
 		l.numbered(l.src, number)
 		names, numbers = append(names, l.procFD(number)), append(numbers, number)
 	}
 	options := "lowerdir=" + strings.Join(names[:len(op.Layers)], ":")
-	if rest := names[len(op.Layers):]; len(rest) == 2 {
-		options = "upperdir=" + rest[0] + ",workdir=" + rest[1] + "," + options
+	switch {
+	case op.Upper != "":
+		options = "upperdir=" + names[len(op.Layers)] + ",workdir=" + names[len(op.Layers)+1] + "," + options
+	case op.Scratch:
+		options = l.scratch() + "," + options
 	}
 	l.mountFS(dest, "overlay", options+",userxattr", op.Flags, node{place: layered, layers: hosts, dir: true})
 	for _, n := range numbers {
@@ -337,9 +346,31 @@ func (l *lowering) looseOverlay(op Op) error {
 	return nil
 }
 
-// overlayDirs returns a function for each directory of the overlay that opens it: layers from the top, upper, work. hosts are the
-// layers' paths on the host, topmost first.
-func (l *lowering) overlayDirs(op Op) (dirs []func(sys.Slot), hosts []string, err error) {
+// procOfOurOwn binds the host's procfs where it is without a word before it: the options of an overlay can be read in its mount table.
+func (l *lowering) procOfOurOwn() {
+	if l.prefix == "" {
+		return
+	}
+	l.p.Add(unix.SYS_MKDIRAT, sys.Of(l.base), sys.Str("proc"), octalMode(0o755))
+	l.p.Add(unix.SYS_MOUNT, sys.Str(l.prefix+"/proc"), sys.Str("/proc"), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
+	l.prefix = ""
+}
+
+// scratch makes the upper and work directories of an overlay beside the new root, and returns the options that name them.
+func (l *lowering) scratch() string {
+	var options []string
+	for _, kind := range []string{"upper", "work"} {
+		name := fmt.Sprintf("tmp-overlay-%s-%d", kind, l.scratches)
+		l.p.Add(unix.SYS_MKDIRAT, sys.Of(l.base), sys.Str(name), octalMode(0o755))
+		options = append(options, kind+"dir=/"+name)
+	}
+	l.scratches++
+	return strings.Join(options, ",")
+}
+
+// overlayDirs returns the directories to be opened for an overlay: layers from the top, upper, work. hosts are those that can be looked
+// into, topmost first.
+func (l *lowering) overlayDirs(op Op) (dirs, hosts []string, err error) {
 	paths := slices.Clone(op.Layers)
 	slices.Reverse(paths) // the kernel wants the topmost first
 	if op.Upper != "" {
@@ -350,22 +381,11 @@ func (l *lowering) overlayDirs(op Op) (dirs []func(sys.Slot), hosts []string, er
 		if err != nil {
 			return nil, nil, &partError{partSource, p, err}
 		}
-		hosts = append(hosts, look.Path)
-		dirs = append(dirs, func(slot sys.Slot) { l.openSource(look.Path, slot) })
+		dirs = append(dirs, look.Path)
 	}
+	hosts = slices.Clone(dirs[:len(op.Layers)])
 	if op.Upper != "" {
-		upper := hosts[len(op.Layers)]
-		hosts = append([]string{upper}, hosts[:len(op.Layers)]...)
-	}
-	if !op.Scratch {
-		return dirs, hosts, nil
-	}
-	for _, kind := range []string{"upper", "work"} {
-		name := fmt.Sprintf("tmp-overlay-%s-%d", kind, l.index)
-		dirs = append(dirs, func(slot sys.Slot) {
-			l.p.Add(unix.SYS_MKDIRAT, sys.Of(l.base), sys.Str(name), octalMode(0o755))
-			l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(name), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).Keep(slot)
-		})
+		hosts = append([]string{dirs[len(op.Layers)]}, hosts...)
 	}
 	return dirs, hosts, nil
 }

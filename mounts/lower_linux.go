@@ -78,6 +78,9 @@ type lowering struct {
 	index      int             // of the operation at hand
 	base, host sys.Slot        // the tmpfs that everything is built in, and the host's root
 	made       map[string]node // what operations make on the host, by path there
+	boundFDs   []int           // descriptors whose files are bound
+	magicLinks []string        // sources that only the kernel can follow
+	scratches  int             // overlays in memory so far
 }
 
 // Lower looks at the host and appends the calls that build tree, make it the root of the calling process and detach the old root.

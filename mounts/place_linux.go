@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -156,6 +157,10 @@ func (l *lowering) openSource(source string, slot sys.Slot) {
 	root, name := sys.AtCWD(), source
 	if l.host != 0 {
 		root, name = sys.Of(l.host), relative(source)
+	}
+	if slices.Contains(l.magicLinks, source) {
+		l.p.Add(unix.SYS_OPENAT, root, sys.Str(name), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(slot)
+		return
 	}
 	if l.have.Openat2 {
 		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}

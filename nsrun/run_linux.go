@@ -24,6 +24,9 @@ type Options struct {
 	Protected []string
 	// DieWithParent ends the run when the process that started this one is gone.
 	DieWithParent bool
+	// Sole says that a plan of bubblewrap's command line is all that this process is for. It then gives up what a monitor of bubblewrap's
+	// does: capabilities, the descriptors that its caller has left open, and what Go makes of signals that would end it.
+	Sole bool
 	// TerminalIn and TerminalOut are joined with the command's terminal, if the plan has one. nil means os.Stdin and os.Stdout.
 	TerminalIn, TerminalOut *os.File
 }
@@ -72,7 +75,7 @@ func same(a, b *plan.Plan) bool {
 //
 // An error is an [*Error] and means that the command has not run. How a command that ran has ended is in the [Result].
 func Run(p *plan.Plan, opts Options) (Result, error) {
-	o := engine.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected}
+	o := engine.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected, Sole: opts.Sole}
 	if p.Terminal {
 		o.Terminal = &engine.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
 		if o.Terminal.In == nil {

@@ -16,8 +16,15 @@ import (
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
-// isBwrap reports whether this program was called by the name of bubblewrap's.
-func isBwrap(argv []string) bool { return len(argv) > 0 && filepath.Base(argv[0]) == "bwrap" }
+// isBwrap reports whether this program was called by the name of bubblewrap's: by argv[0], or by its file where a caller has put
+// something else there.
+func isBwrap(argv []string) bool {
+	if len(argv) == 0 || filepath.Base(argv[0]) == "bwrap" || filepath.Base(argv[0]) == "nsrun" {
+		return len(argv) > 0 && filepath.Base(argv[0]) == "bwrap"
+	}
+	comm, err := os.ReadFile("/proc/self/comm") // the name of the file (proc_pid_comm(5))
+	return err == nil && string(comm) == "bwrap\n"
+}
 
 // bwrap is the verb: what it does beyond being called by that name is to take the name, which callers look for among processes.
 func (a *app) bwrap(args []string) int {
@@ -35,7 +42,7 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	if p, err = addLayers(p, known); err != nil {
 		return a.bwrapFail(p, err)
 	}
-	result, err := nsrun.Run(p, nsrun.Options{})
+	result, err := nsrun.Run(p, nsrun.Options{Sole: true})
 	if err != nil {
 		return a.bwrapFail(p, err)
 	}
@@ -172,7 +179,7 @@ func workingDirectory() []string {
 	}
 	pwd := os.Getenv("PWD")
 	var a, b unix.Stat_t
-	if filepath.IsAbs(pwd) && !strings.HasPrefix(pwd+"/", "/tmp/") && !strings.HasPrefix(real+"/", "/tmp/") &&
+	if pwd != "" && !strings.HasPrefix(pwd+"/", "/tmp/") && !strings.HasPrefix(real+"/", "/tmp/") &&
 		unix.Stat(pwd, &a) == nil && unix.Stat(".", &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino {
 		return []string{pwd}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"syscall"
 	"unsafe"
@@ -56,6 +57,7 @@ const (
 	kindSpawn        // fork; the child runs the next n calls, this process skips them
 	kindReap         // wait for children until one pid ends, then send its status
 	kindCompare      // no call: fails with errno when two buffers differ
+	kindReport       // send failures to another descriptor
 	kindJoin         // fork a sibling that goes on with the program; this process ends
 )
 
@@ -213,6 +215,9 @@ func (p *Program) Reap(pid Slot, fd int, all bool) {
 	}
 }
 
+// ReportTo has failures from here on sent to descriptor fd.
+func (p *Program) ReportTo(fd int) { p.add(Call{kind: kindReport, from: int32(fd)}) }
+
 // Join appends a clone(2) with CLONE_PARENT: a child of this process's parent goes on with the program, and this process ends. It is
 // how a process gets into a pid namespace that it has chosen for its children.
 func (p *Program) Join() { p.add(Call{kind: kindJoin}) }
@@ -282,4 +287,18 @@ func (p *Program) Where(err error) string {
 		return "bug: not an error of a program"
 	}
 	return p.Describe(e.Index).String()
+}
+
+// AllThreads makes a system call on every thread of this process, with up to three arguments. The program must be free of cgo.
+func AllThreads(nr uintptr, args ...Arg) error {
+	var a [3]uintptr
+	for i := range args {
+		a[i] = args[i].val
+	}
+	_, _, errno := syscall.AllThreadsSyscall(nr, a[0], a[1], a[2])
+	runtime.KeepAlive(args)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }

@@ -187,8 +187,13 @@ func (p *parser) consumed() []int {
 		}
 	}
 	b := &p.bw
-	for _, fd := range []*int{b.BlockFD, b.InfoFD, b.StatusFD, b.UsernsBlockFD, b.PidnsFD, b.Users.FD, b.Users.FD2} {
+	for _, fd := range []*int{b.BlockFD, b.InfoFD, b.StatusFD} {
 		if fd != nil {
+			fds = append(fds, *fd)
+		}
+	}
+	for _, fd := range []*int{b.UsernsBlockFD, b.PidnsFD, b.Users.FD, b.Users.FD2} {
+		if fd != nil && *fd > 2 { // without a standard descriptor a command may not start
 			fds = append(fds, *fd)
 		}
 	}

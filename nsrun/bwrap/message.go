@@ -69,7 +69,7 @@ var messages = [...]struct {
 	{"mount not-file", message{text: "Destination is not a file {dest}", whole: true}},
 	{"mount bind", message{text: "Can't bind mount {source} on {dest}: Unable to mount source on destination", mount: true}},
 	{"mount setattr", message{text: "Can't bind mount {source} on {dest}: mount_setattr() failed at \"{newroot}\"", mount: true}},
-	{"mount remount", message{text: "Can't remount readonly on {dest}: mount_setattr() failed at \"{newroot}\"", mount: true}},
+	{"mount remount", message{text: "Can't remount readonly on {dest}: mount_setattr() failed at \"/newroot{path}\"", mount: true}},
 	{"mount tmpfs", message{text: "Can't mount tmpfs on {dest}", mount: true}},
 	{"mount proc", message{text: "Can't mount proc on {newroot}", mount: true}}, // clients look for /newroot/proc
 	{"mount devpts", message{text: "Can't mount devpts on {dest}/pts", mount: true}},
@@ -81,6 +81,7 @@ var messages = [...]struct {
 	{"mount symlink-exists", message{text: "Can't make symlink at {dest}: destination exists and is not a symlink", whole: true}},
 	{"mount symlink-differs", message{text: "Can't make symlink at {dest}: existing destination is {path}", whole: true}},
 	{"mount write", message{text: "Can't write data to file {dest}"}},
+	{"mount stat-fd", message{text: "Can't stat fd {path}"}},
 	{"mount race", message{text: "Race condition binding dirfd"}},
 	{"mount cover", message{text: "Can't access {path}"}},
 	{"mount dev-node", message{text: "Can't bind mount {path} on {node}: Unable to mount source on destination", mount: true}},
@@ -94,6 +95,7 @@ var messages = [...]struct {
 	{"lock open", message{text: "Unable to open lock file {path}"}},
 	{"lock lock", message{text: "Unable to lock file {path}"}},
 	{"command fork", message{text: "Can't fork for pid 1"}},
+	{"init wait", message{text: "init wait()"}},
 	{"exec", message{text: "execvp {command}"}},
 	{"info", message{text: "Write to info_fd"}},
 }

@@ -57,7 +57,7 @@ func TestMessage(t *testing.T) {
 		{Step{Stage: "mount", Op: "not-file", Index: 1}, "", "Destination is not a file /d"},
 		{Step{Stage: "mount", Op: "bind", Index: 1}, denied, "Can't bind mount /s on /d: Unable to mount source on destination: Permission denied"},
 		{Step{Stage: "mount", Op: "bind", Index: 1}, noSpace, "Can't bind mount /s on /d: Unable to mount source on destination: " + noMounts},
-		{Step{Stage: "mount", Op: "remount", Index: 1}, invalid, `Can't remount readonly on /d: mount_setattr() failed at "/newroot/d": Invalid argument`},
+		{Step{Stage: "mount", Op: "remount", Path: "/d", Index: 1}, invalid, `Can't remount readonly on /d: mount_setattr() failed at "/newroot/d": Invalid argument`},
 		{Step{Stage: "mount", Op: "proc", Index: 2}, notPermitted, "Can't mount proc on /newroot/proc: Operation not permitted"},
 		{Step{Stage: "mount", Op: "devpts", Index: 3}, invalid, "Can't mount devpts on /dev/pts: Invalid argument"},
 		{Step{Stage: "mount", Op: "dev-node", Index: 3, Path: "/dev/null"}, missing, "Can't bind mount /dev/null on /dev/null: Unable to mount source on destination: No such file or directory"},

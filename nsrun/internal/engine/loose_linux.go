@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
@@ -285,6 +286,7 @@ func (l *lowering) waiter() error {
 	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...)
 	keep = append(keep, b.SyncFDs...)
 	slices.Sort(keep)
+	l.goWhereTheCommandGoes()
 	l.step("command", "fork")
 	l.command = l.p.Slot()
 	var err error
@@ -301,13 +303,35 @@ func (l *lowering) waiter() error {
 	if err := l.closeAllBut(3, slices.Compact(keep)); err != nil {
 		return err
 	}
-	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report)) // the last that could be told over it
-	if err := l.filters(); err != nil {            // it must survive the command's filters, which need not allow it more than to wait, write and end
+	l.p.ReportTo(l.fds.status) // the other pipe's end says that the command is executed
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report))
+	if err := l.filters(); err != nil { // it must survive the command's filters, which need not allow it more than to wait, write and end
 		return err
 	}
 	l.step("init", "wait")
 	l.p.Reap(l.command, l.fds.status, true)
 	return nil
+}
+
+// goWhereTheCommandGoes makes its working directory the waiter's too: the last choice first, so that the best one that is there stays.
+func (l *lowering) goWhereTheCommandGoes() {
+	b := l.plan.Bwrap
+	if b.Chdir != nil {
+		l.chdir(*b.Chdir)
+		return
+	}
+	for _, dir := range slices.Backward(b.Dirs) {
+		l.chdir(dir).Tolerate(sys.Any, 0)
+	}
+}
+
+// chdir enters a directory, a relative one as seen from the root.
+func (l *lowering) chdir(dir string) *sys.Call {
+	l.p.At(sys.Step{Stage: "chdir", Path: dir})
+	if !strings.HasPrefix(dir, "/") {
+		l.p.Add(unix.SYS_CHDIR, sys.Str("/"))
+	}
+	return l.p.Add(unix.SYS_CHDIR, sys.Str(dir))
 }
 
 // flock is struct flock of fcntl(2), zero but for the type: the whole file.

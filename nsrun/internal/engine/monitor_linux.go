@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -25,6 +26,9 @@ type monitor struct {
 	pid     int // pid 1 or the command, in this process's view
 	pidfd   int
 	parent  int // pidfd of who started this process, or -1
+
+	sole      bool // Options.Sole
+	witnessed bool // the last mile has come to exec
 }
 
 // runLoose runs a plan that has plan.Bwrap. It returns before the sandbox is gone, so the process should end soon.
@@ -47,7 +51,7 @@ func runLoose(p *plan.Plan, opts Options) (Outcome, error) {
 	if opts.Inject != nil {
 		opts.Inject(lowered.Program)
 	}
-	m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1}
+	m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1, sole: opts.Sole}
 	defer m.close()
 	if err := m.start(); err != nil {
 		return Outcome{}, err
@@ -60,7 +64,9 @@ func runLoose(p *plan.Plan, opts Options) (Outcome, error) {
 
 // start forks, and finds out which process it has to do with.
 func (m *monitor) start() (err error) {
-	defaultSignals()
+	if m.sole {
+		defaultSignals()
+	}
 	if joins(m.plan.Bwrap) {
 		if err := unix.SetsockoptInt(int(m.ch.status.Fd()), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 			m.ch.closeChild()
@@ -126,14 +132,19 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 		m.kill()
 		return 0, err
 	}
+	if m.sole {
+		dropPrivileges()
+	}
 	_ = unix.Send(int(m.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) // if nobody listens any more, the report says more
-	closeInherited(m.plan.Bwrap.StatusFD)
+	if m.sole {
+		closeInherited(m.plan.Bwrap.StatusFD)
+	}
 	if failure := m.report(); failure != nil {
 		m.waitGone()
 		return 0, failure
 	}
 	status, err := m.await()
-	if err == nil && m.plan.Bwrap.StatusFD != nil {
+	if err == nil && m.witnessed {
 		_, err = unix.Write(*m.plan.Bwrap.StatusFD, []byte(fmt.Sprintf("{ \"exit-code\": %d }\n", exitCode(status))))
 		if err != nil {
 			err = &Error{Stage: "info", Op: "write", Err: err}
@@ -142,16 +153,38 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 	return status, err
 }
 
+// dropPrivileges takes from this process what it needs no more now that the sandbox has been made: as bubblewrap's monitor, it holds
+// nothing to exploit. Every thread is asked; one that refuses leaves it as it was, which is as safe as the caller.
+func dropPrivileges() {
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 || unix.Geteuid() != 0 {
+		return
+	}
+	header := &capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	sys.AllThreads(unix.SYS_CAPSET, sys.Struct(header), sys.Struct(&capSets{}))
+}
+
 // report waits until the command is executed, or says why it will not be.
 func (m *monitor) report() error {
-	buf := make([]byte, sys.FailureSize)
-	n, _ := m.ch.report.Read(buf)
-	f, ok := sys.ParseFailure(buf[:max(n, 0)])
-	if !ok {
-		return nil
+	var said []byte
+	buf := make([]byte, sys.FailureSize+1)
+	for {
+		n, err := m.ch.report.Read(buf)
+		said = append(said, buf[:max(n, 0)]...)
+		if err != nil || n <= 0 {
+			break
+		}
 	}
-	r := &run{plan: m.plan, lowered: m.lowered, failure: &f}
-	step := r.lowered.Program.Describe(int(f.Index))
+	if len(said) == 1 || len(said) == 1+sys.FailureSize {
+		m.witnessed, said = said[0] == witness, said[1:]
+	}
+	if f, ok := sys.ParseFailure(said); ok {
+		return m.failed(f)
+	}
+	return nil
+}
+
+func (m *monitor) failed(f sys.Failure) error {
+	step := m.lowered.Program.Describe(int(f.Index))
 	return &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: unix.Errno(f.Errno)}
 }
 
@@ -170,6 +203,9 @@ func (m *monitor) await() (unix.WaitStatus, error) {
 			n, _ := unix.Read(int(m.ch.status.Fd()), buf)
 			if e, ok := sys.ParseExit(buf[:max(n, 0)]); ok {
 				return unix.WaitStatus(e.Status), nil
+			}
+			if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
+				return 0, m.failed(f)
 			}
 			fds[0].Fd = -1
 		}

@@ -27,6 +27,9 @@ type Options struct {
 	Terminal *Terminal
 	// Protected lists files of the host, by real path, that no mount of the plan may make writable.
 	Protected []string
+	// Sole says that a plan with plan.Bwrap is all that this process is for: it gives up its capabilities, the descriptors that its caller
+	// has left open, and what Go makes of signals that would end it.
+	Sole bool
 	// Inject may change the program before it runs: faults for tests.
 	Inject func(*sys.Program)
 }
