@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 quick=${1:-}
 packages="bubblewrap gcc libc6-dev libseccomp-dev python3 qemu-user-static"
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
-pure="./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest ./mounts ./landlock ./seccomp ./rlimit"
+pure="./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest ./nsrun/bwrap ./mounts ./landlock ./seccomp ./rlimit"
 
 say() { printf '\n== %s\n' "$*"; }
 die() { echo "test.sh: $*" >&2; exit 1; }
@@ -34,7 +34,7 @@ go version
 say "format, vet, house"
 unformatted=$(gofmt -l $(git ls-files '*.go'))
 [ -z "$unformatted" ] || die "gofmt would change: $unformatted"
-go vet ./... ./e2e/testdata/probe
+go vet ./... ./e2e/testdata/probe ./e2e/bwrap/testdata/fingerprint
 GOOS=darwin go vet $pure
 GOARCH=arm64 CGO_ENABLED=0 go vet ./...
 say "staticcheck"
@@ -66,7 +66,7 @@ CGO_ENABLED=1 go test -race -count=1 -timeout 30m ./...
 say "pure rooms on arm64"
 if command -v qemu-aarch64-static >/dev/null; then
   # The bound on time (MF19) is for a real processor: it is kept in the native runs, and means nothing under emulation.
-  GOARCH=arm64 CGO_ENABLED=0 go test -count=1 -skip '^TestHostileFilesAreRefusedFast$' -exec qemu-aarch64-static ./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest
+  GOARCH=arm64 CGO_ENABLED=0 go test -count=1 -skip '^TestHostileFilesAreRefusedFast$' -exec qemu-aarch64-static ./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest ./nsrun/bwrap
 else
   echo "missing: qemu-aarch64-static (package qemu-user-static)"
   [ "${CI:-}" = "" ] || die "CI must have it"
@@ -83,7 +83,7 @@ if [ "$(id -u)" = 0 ]; then
   trap cleanup EXIT
   git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$tree"
   chmod 755 "$tree"
-  for dir in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | grep -v /e2e$); do # e2e takes a user of its own
+  for dir in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | grep -v /e2e); do # those take a user of their own
     rel=${dir#"$PWD"/}
     go test -c -o "$tree/$rel/run.test" "./$rel"
   done
