@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// marked lists the processes that have a word in their command line: sandboxes in the making have bubblewrap's, with all its arguments.
+func marked(t *testing.T, word string) (pids []int, states []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, f := range files {
+		line, err := os.ReadFile(f)
+		if err != nil || !bytes.Contains(line, []byte(word)) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		comm, _ := os.ReadFile(filepath.Dir(f) + "/comm")
+		pids, states = append(pids, pid), append(states, strings.TrimSpace(string(comm)))
+	}
+	return pids, states
+}
+
+// sweep ends what a test has left on purpose.
+func sweep(t *testing.T, word string) {
+	t.Helper()
+	for range 100 {
+		pids, _ := marked(t, word)
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Errorf("something with %s does not end", word)
+}
+
+// TestKilledMonitorLeavesNoHalfMadeSandbox kills the monitor at many moments of a start. With --die-with-parent nothing may be left; without,
+// nothing but a command that runs and the process that waits for it: never a half-made sandbox, which upstream leaves waiting for ever.
+func TestKilledMonitorLeavesNoHalfMadeSandbox(t *testing.T) {
+	needSandbox(t)
+	for name, options := range map[string][]string{
+		"die with parent":                   {"--die-with-parent", "--unshare-pid", "--dev", "/dev", "--proc", "/proc"},
+		"die with parent, as pid 1":         {"--die-with-parent", "--unshare-pid", "--as-pid-1"},
+		"die with parent, no pid namespace": {"--die-with-parent"},
+		"alone":                             {"--unshare-pid", "--dev", "/dev"},
+		"alone, no pid namespace":           nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			alone := len(options) == 0 || options[0] != "--die-with-parent"
+			for i := range 60 {
+				word := fmt.Sprintf("1000.%d%03d", os.Getpid(), i)
+				cmd := exec.Command("bwrap", append(append([]string{"--ro-bind", "/", "/"}, options...), "sleep", word)...)
+				require.NoError(t, cmd.Start())
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+				require.NoError(t, cmd.Process.Kill())
+				_ = cmd.Wait()
+				ends := time.Now().Add(3 * time.Second)
+				for {
+					pids, states := marked(t, word)
+					running := alone && strings.Contains(strings.Join(states, " "), "sleep")
+					if len(pids) == 0 || running {
+						break
+					}
+					if time.Now().After(ends) {
+						t.Errorf("killed after %d00 µs: %v %v is left", i, pids, states)
+						break
+					}
+					time.Sleep(2 * time.Millisecond)
+				}
+				sweep(t, word)
+			}
+		})
+	}
+}
+
+// TestBwrapEndsWithWhoCalledIt: --die-with-parent ends the sandbox when the process that started bwrap is killed.
+func TestBwrapEndsWithWhoCalledIt(t *testing.T) {
+	needSandbox(t)
+	word := fmt.Sprintf("1001.%d", os.Getpid())
+	exe, err := exec.LookPath("bwrap")
+	require.NoError(t, err)
+	caller := exec.Command("sh", "-c", `"$@" & wait`, "sh", exe, "--die-with-parent", "--ro-bind", "/", "/", "--unshare-pid", "sleep", word)
+	require.NoError(t, caller.Start())
+	started := func() bool {
+		_, states := marked(t, word)
+		return strings.Contains(strings.Join(states, " "), "sleep")
+	}
+	require.Eventually(t, started, 5*time.Second, 5*time.Millisecond)
+	require.NoError(t, caller.Process.Kill())
+	_ = caller.Wait()
+	left := func() bool {
+		pids, _ := marked(t, word)
+		return len(pids) == 0
+	}
+	assert.Eventually(t, left, 5*time.Second, 5*time.Millisecond)
+	sweep(t, word)
+}
+
+// TestKilledNsrunLeavesNoBubblewrap kills nsrun at many moments of a run under a real bubblewrap.
+func TestKilledNsrunLeavesNoBubblewrap(t *testing.T) {
+	needSandbox(t)
+	if _, err := os.Stat("/usr/bin/bwrap"); err != nil {
+		require.Empty(t, os.Getenv("CI"), "CI must have bubblewrap")
+		t.Skip("no bubblewrap here")
+	}
+	nsrun, err := exec.LookPath("nsrun")
+	require.NoError(t, err)
+	for i := range 25 {
+		word := fmt.Sprintf("1002.%d%03d", os.Getpid(), i)
+		cmd := exec.Command(nsrun, "run", "--backend", "bwrap", "--", "sleep", word)
+		cmd.Env = append(os.Environ(), "PATH=/usr/bin:/bin")
+		require.NoError(t, cmd.Start())
+		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		left := func() bool {
+			pids, _ := marked(t, word)
+			return len(pids) == 0
+		}
+		assert.Eventually(t, left, 5*time.Second, 5*time.Millisecond, "killed after %d ms", 2*i)
+		sweep(t, word)
+	}
+}
