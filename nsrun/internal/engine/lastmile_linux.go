@@ -81,6 +81,7 @@ func (l *lowering) descriptors() error {
 func (l *lowering) ready() error {
 	l.step("command", "wait for the caller")
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
+	l.callerLives() // the word may have been its last, and lain there when pid 1 looked whether it lives
 	return nil
 }
 

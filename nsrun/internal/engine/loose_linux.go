@@ -34,6 +34,7 @@ func (l *lowering) lowerLoose(look mounts.Looker) error {
 		l.secondUsers,
 		l.assertNoUsers,
 		l.keepCapabilities,
+		l.dieStill, // what changes credentials forgets the death signal
 		l.block,
 		l.restoreUmask,
 		l.newSession,
@@ -99,6 +100,20 @@ func (l *lowering) handshake() error {
 		l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{'C'}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
 	}
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
+	l.callerLives() // its word may have been its last
+	return nil
+}
+
+// callerLives fails if the caller has died: a death signal that is asked for after that never comes.
+func (l *lowering) callerLives() {
+	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1),
+		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
+}
+
+// dieStill asks for the death signal once more: a new user namespace or other ids take it back (commit_creds in kernel/cred.c).
+func (l *lowering) dieStill() error {
+	l.deathSignal(unix.SIGKILL)
+	l.callerLives()
 	return nil
 }
 

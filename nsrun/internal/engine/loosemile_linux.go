@@ -22,6 +22,7 @@ func (l *lowering) looseMile() error {
 	switch { // one that was forked has no death signal yet, one that was not still has that of the set-up
 	case b.Waiter && b.DieWithParent:
 		l.deathSignal(unix.SIGKILL)
+		l.callerLives() // with it the waiter would have died
 	case !b.Waiter && !b.DieWithParent:
 		l.deathSignal(0)
 	}
