@@ -26,7 +26,7 @@ func Lower(p *sys.Program, r Ruleset) {
 			continue
 		}
 		attr := &pathBeneath{Access: access}
-		open := p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(rule.Path), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).
+		open := p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(rule.Path), sys.Words(unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_PATH|O_NOFOLLOW|O_CLOEXEC")).
 			Keep(fd).Into(&attr.FD)
 		if rule.Optional {
 			open.Tolerate(unix.ENOENT, 2)

@@ -12,11 +12,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptor numbers that the old way names in /proc/self/fd. Above what a sandbox's set-up opens, below any limit that lets nsrun start.
-const (
-	fdSource = 100
-	fdDest   = 101
-)
+// number picks a descriptor number for what a path in /proc/self/fd names: one that the caller has not open, since in a loose tree its
+// descriptors are the program's, and that the limit on open files allows.
+func (l *lowering) number() int {
+	const usual = 100 // above what a set-up opens
+	if l.limit == 0 {
+		var r unix.Rlimit
+		if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil || r.Cur > 1<<20 {
+			r.Cur = 1 << 20
+		}
+		l.limit, l.taken = int(r.Cur), usual-1
+	}
+	free := func(n int) bool {
+		_, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
+		return err != nil
+	}
+	for n := l.taken + 1; l.taken >= usual-1 && n < l.limit; n++ {
+		if free(n) {
+			l.taken = n
+			return n
+		}
+	}
+	for n := min(l.taken, usual, l.limit) - 1; n > 2; n-- { // a low limit: from its end downwards
+		if free(n) {
+			l.taken = n
+			return n
+		}
+	}
+	return l.limit // the kernel will say that there are too many
+}
 
 func (l *lowering) bind(op Op) error {
 	look, err := l.look.Look(op.Source)

@@ -19,6 +19,7 @@ type spot struct {
 	path   string
 	mode   uint32 // file type and permissions; 0 when nothing is there
 	target string // of a symlink
+	magic  bool   // a symlink that is not followed
 }
 
 func (s spot) exists() bool { return s.mode != 0 }
@@ -28,6 +29,9 @@ func (s spot) isLink() bool { return s.mode&unix.S_IFMT == unix.S_IFLNK }
 // follow finds where dest leads, following every symlink but a last one. make is called for each directory that is missing on the
 // way and makes it; without make a missing one is ENOENT.
 func (l *lowering) follow(dest string, make func(dir string) error) (spot, error) {
+	if len(dest) >= unix.PathMax {
+		return spot{}, unix.ENAMETOOLONG
+	}
 	if s, ok := l.straight(dest); ok {
 		return s, nil
 	}
@@ -51,7 +55,7 @@ func (l *lowering) follow(dest string, make func(dir string) error) (spot, error
 		}
 		switch {
 		case next.isLink() && !last:
-			if left--; left < 0 {
+			if left--; left < 0 || next.magic { // RESOLVE_NO_MAGICLINKS
 				return next, unix.ELOOP
 			}
 			names := strings.Split(next.target, "/")
@@ -122,7 +126,7 @@ func (l *lowering) hostAt(s spot, source string) (spot, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return s, nil
 	}
-	s.mode, s.target = look.Mode, look.Target
+	s.mode, s.target, s.magic = look.Mode, look.Target, look.Magic
 	return s, bare(err)
 }
 

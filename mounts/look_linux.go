@@ -17,6 +17,7 @@ type Look struct {
 	Mode   uint32   // file type and permission bits, as stat(2) gives them
 	Rdev   uint64   // the device number of a node
 	Target string   // where it leads, if it is itself a symlink
+	Magic  bool     // it is a link of procfs that the kernel follows by other means than Target: /proc/PID/cwd, root, exe, fd/N
 	Links  []string // the symlinks, passed on the way or last, that the caller could replace: an earlier run could have planted them
 }
 
@@ -150,6 +151,7 @@ func (w *walker) next(name string) (Look, error) {
 		w.dir, w.at = fd, look.Path
 		return look, nil
 	}
+	look.Magic = w.magic(fd)
 	if w.replaceable(fd) {
 		w.links = append(w.links, look.Path)
 	}
@@ -196,6 +198,14 @@ func (w *walker) replaceable(link int) bool {
 	}
 	uid := uint32(os.Geteuid())
 	return dir.Uid == uid || own.Uid == uid || unix.Faccessat(w.dir, ".", unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+// magic reports whether the symlink link, in the directory that the walker stands in, is one of procfs, but for the plain ones in its root.
+func (w *walker) magic(link int) bool {
+	const procRoot = 1 // PROC_ROOT_INO
+	var fs unix.Statfs_t
+	var dir unix.Stat_t
+	return unix.Fstatfs(link, &fs) == nil && fs.Type == unix.PROC_SUPER_MAGIC && (unix.Fstat(w.dir, &dir) != nil || dir.Ino != procRoot)
 }
 
 func examine(fd int, name string) (Look, error) {

@@ -57,7 +57,6 @@ func (l *lowering) part(name, path string) {
 // loose lowers tree by bubblewrap's rules.
 func (l *lowering) loose(tree Tree) ([]Seen, error) {
 	l.made, l.prefix = map[string]node{}, "/"+oldRoot
-	l.fdSource, l.fdDest = freeFD(fdSource), freeFD(fdDest)
 	sources := make([]*Look, len(tree.Ops))
 	for i, op := range tree.Ops { // all of them before anything is made, as bubblewrap does
 		l.index = i
@@ -75,6 +74,9 @@ func (l *lowering) loose(tree Tree) ([]Seen, error) {
 			return nil, l.looseError(op, err)
 		}
 		result[i] = l.seen
+	}
+	for i := range result {
+		result[i].Covered = l.view.nodes[result[i].Dest].op != i+1
 	}
 	l.p.At(sys.Step{Stage: "root", Op: "pivot"})
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.base))
@@ -128,18 +130,10 @@ func (l *lowering) reopenRoot() {
 
 // mounted records that n was mounted at dest.
 func (l *lowering) mounted(dest string, n node) {
+	n.op = l.index + 1
 	l.view.cover(dest, n)
 	if dest == "/" {
 		l.reopenRoot()
-	}
-}
-
-// freeFD returns a descriptor number from n on that is not open: the caller's descriptors are the program's.
-func freeFD(n int) int {
-	for ; ; n += 2 { // fdSource and fdDest stay apart
-		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err != nil {
-			return n
-		}
 	}
 }
 
@@ -271,6 +265,7 @@ func (l *lowering) within(dest string, body func(dir sys.Arg, name string)) {
 // record notes that an operation has made n at dest, wherever that lies.
 func (l *lowering) record(dest string, n node) {
 	near, _, rest := l.view.find(dest)
+	n.op = l.index + 1
 	switch {
 	case near.source != "":
 		l.made[join(near.source, rest)] = n

@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -205,7 +206,10 @@ func randomPath(rnd *rand.Rand, names []string, most int) string {
 
 // inRoot says where the kernel gets to.
 func inRoot(t *testing.T, fd int, root, dest string) string {
-	at, err := unix.Openat2(fd, dest, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	at, err := -1, error(unix.EAGAIN)
+	for errors.Is(err, unix.EAGAIN) { // something was renamed somewhere: openat2(2)
+		at, err = unix.Openat2(fd, dest, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	}
 	if err != nil {
 		return err.Error()
 	}

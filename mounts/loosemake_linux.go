@@ -215,8 +215,8 @@ func (l *lowering) looseFile(op Op) error {
 // fill writes op's data into the file that is open in slot, and closes it.
 func (l *lowering) fill(file sys.Slot, op Op) {
 	l.part(partWrite, op.Dest)
-	if len(op.Data) > 0 {
-		l.p.Add(unix.SYS_WRITE, sys.Of(file), sys.Bytes(op.Data), sys.Int(len(op.Data))).Min(len(op.Data))
+	for part := range slices.Chunk(op.Data, 1<<30) { // write(2) takes no more than 0x7ffff000 bytes
+		l.p.Add(unix.SYS_WRITE, sys.Of(file), sys.Bytes(part), sys.Int(len(part))).Min(len(part))
 	}
 	l.p.Add(unix.SYS_CLOSE, sys.Of(file))
 }
@@ -324,9 +324,8 @@ func (l *lowering) looseOverlay(op Op) error {
 	var names []string
 	var numbers []int
 	l.procOfOurOwn()
-	number := l.fdSource
 	for _, dir := range dirs {
-		number = freeFD(number + 2)
+		number := l.number()
 		l.openSource(dir, l.src)
 		l.numbered(l.src, number)
 		names, numbers = append(names, l.procFD(number)), append(numbers, number)

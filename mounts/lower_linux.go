@@ -23,6 +23,7 @@ type Seen struct {
 	Missing bool   // left out: it was optional and its source or place does not exist
 	File    bool   // what stands at Dest is not a directory
 	Link    bool   // what stands at Dest is a symlink
+	Covered bool   // of a loose tree: something else stands at Dest in the end
 }
 
 // OpError is an operation that cannot be carried out on this host.
@@ -72,6 +73,7 @@ type lowering struct {
 
 	// Numbers for descriptors that paths in /proc/self/fd name, and what stands before /proc while the tree is built.
 	fdSource, fdDest int
+	limit, taken     int // of open files; the number given out last
 	prefix           string
 
 	// Of a loose tree.
@@ -87,7 +89,8 @@ type lowering struct {
 // The process must be in a mount namespace of its own, with CAP_SYS_ADMIN over it and a procfs at /proc. Afterwards its working
 // directory is the new root, and no descriptor is left open. The result has one entry for each operation of tree.
 func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
-	l := &lowering{p: p, have: have, look: look, view: newView(), fdSource: fdSource, fdDest: fdDest}
+	l := &lowering{p: p, have: have, look: look, view: newView()}
+	l.fdSource, l.fdDest = l.number(), l.number()
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
 	if tree.Loose {
 		return l.loose(tree)

@@ -1,9 +1,6 @@
 package mounts
 
-import (
-	"path"
-	"strings"
-)
+import "strings"
 
 // place is what stands at a path of the new root while it is being built.
 type place int
@@ -23,6 +20,8 @@ type node struct {
 	target string   // of a link
 	layers []string // of an overlay, topmost first
 	dir    bool
+	op     int  // which operation put it there, from 1, in loose trees
+	secure bool // it and all above it are the sandbox's own
 }
 
 // File types as st_mode has them.
@@ -51,20 +50,29 @@ type view struct {
 }
 
 func newView() view {
-	return view{map[string]node{"/": {place: ours, dir: true}}, map[string]bool{"/": true}}
+	return view{map[string]node{"/": {place: ours, dir: true, secure: true}}, map[string]bool{"/": true}}
 }
 
 // set records that n stands at dest.
 func (v view) set(dest string, n node) {
+	n.secure = n.place == ours && (dest == "/" || v.private(parent(dest)))
 	v.nodes[dest] = n
-	for dir := path.Dir(dest); !v.above[dir]; dir = path.Dir(dir) {
+	for dir := parent(dest); !v.above[dir]; dir = parent(dir) {
 		v.above[dir] = true
 	}
 }
 
+// parent is the directory above an absolute, clean path.
+func parent(dest string) string {
+	if i := strings.LastIndexByte(dest, '/'); i > 0 {
+		return dest[:i]
+	}
+	return "/"
+}
+
 // find returns the nearest node at or above dest, the path it stands at, and the rest of dest below it, without leading slash.
 func (v view) find(dest string) (n node, at, rest string) {
-	for at = dest; ; at = path.Dir(at) {
+	for at = dest; ; at = parent(at) {
 		if n, ok := v.nodes[at]; ok {
 			return n, at, strings.TrimPrefix(dest[len(at):], "/")
 		}
@@ -86,7 +94,7 @@ func (v view) cover(dest string, n node) {
 
 // missing lists the directories above dest that have to be made, outermost first. Precondition: the nearest node is ours.
 func (v view) missing(dest string) (dirs []string) {
-	for dir := path.Dir(dest); ; dir = path.Dir(dir) {
+	for dir := parent(dest); ; dir = parent(dir) {
 		if _, ok := v.nodes[dir]; ok {
 			return dirs
 		}
@@ -96,13 +104,6 @@ func (v view) missing(dest string) (dirs []string) {
 
 // private reports whether nothing at or above dest is anybody else's: no name on the way to it can be changed by others.
 func (v view) private(dest string) bool {
-	for {
-		if n, ok := v.nodes[dest]; ok && n.place != ours {
-			return false
-		}
-		if dest == "/" {
-			return true
-		}
-		dest = path.Dir(dest)
-	}
+	n, _, _ := v.find(dest)
+	return n.secure
 }

@@ -96,7 +96,7 @@ func TestReapAllWaitsForEveryChild(t *testing.T) {
 	require.False(t, failed)
 	require.True(t, ended)
 	assert.Equal(t, 3, unix.WaitStatus(e.Status).ExitStatus(), "the first one's status is told")
-	assert.Equal(t, 0, ws.ExitStatus())
+	assert.Equal(t, 3, ws.ExitStatus(), "and is the last word of the process that waited")
 }
 
 func TestTextOfBranches(t *testing.T) {

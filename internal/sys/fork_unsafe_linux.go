@@ -67,7 +67,8 @@ type machine struct {
 	// now is where the loop stands; fields rather than results, because a nosplit chain has few bytes of stack.
 	index int
 	errno uintptr
-	to    int // of a child: where its calls end
+	to    int     // of a child: where its calls end
+	last  uintptr // what this process ends with, if it has waited for another one
 	child *machine
 	stack []uintptr // of a child
 	entry uintptr   // of spawned
@@ -141,7 +142,7 @@ func child(m *machine, from, to int) {
 	if run(m, from, to) < 0 {
 		fail(m)
 	}
-	exit(0)
+	exit(m.last)
 }
 
 // exit ends this process, by a fault if a filter refuses to let it go.
@@ -339,6 +340,9 @@ func reap(m *machine, c *Call) {
 			return
 		}
 		told = true
+		if m.last = uintptr(m.exit.Status) >> 8 & 0xff; m.exit.Status&0x7f != 0 {
+			m.last = 128 + uintptr(m.exit.Status)&0x7f
+		}
 	}
 }
 

@@ -207,7 +207,7 @@ func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
 
 // Reap appends the life of an init process: wait for any child until the one in slot pid ends, then write its [Exit] record to
 // descriptor fd. It fails with ECHILD if there is no such child, and ignores a status that nobody reads. With all it goes on waiting
-// until there is no child left.
+// until there is no child left, and the process ends with the exit code that a shell would give that child.
 func (p *Program) Reap(pid Slot, fd int, all bool) {
 	c := p.add(Call{kind: kindReap, keep: int32(pid), from: int32(fd)})
 	if all {

@@ -208,14 +208,14 @@ func (l *lowering) landlock() error {
 func resolvedRules(p *plan.Plan, seen []mounts.Seen) []landlock.PathRule {
 	at := map[string]mounts.Seen{}
 	for i, s := range seen {
-		if former, ok := at[p.Mounts[i].Dest]; !ok || former.Missing {
+		if former, ok := at[p.Mounts[i].Dest]; !ok || former.Missing || former.Covered {
 			at[p.Mounts[i].Dest] = s
 		}
 	}
 	var rules []landlock.PathRule
 	for _, rule := range p.Landlock.Paths {
 		s, ok := at[rule.Path]
-		if s.Missing || s.Link { // a link's target has its own rule
+		if s.Missing || s.Link || s.Covered { // a link's target has its own rule
 			continue
 		}
 		if ok {

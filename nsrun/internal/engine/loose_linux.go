@@ -362,10 +362,8 @@ func (f *flock) String() string { return "{F_RDLCK, whole file}" }
 
 // locks takes a read lock on each lock file, before there is a command: it lasts as long as this process keeps the descriptor.
 func (l *lowering) locks() (kept []int) {
-	number := 300
 	for _, name := range l.plan.Bwrap.LockFiles {
-		for ; isOpen(number); number++ {
-		}
+		number := spareFD(kept)
 		fd := l.p.Slot()
 		l.p.At(sys.Step{Stage: "lock", Op: "open", Path: name})
 		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)
@@ -374,13 +372,21 @@ func (l *lowering) locks() (kept []int) {
 		l.p.At(sys.Step{Stage: "lock", Op: "lock", Path: name})
 		l.p.Add(unix.SYS_FCNTL, sys.Int(number), sys.Words(unix.F_SETLK, "F_SETLK"), sys.Struct(&flock{Type: unix.F_RDLCK}))
 		kept = append(kept, number)
-		number++
 	}
 	return kept
 }
 
-// isOpen reports whether the caller has a descriptor of that number.
-func isOpen(fd int) bool {
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil
+// spareFD returns the highest descriptor number below 1000, or below the limit on open files, that is not in use.
+func spareFD(used []int) int {
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil {
+		r.Cur = 64
+	}
+	n := int(min(r.Cur, 1000)) - 1
+	for ; n > 3; n-- {
+		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err != nil && !slices.Contains(used, n) {
+			break
+		}
+	}
+	return n
 }

@@ -167,10 +167,10 @@ func dropPrivileges() {
 func (m *monitor) report() error {
 	var said []byte
 	buf := make([]byte, sys.FailureSize+1)
-	for {
-		n, err := m.ch.report.Read(buf)
+	for m.until(int(m.ch.report.Fd()), unix.POLLIN) {
+		n, err := unix.Read(int(m.ch.report.Fd()), buf)
 		said = append(said, buf[:max(n, 0)]...)
-		if err != nil || n <= 0 {
+		if err != nil && !errors.Is(err, unix.EINTR) || err == nil && n == 0 {
 			break
 		}
 	}
@@ -181,6 +181,33 @@ func (m *monitor) report() error {
 		return m.failed(f)
 	}
 	return nil
+}
+
+// until waits until fd is ready, and reports whether it came to that. If the process that started this one ends meanwhile, the sandbox is
+// killed, and so is this process if that is all it is for.
+func (m *monitor) until(fd int, events int16) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}, {Fd: int32(m.parent), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Ppoll(fds, nil, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return false
+		case fds[1].Revents != 0:
+			m.orphaned()
+			fds[1].Fd = -1
+		case fds[0].Revents != 0:
+			return true
+		}
+	}
+}
+
+// orphaned ends everything that --die-with-parent is about.
+func (m *monitor) orphaned() {
+	m.kill()
+	if m.sole {
+		_ = unix.Kill(unix.Getpid(), unix.SIGKILL)
+	}
 }
 
 func (m *monitor) failed(f sys.Failure) error {
@@ -210,7 +237,7 @@ func (m *monitor) await() (unix.WaitStatus, error) {
 			fds[0].Fd = -1
 		}
 		if fds[2].Revents != 0 {
-			m.kill()
+			m.orphaned()
 			fds[2].Fd = -1
 		}
 		if fds[1].Revents != 0 {
@@ -262,20 +289,19 @@ func (m *monitor) inform() error {
 				members = append(members, fmt.Sprintf("\"%s-namespace\": %d", r.name, st.Ino))
 			}
 		}
-		if err := tell(b.InfoFD, "{\n    "+strings.Join(members, ",\n    ")+"\n}\n"); err != nil {
+		if err := m.tell(b.InfoFD, "{\n    "+strings.Join(members, ",\n    ")+"\n}\n"); err != nil {
 			return err
 		}
 		if b.InfoFD != nil {
 			unix.Close(*b.InfoFD)
 		}
-		if err := tell(b.StatusFD, "{ "+strings.Join(members, ", ")+" }\n"); err != nil {
+		if err := m.tell(b.StatusFD, "{ "+strings.Join(members, ", ")+" }\n"); err != nil {
 			return err
 		}
 	}
 	if b.UsernsBlockFD != nil {
-		for {
-			_, err := unix.Read(*b.UsernsBlockFD, make([]byte, 1))
-			if !errors.Is(err, unix.EINTR) {
+		for m.until(*b.UsernsBlockFD, unix.POLLIN) {
+			if _, err := unix.Read(*b.UsernsBlockFD, make([]byte, 1)); !errors.Is(err, unix.EINTR) {
 				break
 			}
 		}
@@ -283,14 +309,14 @@ func (m *monitor) inform() error {
 	return nil
 }
 
-// tell writes a document, whole, to a descriptor of the caller's.
-func tell(fd *int, document string) error {
+// tell writes a document, whole, to a descriptor of the caller's. It is shorter than what a pipe that is ready takes at once.
+func (m *monitor) tell(fd *int, document string) error {
 	if fd == nil {
 		return nil
 	}
 	err := error(unix.EBADF)
 	if inherited(*fd) {
-		for rest := []byte(document); len(rest) > 0; {
+		for rest := []byte(document); len(rest) > 0 && m.until(*fd, unix.POLLOUT); {
 			var n int
 			if n, err = unix.Write(*fd, rest); err != nil && !errors.Is(err, unix.EINTR) {
 				break

@@ -58,6 +58,7 @@ type Orders struct {
 	Command  []string       `json:"command"`
 	Env      []string       `json:"env"`
 	Dir      string         `json:"dir"`
+	Dev      string         `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
 	Limits   []rlimit.Limit `json:"limits,omitempty"`
 	Landlock *plan.Landlock `json:"landlock,omitempty"`
 	Seccomp  *plan.Seccomp  `json:"seccomp,omitempty"`
@@ -98,8 +99,16 @@ func RenderOuter(p *plan.Plan) (*Outer, error) {
 	out := &Outer{Rendered: r, Seen: l.Seen}
 	out.Args = append([]string{"--info-fd", fmt.Sprint(outerInfo)}, out.Args...)
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
+	out.Losses = append(out.Losses, always...)
 	out.Orders, err = json.Marshal(orders(p, l.Seen, exe))
 	return out, err
+}
+
+// always is what is lost by having bubblewrap for an engine, whatever the plan.
+var always = []plan.Note{
+	{Feature: "pid 1", Loss: "it is bubblewrap's, and the command can look into it: its descriptors are the caller's standard ones", Fix: "use --backend native"},
+	{Feature: "user namespace", Loss: "the command may be in the one that owns its mounts, without a capability over it", Fix: "use --backend native"},
+	{Feature: "signals", Loss: "that a signal killed the command is told by the exit code alone, 128+n", Fix: "use --backend native"},
 }
 
 // carried reports whether a loss of bubblewrap's is made good: by what simplify has looked at, or by the last mile.
@@ -114,13 +123,22 @@ func carried(p *plan.Plan, feature string) bool {
 }
 
 func orders(p *plan.Plan, seen []mounts.Seen, exe string) Orders {
-	o := Orders{Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, Seccomp: p.Seccomp}
+	o := Orders{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, Seccomp: p.Seccomp}
 	if p.Landlock != nil {
 		rules := *p.Landlock
 		rules.Paths = resolvedRules(p, seen)
 		o.Landlock = &rules
 	}
 	return o
+}
+
+func devOf(p *plan.Plan) string {
+	for _, op := range p.Mounts {
+		if op.Kind == mounts.Dev {
+			return op.Dest
+		}
+	}
+	return ""
 }
 
 // simplify writes the operations as what lowering saw: no symlinks to be kept or refused, nothing optional, masks by their types.
@@ -146,6 +164,11 @@ func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op
 			continue
 		}
 		out = append(out, op)
+		if op.Kind == mounts.Dev && p.Identity.HostUID == 0 { // to root the nodes are its own: chmod through the mount would reach the host's
+			for _, name := range mounts.DeviceNodes() {
+				out = append(out, mounts.Op{Kind: mounts.Remount, Dest: op.Dest + "/" + name, Flags: mounts.Flags{mounts.ReadOnly}})
+			}
+		}
 		if op.Kind == mounts.Proc {
 			for _, name := range mounts.ProcMasked() {
 				out = append(out, mask("/proc/"+name, op.Dest+"/"+name, look)...)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,7 @@ type outer struct {
 	info, stderr *os.File
 	channel      int
 	inside       int // pidfd of the sandbox's pid 1, or -1
+	orphan       int // pidfd of who started this process, once that has ended, or -1
 	failed       *farFailure
 }
 
@@ -34,7 +36,7 @@ type farFailure struct {
 
 // runOuter runs a plan whose engine is bubblewrap. How the command ended is told by bubblewrap's exit status, in which a signal is 128+n.
 func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
-	runtime.LockOSThread() // the one that bubblewrap's death signal is bound to
+	runtime.LockOSThread() // the one that bubblewrap's --die-with-parent is bound to
 	defer runtime.UnlockOSThread()
 	if p.Terminal {
 		return Outcome{}, &Error{Stage: "terminal", Err: errors.New("the engine bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
@@ -53,7 +55,7 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := protect(p, call.Seen, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
-	o := &outer{inside: -1, run: run{plan: p, opts: opts, parent: -1, command: -1}}
+	o := &outer{inside: -1, orphan: -1, run: run{plan: p, opts: opts, parent: -1, command: -1}}
 	started := time.Now()
 	if err := o.start(name, call); err != nil {
 		return Outcome{}, err
@@ -69,8 +71,10 @@ func (o *outer) close() {
 	o.info.Close()
 	o.stderr.Close()
 	unix.Close(o.channel)
-	if o.inside >= 0 {
-		unix.Close(o.inside)
+	for _, fd := range []int{o.inside, o.orphan} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
 	o.run.close()
 }
@@ -91,10 +95,10 @@ func (o *outer) start(name string, call *Outer) (err error) {
 	if err := unix.SetsockoptInt(o.channel, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 		return &Error{Stage: "channels", Err: err}
 	}
-	var theirStderr, theirInfo *os.File
+	var theirStderr *os.File
 	var err1, err2 error
 	o.stderr, theirStderr, err1 = os.Pipe()
-	o.info, theirInfo, err2 = os.Pipe()
+	o.info, err2 = memory(nil) // not a pipe: without its reader the monitor would die of writing, and leave its child waiting for ever
 	if err := errors.Join(err1, err2); err != nil {
 		return &Error{Stage: "channels", Err: err}
 	}
@@ -114,10 +118,17 @@ func (o *outer) start(name string, call *Outer) (err error) {
 			if err != nil {
 				return &Error{Stage: "channels", Err: err}
 			}
-			files = append(files, os.NewFile(uintptr(errFD), "stderr"), theirInfo)
+			infoFD, err := unix.FcntlInt(o.info.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+			if err != nil {
+				return &Error{Stage: "channels", Err: err}
+			}
+			files = append(files, os.NewFile(uintptr(errFD), "stderr"), os.NewFile(uintptr(infoFD), "info"))
 		}
 	}
-	attr := &os.ProcAttr{Files: files, Env: os.Environ(), Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	// No death signal: a monitor that is killed early leaves its child waiting for ever (bubblewrap issue 700). Should this process die
+	// before the command runs, the last mile finds its channel ended; from then on --die-with-parent counts.
+	// No environment: the command could read it in /proc/1/environ. Its own comes with the orders.
+	attr := &os.ProcAttr{Files: files, Env: []string{}}
 	process, err := os.StartProcess(name, append([]string{"bwrap"}, call.Args...), attr)
 	theirStderr.Close()
 	if err != nil {
@@ -158,8 +169,6 @@ func (o *outer) live() (err error) {
 			return err
 		}
 	}
-	o.knowInside()
-	arrived := o.arrive()
 	done := make(chan struct{})
 	defer close(done)
 	if o.opts.Cancel != nil {
@@ -168,12 +177,14 @@ func (o *outer) live() (err error) {
 	if o.opts.Signals != nil {
 		go o.watch(o.opts.Signals(), done)
 	}
+	if o.plan.Timeout > 0 {
+		o.deadline = time.Now().Add(time.Duration(o.plan.Timeout))
+	}
+	arrived := o.arrive()
+	o.knowInside()
 	if arrived {
 		_ = unix.Send(o.channel, []byte{'g'}, unix.MSG_NOSIGNAL)
 		o.hearFailure()
-	}
-	if o.plan.Timeout > 0 {
-		o.deadline = time.Now().Add(time.Duration(o.plan.Timeout))
 	}
 	o.untilEnd()
 	status, err := o.gone()
@@ -182,24 +193,25 @@ func (o *outer) live() (err error) {
 		return err
 	case o.failed != nil:
 		return o.explainFar()
-	case !arrived:
-		return o.explainBwrap(status)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !arrived && !o.asked {
+		return o.explainBwrap(status)
+	}
 	o.ended, o.out.Status = true, status
-	if status.Exited() { // it ended by itself, or by a signal that was passed on
+	if arrived && status.Exited() { // it ended by itself, or by a signal that was passed on
 		o.out.Killed = 0
 	}
 	return nil
 }
 
-// knowInside reads --info-fd for the sandbox's pid 1, which is the last of it to go.
+// knowInside reads what --info-fd has told of the sandbox's pid 1, which is the last of it to go.
 func (o *outer) knowInside() {
 	var info struct {
 		ChildPid int `json:"child-pid"`
 	}
-	if json.NewDecoder(bufio.NewReader(o.info)).Decode(&info) == nil {
+	if json.NewDecoder(io.NewSectionReader(o.info, 0, 1<<12)).Decode(&info) == nil && info.ChildPid > 0 {
 		if fd, err := unix.PidfdOpen(info.ChildPid, 0); err == nil {
 			o.inside = fd
 		}
@@ -209,7 +221,7 @@ func (o *outer) knowInside() {
 // arrive waits for the last mile, which is to become the command, and reports whether it came to that.
 func (o *outer) arrive() bool {
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
-	for {
+	for o.until(o.channel) {
 		n, oobn, _, _, err := unix.Recvmsg(o.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -229,12 +241,13 @@ func (o *outer) arrive() bool {
 		}
 		return true
 	}
+	return false
 }
 
 // hearFailure waits until the channel ends, which says that the command is executed, or brings a failure.
 func (o *outer) hearFailure() {
 	buf := make([]byte, 1<<14)
-	for {
+	for o.until(o.channel) {
 		n, err := unix.Read(o.channel, buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -247,23 +260,29 @@ func (o *outer) hearFailure() {
 	}
 }
 
-// untilEnd serves the clock and the caller's end until bubblewrap has ended.
-func (o *outer) untilEnd() {
-	parent := int32(o.parent)
+// untilEnd waits until bubblewrap has ended.
+func (o *outer) untilEnd() { o.until(-1) }
+
+// until waits until something comes over fd, and serves the clock and the caller's end meanwhile. It is false if bubblewrap has ended and
+// nothing came.
+func (o *outer) until(fd int) bool {
 	for {
-		fds := []unix.PollFd{{Fd: int32(o.pidfd), Events: unix.POLLIN}, {Fd: parent, Events: unix.POLLIN}}
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(o.pidfd), Events: unix.POLLIN}, {Fd: int32(o.parent), Events: unix.POLLIN}}
 		n, err := unix.Ppoll(fds, o.untilDeadline(), nil)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
 			o.kill()
-			return
+			return false
 		case n <= 0:
 			o.timeUp()
 		case fds[0].Revents != 0:
-			return
+			return true
 		case fds[1].Revents != 0:
+			return false
+		case fds[2].Revents != 0:
 			o.kill()
-			parent = -1
+			o.orphan = o.parent
+			o.parent = -1
 		}
 	}
 }
@@ -329,8 +348,9 @@ func LastMile(channel, ordersFD, stderrFD int) error {
 	if n, err := unix.Read(channel, make([]byte, 1)); err != nil || n != 1 {
 		return errors.Join(errors.New("whoever started this is gone"), err)
 	}
-	l := &lowering{p: &sys.Program{}, plan: &plan.Plan{Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, Landlock: o.Landlock, Seccomp: o.Seccomp}}
-	if err := l.all(l.session, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.seccomp, l.exec); err != nil {
+	mounted := []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}} // for ownNull
+	l := &lowering{p: &sys.Program{}, plan: &plan.Plan{Mounts: mounted, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, Landlock: o.Landlock, Seccomp: o.Seccomp}}
+	if err := l.all(l.session, l.ownNull, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.seccomp, l.exec); err != nil {
 		return err
 	}
 	return tellFailure(channel, l.p, l.p.Run())
