@@ -215,6 +215,9 @@ func (l *lowering) looseFile(op Op) error {
 // fill writes op's data into the file that is open in slot, and closes it.
 func (l *lowering) fill(file sys.Slot, op Op) {
 	l.part(partWrite, op.Dest)
+	if op.FD != nil {
+		l.p.Copy(*op.FD, file)
+	}
 	for part := range slices.Chunk(op.Data, 1<<30) { // write(2) takes no more than 0x7ffff000 bytes
 		l.p.Add(unix.SYS_WRITE, sys.Of(file), sys.Bytes(part), sys.Int(len(part))).Min(len(part))
 	}

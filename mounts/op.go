@@ -72,7 +72,8 @@ type Op struct {
 	Inodes int64 `json:"inodes,omitempty"`
 	// Data is the content of a file.
 	Data []byte `json:"data,omitempty"`
-	// FD is an open descriptor of the bound directory or file, of which Source is the name: what is bound must be the same. nil is none.
+	// FD is an open descriptor. Of a bind, Source is its name, and what is bound must be the same directory or file. Of a File or Data in a
+	// loose tree, the content is read from it while the tree is built. nil is none.
 	FD *int `json:"fd,omitempty"`
 	// Context is the SELinux context of a tmpfs.
 	Context string `json:"context,omitempty"`

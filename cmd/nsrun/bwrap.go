@@ -118,6 +118,12 @@ func (a *app) bwrapCaller(argv0 string) bwrap.Caller {
 		Argv0: argv0, Environ: a.environ, UID: os.Getuid(), GID: os.Getgid(), EffectiveUID: os.Geteuid(),
 		Caps: capabilities(), Cwd: workingDirectory(), Terminal: terminalName(), Labels: labels(),
 		Warn: func(text string) { fmt.Fprint(a.stderr, text) },
+		Late: func(fd int) bool {
+			var st unix.Stat_t
+			late := !read[fd] && inherited(fd) && unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT != unix.S_IFREG
+			read[fd] = read[fd] || late
+			return late
+		},
 		ReadFD: func(fd int) ([]byte, error) {
 			if read[fd] || !inherited(fd) { // a number that is closed may have become one of ours
 				return nil, errors.New(strerror(unix.EBADF))

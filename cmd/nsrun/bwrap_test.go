@@ -136,3 +136,30 @@ func TestKilledNsrunLeavesNoBubblewrap(t *testing.T) {
 		sweep(t, word)
 	}
 }
+
+// TestDataMayComeAfterTheInformation: a caller reads what --info-fd says before it writes the content of a file.
+func TestDataMayComeAfterTheInformation(t *testing.T) {
+	needSandbox(t)
+	infoOut, infoIn, err := os.Pipe()
+	require.NoError(t, err)
+	dataOut, dataIn, err := os.Pipe()
+	require.NoError(t, err)
+	cmd := exec.Command("bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--info-fd", "3", "--file", "4", "/tmp/x", "cat", "/tmp/x")
+	cmd.ExtraFiles = []*os.File{infoIn, dataOut}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	infoIn.Close()
+	dataOut.Close()
+	late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	info := make([]byte, 4096)
+	n, err := infoOut.Read(info)
+	require.NoError(t, err)
+	assert.Contains(t, string(info[:n]), "child-pid")
+	_, err = dataIn.WriteString(strings.Repeat("late ", 50000))
+	require.NoError(t, err)
+	dataIn.Close()
+	require.NoError(t, cmd.Wait(), out.String())
+	assert.Equal(t, strings.Repeat("late ", 50000), out.String())
+}

@@ -114,3 +114,41 @@ func TestTextOfBranches(t *testing.T) {
    4  reap(until $1, status to 4), then all
 `, p.String())
 }
+
+func TestCopyReadsToTheEnd(t *testing.T) {
+	var from [2]int
+	require.NoError(t, unix.Pipe2(from[:], unix.O_CLOEXEC))
+	want := make([]byte, 3*copySize+5)
+	for i := range want {
+		want[i] = byte(i * 7)
+	}
+	go func() {
+		for rest := want; len(rest) > 0; {
+			n, err := unix.Write(from[1], rest[:min(len(rest), 5000)])
+			if err != nil {
+				break
+			}
+			rest = rest[n:]
+		}
+		unix.Close(from[1])
+	}()
+	fd, err := unix.MemfdCreate("copy", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	var p Program
+	to := p.Slot()
+	p.Add(unix.SYS_FCNTL, Int(fd), Int(unix.F_DUPFD_CLOEXEC), Int(0)).Keep(to)
+	p.Copy(from[0], to)
+	p.Add(unix.SYS_CLOSE, Of(to))
+	require.NoError(t, p.Run())
+	unix.Close(from[0])
+	got := make([]byte, len(want)+1)
+	n, err := unix.Pread(fd, got, 0)
+	require.NoError(t, err)
+	assert.Equal(t, want, got[:n])
+
+	var bad Program
+	to = bad.Slot()
+	bad.Copy(-1, to)
+	require.ErrorIs(t, bad.Run(), unix.EBADF)
+}

@@ -188,6 +188,8 @@ func run(m *machine, i, to int) int {
 			reap(m, c)
 		case kindCompare:
 			compare(m, c)
+		case kindCopy:
+			copyAll(m, c)
 		case kindReport:
 			m.report, m.errno = int(c.from), 0
 		case kindJoin:
@@ -358,6 +360,35 @@ func compare(m *machine, c *Call) {
 		if *(*byte)(unsafe.Add(buf, i)) != *(*byte)(unsafe.Add(buf, uintptr(c.to)+i)) {
 			m.errno = uintptr(c.errno)
 			return
+		}
+	}
+}
+
+// copyAll reads c.from to its end and writes what it reads to the descriptor in slot c.keep.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func copyAll(m *machine, c *Call) {
+	buf := uintptr(unsafe.Pointer(c.into))
+	for {
+		n, _, e := syscall.RawSyscall(unix.SYS_READ, uintptr(c.from), buf, copySize)
+		if e == unix.EINTR {
+			continue
+		}
+		m.errno = uintptr(e)
+		if e != 0 || n == 0 {
+			return
+		}
+		for done := uintptr(0); done < n; {
+			w, _, e := syscall.RawSyscall(unix.SYS_WRITE, m.slots[c.keep], buf+done, n-done)
+			if e == unix.EINTR {
+				continue
+			}
+			if m.errno = uintptr(e); e != 0 {
+				return
+			}
+			done += w
 		}
 	}
 }

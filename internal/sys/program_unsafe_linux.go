@@ -57,6 +57,7 @@ const (
 	kindSpawn        // fork; the child runs the next n calls, this process skips them
 	kindReap         // wait for children until one pid ends, then send its status
 	kindCompare      // no call: fails with errno when two buffers differ
+	kindCopy         // read from a descriptor to its end, and write it all to another
 	kindReport       // send failures to another descriptor
 	kindJoin         // fork a sibling that goes on with the program; this process ends
 )
@@ -214,6 +215,14 @@ func (p *Program) Reap(pid Slot, fd int, all bool) {
 		c.to = 1
 	}
 }
+
+// Copy appends reading descriptor from to its end and writing all of it to the one in slot to.
+func (p *Program) Copy(from int, to Slot) {
+	buf := make([]byte, copySize)
+	p.add(Call{kind: kindCopy, from: int32(from), keep: int32(to), into: (*int32)(unsafe.Pointer(&buf[0]))})
+}
+
+const copySize = 1 << 16
 
 // ReportTo has failures from here on sent to descriptor fd.
 func (p *Program) ReportTo(fd int) { p.add(Call{kind: kindReport, from: int32(fd)}) }

@@ -62,6 +62,9 @@ func (c *Call) text(args []Arg) string {
 	case kindCompare:
 		fmt.Fprintf(&out, "compare(%d bytes), else %s", c.from, unix.ErrnoName(unix.Errno(c.errno)))
 		return out.String()
+	case kindCopy:
+		fmt.Fprintf(&out, "copy(from %d to its end, to $%d)", c.from, c.keep)
+		return out.String()
 	case kindReport:
 		fmt.Fprintf(&out, "report to %d", c.from)
 		return out.String()

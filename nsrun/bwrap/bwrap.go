@@ -27,6 +27,9 @@ type Caller struct {
 	Terminal string
 	// ReadFD reads a descriptor to its end and closes it. The text of its error is shown as it is, so it had best be strerror(3)'s.
 	ReadFD func(fd int) ([]byte, error)
+	// Late reports whether what a descriptor holds for a file may come only once the sandbox is being made, as by a pipe. It is then left
+	// to be read while the mounts are made. nil is for none.
+	Late func(fd int) bool
 	// Labels judges an SELinux context. nil says that there is no SELinux here.
 	Labels func(label string) error
 	// Warn is called with each warning, a complete line, in order, while the command line is read. nil drops them.

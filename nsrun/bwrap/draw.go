@@ -89,12 +89,20 @@ func (r *renderer) dir(op mounts.Op) {
 
 func (r *renderer) file(op mounts.Op) {
 	r.permsUnless(op.Mode, modeFile)
-	r.option("--file", r.blob(op.Data), op.Dest)
+	r.option("--file", r.content(op), op.Dest)
 }
 
 func (r *renderer) nameless(op mounts.Op) {
 	r.permsUnless(op.Mode, modeData)
-	r.option(bindName(op), r.blob(op.Data), op.Dest)
+	r.option(bindName(op), r.content(op), op.Dest)
+}
+
+// content is the descriptor that an operation's content is read from: its own, or one that is found for it.
+func (r *renderer) content(op mounts.Op) string {
+	if op.FD != nil {
+		return strconv.Itoa(*op.FD)
+	}
+	return r.blob(op.Data)
 }
 
 func (r *renderer) overlay(op mounts.Op) {

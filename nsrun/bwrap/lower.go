@@ -82,7 +82,13 @@ func (p *parser) hasCgroups() bool { return p.facts.State(facts.CgroupNS) != fac
 
 // readData fills in the contents that descriptors hold, in the order of the operations, and the filter last.
 func (p *parser) readData() error {
+	late := map[int]bool{}
 	for _, d := range p.data {
+		if p.caller.Late != nil && !late[d.fd] && p.caller.Late(d.fd) {
+			late[d.fd] = true
+			p.ops[d.op].FD = &d.fd
+			continue
+		}
 		data, err := p.caller.ReadFD(d.fd)
 		if err != nil {
 			return p.die("Can't write data to file %s: %v", p.ops[d.op].Dest, err)

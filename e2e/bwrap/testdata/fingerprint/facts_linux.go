@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -123,14 +124,26 @@ func statusFacts(t table) {
 	}
 	t.add("parent", "%s", strings.TrimSpace(proc(status["PPid"]+"/comm")))
 	t.add("parent cmdline", "%s", strings.ReplaceAll(proc(status["PPid"]+"/cmdline"), "\x00", " "))
-	parent := map[string]string{}
-	for _, line := range lines(proc(status["PPid"] + "/status")) {
-		key, value, _ := strings.Cut(line, ":")
-		parent[key] = strings.TrimSpace(value)
+	parent := statusOf(status["PPid"])
+	for range 50 { // it may still be about to give up what it holds
+		if strings.Trim(parent["CapPrm"], "0") == "" {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+		parent = statusOf(status["PPid"])
 	}
 	for _, key := range statusKeys[4:12] {
 		t.add("parent "+key, "%s", parent[key])
 	}
+}
+
+func statusOf(pid string) map[string]string {
+	status := map[string]string{}
+	for _, line := range lines(proc(pid + "/status")) {
+		key, value, _ := strings.Cut(line, ":")
+		status[key] = strings.TrimSpace(value)
+	}
+	return status
 }
 
 func processFacts(t table) {
