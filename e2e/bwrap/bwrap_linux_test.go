@@ -16,29 +16,21 @@ import (
 var tally counts
 
 type counts struct {
-	compared, differing, known atomic.Int64
-	scenes                     sync.Map
+	compared, differing, known, unsteady atomic.Int64
+	scenes                               sync.Map
 }
 
 func (n *counts) print() {
 	scenes := 0
 	n.scenes.Range(func(any, any) bool { scenes++; return true })
-	fmt.Printf("e2e/bwrap: %d cases, %d comparisons, %d differing, %d fields differing by the table of versions\n",
-		scenes, n.compared.Load(), n.differing.Load(), n.known.Load())
+	fmt.Printf("e2e/bwrap: %d cases, %d comparisons, %d differing, %d differing once in three runs, %d fields differing by the tables\n",
+		scenes, n.compared.Load(), n.differing.Load(), n.unsteady.Load(), n.known.Load())
 }
 
 // TestPersonality compares the binary under test with the version that is followed.
 func TestPersonality(t *testing.T) {
 	eachScene(t, func(t *testing.T, p person, s scene) {
-		want, err := p.truth(s)
-		require.NoError(t, err)
-		if os.Getenv("NSRUN_BWRAP_SHOW") != "" {
-			show(t, want)
-		}
-		got, err := p.runScene(s, built.underway)
-		require.NoError(t, err)
-		tally.count(s)
-		differs(t, compare(want, got, s.ignore), func(field string) bool {
+		judge(t, p, s, built.underway, func(field string, got outcome) bool {
 			if field == "left" && len(got["left"]) == 0 {
 				return true // a process of upstream's waits for ever when its monitor fails (#529, #700)
 			}
@@ -50,6 +42,48 @@ func TestPersonality(t *testing.T) {
 		})
 	})
 }
+
+// judge runs a scene under a binary and compares it with what the followed version does. A difference that two more runs of each do not
+// show again is told and counted, but no failure: processes race here whose order nobody promises. TestMain allows a few of them.
+func judge(t *testing.T, p person, s scene, binary string, explained func(field string, got outcome) bool) {
+	t.Helper()
+	tally.count(s)
+	once := func(again bool) []difference {
+		want, err := p.truth(s, again)
+		require.NoError(t, err)
+		if os.Getenv("NSRUN_BWRAP_SHOW") != "" && !again {
+			show(t, want)
+		}
+		got, err := p.runScene(s, binary)
+		require.NoError(t, err)
+		return slices.DeleteFunc(compare(want, got, s.ignore), func(d difference) bool {
+			if explained(d.field, got) {
+				tally.known.Add(1)
+				return true
+			}
+			return false
+		})
+	}
+	first := once(false)
+	if len(first) == 0 {
+		return
+	}
+	second := append(once(true), once(true)...)
+	if len(second) == 0 {
+		tally.unsteady.Add(1)
+		for _, d := range first {
+			fmt.Printf("e2e/bwrap: %s: once in three runs: %s differs:\n%s", t.Name(), d.field, d.text)
+		}
+		return
+	}
+	tally.differing.Add(1)
+	for _, d := range second {
+		t.Errorf("%s differs:\n%s", d.field, d.text)
+	}
+}
+
+// unsteadyAllowed is how many comparisons of the thousands may differ once in three runs.
+const unsteadyAllowed = 5
 
 // followed is the version whose behaviour is promised.
 const followed = "0.13.1"
@@ -65,14 +99,7 @@ func TestOracles(t *testing.T) {
 	for _, o := range built.oracles[1:] {
 		t.Run(o.name, func(t *testing.T) {
 			eachScene(t, func(t *testing.T, p person, s scene) {
-				want, err := p.truth(s)
-				require.NoError(t, err)
-				got, err := p.runScene(s, o.path)
-				require.NoError(t, err)
-				tally.count(s)
-				differs(t, compare(want, got, s.ignore), func(field string) bool {
-					return known(o.name, s.name, field) >= 0
-				})
+				judge(t, p, s, o.path, func(field string, _ outcome) bool { return known(o.name, s.name, field) >= 0 })
 			})
 		})
 	}
@@ -81,23 +108,6 @@ func TestOracles(t *testing.T) {
 func (n *counts) count(s scene) {
 	n.compared.Add(1)
 	n.scenes.Store(s.name, true)
-}
-
-// differs reports differences, except what the table explains.
-func differs(t *testing.T, found []difference, explained func(field string) bool) {
-	t.Helper()
-	bad := false
-	for _, d := range found {
-		if explained(d.field) {
-			tally.known.Add(1)
-			continue
-		}
-		bad = true
-		t.Errorf("%s differs:\n%s", d.field, d.text)
-	}
-	if bad {
-		tally.differing.Add(1)
-	}
 }
 
 func show(t *testing.T, o outcome) {
