@@ -159,3 +159,35 @@ func TestRenderRefusals(t *testing.T) {
 	_, err = Render(p, 3)
 	assert.ErrorContains(t, err, "bubblewrap takes 9000")
 }
+
+// TestLateDataKeepsItsDescriptor: what a pipe holds is not read here, but by whoever makes the mounts; a second use finds nothing.
+func TestLateDataKeepsItsDescriptor(t *testing.T) {
+	late := func() *world {
+		w := newWorld(1000, map[int][]byte{8: []byte("now")})
+		open := map[int]bool{9: true}
+		w.Late = func(fd int) bool {
+			was := open[fd]
+			delete(open, fd)
+			return was
+		}
+		return w
+	}
+	args := strings.Fields("--ro-bind-data 9 /d --file 8 /f --bind / / x")
+	p, err := Parse(args, late().Caller, known)
+	require.NoError(t, err)
+	require.NotNil(t, p.Mounts[0].FD)
+	assert.Equal(t, 9, *p.Mounts[0].FD)
+	assert.Empty(t, p.Mounts[0].Data)
+	assert.Equal(t, "now", string(p.Mounts[1].Data))
+	assert.Equal(t, []int{8, 9}, p.Bwrap.Consumed)
+
+	r, err := Render(p, 8)
+	require.NoError(t, err)
+	assert.Equal(t, []Blob{{FD: 8, Data: []byte("now")}}, r.Data)
+	back, err := Parse(r.Args, late().Caller, known)
+	require.NoError(t, err)
+	assert.Equal(t, p, back)
+
+	_, err = Parse(strings.Fields("--file 9 /a --file 9 /b --bind / / x"), late().Caller, known)
+	require.ErrorContains(t, err, "Can't write data to file /b: Bad file descriptor")
+}

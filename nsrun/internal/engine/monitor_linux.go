@@ -132,11 +132,9 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 		m.kill()
 		return 0, err
 	}
-	if m.sole {
-		dropPrivileges()
-	}
 	_ = unix.Send(int(m.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) // if nobody listens any more, the report says more
-	if m.sole {
+	if m.sole { // while the sandbox is set up
+		dropPrivileges()
 		closeInherited(m.plan.Bwrap.StatusFD)
 	}
 	if failure := m.report(); failure != nil {
