@@ -27,15 +27,6 @@ var procMasked = []string{
 	"kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "pagetypeinfo", "sched_debug", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
 }
 
-// DeviceNodes lists the names of the nodes in a minimal /dev.
-func DeviceNodes() []string {
-	names := make([]string, len(deviceNodes))
-	for i, n := range deviceNodes {
-		names[i] = n.Name
-	}
-	return names
-}
-
 // ProcMasked lists the places below a procfs that [Proc] covers, where the kernel has them.
 func ProcMasked() []string { return slices.Clone(procMasked) }
 

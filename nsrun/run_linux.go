@@ -99,7 +99,15 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 	if err != nil {
 		return nil, err
 	}
-	return missing(p, l.Seen), nil
+	notes := missing(p, l.Seen)
+	if p.Engine == plan.EngineBwrap {
+		call, err := engine.RenderOuter(p)
+		if err != nil {
+			return nil, err
+		}
+		notes = append(notes, call.Losses...)
+	}
+	return notes, nil
 }
 
 // Syscalls returns the system calls that the plan comes to on this host, one a line, like strace.

@@ -58,14 +58,16 @@ func addLayers(p *plan.Plan, f facts.Facts) (*plan.Plan, error) {
 	if name, isFile := strings.CutPrefix(text, "@"); isFile {
 		data, err := readFile(name, 1<<16)
 		if err != nil {
-			return p, fmt.Errorf("%s: %w", layersVariable, err)
+			return p, fmt.Errorf("%s=@%s: %w", layersVariable, name, err)
 		}
 		text = string(data)
-	}
-	if text == "" {
+	} else if text == "" {
 		return p, nil
 	}
 	layers, err := bwrap.ParseLayers(text)
+	if err == nil && !layers.Landlock && layers.Seccomp == nil && len(layers.Limits) == 0 {
+		err = errors.New("no layer is named; name one, or unset the variable")
+	}
 	if err != nil {
 		return p, fmt.Errorf("%s: %w", layersVariable, err)
 	}

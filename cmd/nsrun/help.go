@@ -37,7 +37,7 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --kill-grace DURATION  time between SIGTERM and SIGKILL (default 2s)
   --limit NAME=VALUE     memory_mb, pids, cpu_seconds, file_size_mb, open_files, core, address_space_mb,
                          stack_mb, locked_mb, tmpfs_mb (repeat)
-  --seccomp PROFILE      a profile's name, "off", or the path of a raw BPF file (then beside the default)
+  --seccomp PROFILE      default, compute, network, off, or the path of a raw BPF file (beside the default)
   --seccomp-deny NAME    refuse one more system call (repeat)
   --no-landlock          leave Landlock out
   --hostname NAME        (default sandbox)
@@ -76,7 +76,8 @@ variable, and a note for everything that is not as asked. It changes nothing and
 
   --json        the plan as JSON: all that the engine is given
   --syscalls    the system calls that it comes to, like strace
-  --as bwrap    the call of bubblewrap that --backend bwrap makes, as words for a shell; on stderr what it loses
+  --as bwrap    the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors that
+                only nsrun sets up); on stderr what it loses
   --facts FILE  plan for the host that this output of nsrun doctor --json came from
 
 ` + runFlags + `
@@ -118,12 +119,15 @@ Takes the command line of bubblewrap 0.13.1 and does what it would do: the same 
 descriptors and JSON documents. nsrun bwrap --help lists them. It confines as much as its options say and no
 more: nothing of nsrun's own policy is added, unless the operator sets
 
-  NSRUN_BWRAP_LAYERS=landlock,seccomp,limits=NAME=NUMBER   or @FILE with such words, also one a line
+  NSRUN_BWRAP_LAYERS=landlock,seccomp,limits=NAME=NUMBER   words separated by commas, or @FILE (an absolute
+                          path) with such words, also one a line, and # comments
         landlock          rights on files as the mounts grant them
-        seccomp=PROFILE   nsrun's filter (default without a name), beside the command line's
-        limits=...        one limit of nsrun run's --limit; repeat for more
+        seccomp=PROFILE   nsrun's filter default (also without a name), compute or network, beside the
+                          command line's
+        limits=...        one limit of nsrun run's --limit, but tmpfs_mb; once more for each further one
 
-A layer that this host cannot enforce, or that is misspelt, refuses the run.
+A layer that this host cannot enforce or that is misspelt, and a value without any, refuse the run. It counts
+for callers that leave the variable alone.
 
 Example:
   nsrun bwrap --ro-bind / / --dev /dev --unshare-all -- ls /
@@ -131,14 +135,16 @@ Example:
 
 const statusHelp = `nsrun status [--json]     say which engines --backend can name, where they are, and which one auto is
 
+A bwrap on PATH that is nsrun itself is passed over.
+
 Example:
   nsrun status --json
 `
 
 const installHelp = `nsrun install-bwrap DIR     make a symlink DIR/bwrap to this program
 
-Programs that call bwrap find it if DIR comes before bubblewrap's directory in their PATH. Nothing that is there
-already is replaced; remove the symlink to undo it.
+Programs that call bwrap find it if DIR comes before bubblewrap's directory in their PATH. The symlink leads to
+where this program lies now. Nothing that is there already is replaced; remove the symlink to undo it.
 
 Example:
   nsrun install-bwrap ~/.local/bin

@@ -13,7 +13,7 @@ func (a *app) installBwrap(args []string) int {
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
-	if fs.NArg() != 1 {
+	if fs.NArg() != 1 || fs.Arg(0) == "" {
 		return a.fail(errors.New("install-bwrap takes one directory, as in nsrun install-bwrap ~/.local/bin"))
 	}
 	self, err := os.Executable()
@@ -27,6 +27,9 @@ func (a *app) installBwrap(args []string) int {
 	}
 	if errors.Is(err, os.ErrExist) {
 		err = fmt.Errorf("%s is there already; remove it, or choose another directory", link)
+	}
+	if info, statErr := os.Stat(fs.Arg(0)); err != nil && (statErr != nil || !info.IsDir()) {
+		err = fmt.Errorf("%s is not a directory that is there; make it first, with mkdir -p", fs.Arg(0))
 	}
 	if err != nil {
 		return a.fail(err)

@@ -84,6 +84,8 @@ func fileScenes() []scene {
 		c("chmod-host", "{BASE} --bind {HOST} /h --chmod 0600 /h/f {FP} list=/h", host("f f x")),
 		c("chmod-parent-link", "{BASE} --dir /d/e --symlink /d /l --chmod 0700 /l/e {FP} list=/"),
 		c("proc", "{BASE} --proc /proc {FP} read=/proc/self/comm"),
+		c("remount-ro-device", "{BASE} --dev /dev --remount-ro /dev/zero {FP}"),
+		c("remount-ro-dev-bind", "{BASE} --dev-bind /dev/pts /p --remount-ro /p {FP}"),
 		c("proc-pid", "{BASE} --unshare-pid --proc /proc {FP} read=/proc/1/comm"),
 		c("proc-pid-only", "--ro-bind / / --unshare-pid --proc /proc ls /proc/self/ns"),
 		c("proc-open", "--ro-bind / / --unshare-pid --proc /proc {FPBIN} open=/proc/sys/kernel/core_pattern open=/proc/sysrq-trigger open=/proc/self/oom_score_adj"),

@@ -44,7 +44,7 @@ func addLayer(l *plan.Layers, word string) error {
 	case name == "limits":
 		return addLimit(l, value)
 	default:
-		return fmt.Errorf("layer %q: write landlock, seccomp, seccomp=PROFILE or limits=NAME=NUMBER", word)
+		return fmt.Errorf("layer %q: write landlock, seccomp, seccomp=PROFILE or limits=NAME=NUMBER, separated by commas, limits= before each limit", word)
 	}
 	return nil
 }

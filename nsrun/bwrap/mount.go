@@ -65,7 +65,7 @@ func (p *parser) bindFD(row option, operands []string) error {
 }
 
 func (p *parser) remount(row option, operands []string) error {
-	return p.add(row, operands, mounts.Op{Kind: mounts.Remount, Dest: operands[0], Flags: mounts.Flags{mounts.ReadOnly}})
+	return p.add(row, operands, mounts.Op{Kind: mounts.Remount, Dest: operands[0], Flags: mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}})
 }
 
 func (p *parser) layer(_ option, operands []string) error {

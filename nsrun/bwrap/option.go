@@ -111,7 +111,7 @@ var options = [...]option{
 	{name: "--perms", operands: []operand{{name: "OCTAL"}}, help: "Permissions of what the next option makes", modifier: true, act: (*parser).setPerms},
 	{name: "--size", operands: []operand{{name: "BYTES"}}, help: "Size of what the next --tmpfs makes", modifier: true, act: (*parser).setSize},
 	{name: "--chmod", operands: []operand{{name: "OCTAL"}, {"PATH", true}}, help: "Change the permissions of PATH, which must exist", act: (*parser).chmod},
-	{name: "--not-a-security-boundary", help: "Go on where a mount below a bind cannot be restricted", act: set(func(p *parser) *bool { return &p.bw.Lenient })},
+	{name: "--not-a-security-boundary", help: "Not for protection: go on where a mount below a bind cannot be restricted", act: set(func(p *parser) *bool { return &p.bw.Lenient })},
 }
 
 // numbers words the usual complaint about missing operands.

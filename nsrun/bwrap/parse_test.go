@@ -283,7 +283,7 @@ func TestMountOptions(t *testing.T) {
 		{"--bind-data 3 d", mounts.Op{Kind: mounts.Data, Dest: "d", Mode: 0o600, Data: []byte("data"), Flags: apart}},
 		{"--perms 0644 --ro-bind-data 3 d", mounts.Op{Kind: mounts.Data, Dest: "d", Mode: 0o644, Data: []byte("data"), Flags: ro}},
 		{"--symlink t d", mounts.Op{Kind: mounts.Symlink, Source: "t", Dest: "d"}},
-		{"--remount-ro d", mounts.Op{Kind: mounts.Remount, Dest: "d", Flags: mounts.Flags{mounts.ReadOnly}}},
+		{"--remount-ro d", mounts.Op{Kind: mounts.Remount, Dest: "d", Flags: mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}}},
 		{"--chmod 1755 d", mounts.Op{Kind: mounts.Chmod, Dest: "d", Mode: 0o1755}},
 		{"--mqueue d", mounts.Op{Kind: mounts.Mqueue, Dest: "d"}},
 		{"--dev d", mounts.Op{Kind: mounts.Dev, Dest: "d", Source: "/dev/pts/7"}},

@@ -93,13 +93,16 @@ func (c *compiler) lack(name facts.Name, essential bool) {
 	c.lose(Note{Feature: string(name), Loss: row.Loss, Fix: c.facts.Fix(name)}, essential)
 }
 
+// degradeFix is the way out of what an engine can do without.
+const degradeFix = "or accept the loss with fallback degrade"
+
 func (c *compiler) lose(n Note, essential bool) {
 	if c.pol.Fallback == policy.Degrade && !essential {
 		c.plan.Notes = append(c.plan.Notes, n)
 		return
 	}
 	if !essential {
-		n.Fix = strings.TrimPrefix(n.Fix+"; or accept the loss with fallback degrade", "; ")
+		n.Fix = strings.TrimPrefix(n.Fix+"; "+degradeFix, "; ")
 	}
 	c.unmet = append(c.unmet, n)
 }

@@ -88,6 +88,8 @@ func looseGrant(op mounts.Op) landlock.Access {
 	switch op.Kind {
 	case mounts.Dir, mounts.Mqueue:
 		return landlock.ReadWrite
+	case mounts.Dev:
+		return landlock.ReadWrite | landlock.IoctlDev
 	case mounts.Bind:
 		if !op.Flags.Has(mounts.NoDev) {
 			return landlock.IoctlDev

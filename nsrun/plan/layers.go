@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -33,6 +34,9 @@ func (p *Plan) Add(l Layers, f facts.Facts) (*Plan, error) {
 		if err := pass(); err != nil {
 			return nil, err
 		}
+	}
+	for i := range c.unmet { // nothing degrades here
+		c.unmet[i].Fix = strings.TrimSuffix(strings.TrimSuffix(c.unmet[i].Fix, degradeFix), "; ")
 	}
 	if len(c.unmet) > 0 {
 		return nil, &CompatibilityError{c.unmet}

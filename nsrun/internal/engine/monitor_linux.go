@@ -133,7 +133,7 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 		return 0, err
 	}
 	_ = unix.Send(int(m.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) // if nobody listens any more, the report says more
-	if m.sole { // while the sandbox is set up
+	if m.sole {                                                          // while the sandbox is set up
 		dropPrivileges()
 		closeInherited(m.plan.Bwrap.StatusFD)
 	}

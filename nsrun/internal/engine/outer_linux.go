@@ -73,6 +73,9 @@ type Outer struct {
 
 // RenderOuter looks at this host as a run would, and writes p as a call of bubblewrap's.
 func RenderOuter(p *plan.Plan) (*Outer, error) {
+	if p.Terminal {
+		return nil, &Error{Stage: "terminal", Err: errors.New("the engine bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
+	}
 	var host mounts.Host
 	defer host.Close()
 	l, err := Lower(p, &host, fds{report: outerChannel, status: outerOrders}, false)
@@ -100,6 +103,9 @@ func RenderOuter(p *plan.Plan) (*Outer, error) {
 	out.Args = append([]string{"--info-fd", fmt.Sprint(outerInfo)}, out.Args...)
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
 	out.Losses = append(out.Losses, always...)
+	if p.Identity.HostUID == 0 {
+		out.Losses = append(out.Losses, rootLoss)
+	}
 	out.Orders, err = json.Marshal(orders(p, l.Seen, exe))
 	return out, err
 }
@@ -110,6 +116,10 @@ var always = []plan.Note{
 	{Feature: "user namespace", Loss: "the command may be in the one that owns its mounts, without a capability over it", Fix: "use --backend native"},
 	{Feature: "signals", Loss: "that a signal killed the command is told by the exit code alone, 128+n", Fix: "use --backend native"},
 }
+
+// rootLoss is what root loses besides: bubblewrap can make a device read-only only by making it useless.
+var rootLoss = plan.Note{Feature: "dev", Loss: "the modes of the host's /dev/null and its like can be changed through the sandbox's, by a sandbox that root starts",
+	Fix: "start it as an ordinary user"}
 
 // carried reports whether a loss of bubblewrap's is made good: by what simplify has looked at, or by the last mile.
 func carried(p *plan.Plan, feature string) bool {
@@ -164,11 +174,6 @@ func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op
 			continue
 		}
 		out = append(out, op)
-		if op.Kind == mounts.Dev && p.Identity.HostUID == 0 { // to root the nodes are its own: chmod through the mount would reach the host's
-			for _, name := range mounts.DeviceNodes() {
-				out = append(out, mounts.Op{Kind: mounts.Remount, Dest: op.Dest + "/" + name, Flags: mounts.Flags{mounts.ReadOnly}})
-			}
-		}
 		if op.Kind == mounts.Proc {
 			for _, name := range mounts.ProcMasked() {
 				out = append(out, mask("/proc/"+name, op.Dest+"/"+name, look)...)

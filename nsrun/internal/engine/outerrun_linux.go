@@ -38,9 +38,6 @@ type farFailure struct {
 func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	runtime.LockOSThread() // the one that bubblewrap's --die-with-parent is bound to
 	defer runtime.UnlockOSThread()
-	if p.Terminal {
-		return Outcome{}, &Error{Stage: "terminal", Err: errors.New("the engine bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
-	}
 	if err := checkHost(); err != nil {
 		return Outcome{}, err
 	}
