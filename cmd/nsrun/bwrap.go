@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ func (a *app) bwrap(args []string) int {
 
 // bubblewrap is the whole program under its other name: its arguments, its messages, its exit codes.
 func (a *app) bubblewrap(argv0 string, args []string) int {
+	runtime.LockOSThread() // the first one, which stands for the process in /proc
 	known := nsrun.Facts()
 	p, err := bwrap.Parse(args, a.bwrapCaller(argv0), known)
 	if err != nil {

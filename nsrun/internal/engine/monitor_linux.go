@@ -66,6 +66,7 @@ func runLoose(p *plan.Plan, opts Options) (Outcome, error) {
 func (m *monitor) start() (err error) {
 	if m.sole {
 		defaultSignals()
+		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread at once; see dropPrivileges
 	}
 	if joins(m.plan.Bwrap) {
 		if err := unix.SetsockoptInt(int(m.ch.status.Fd()), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
