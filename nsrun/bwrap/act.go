@@ -1,25 +1,42 @@
 package bwrap
 
 import (
+	"strings"
+
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
-// action is what an option does when it is met.
-type action = func(*parser, option, []string) error
-
-// set switches something on.
-func set(field func(*parser) *bool) action {
-	return func(p *parser, _ option, _ []string) error {
-		*field(p) = true
-		return nil
+// perform does what an option is for.
+func (p *parser) perform(row option, operands []string) error {
+	switch {
+	case row.flag != nil:
+		*row.flag(p) = true
+	case row.namespace != "":
+		p.unshare[row.namespace] = true
+	case row.fd != nil:
+		return p.last(row, row.fd(p), func() (int, error) { return p.fd(operands[0]) })
+	case row.id != nil:
+		return p.last(row, row.id(p), func() (int, error) {
+			id, ok := number(operands[0])
+			if !ok {
+				return 0, p.die("Invalid %s: %s", strings.TrimPrefix(row.name, "--"), operands[0])
+			}
+			return id, nil
+		})
+	default:
+		return row.act(p, row, operands)
 	}
+	return nil
 }
 
-func unshare(namespace string) action {
-	return func(p *parser, _ option, _ []string) error {
-		p.unshare[namespace] = true
-		return nil
+// last takes a number of which there is one.
+func (p *parser) last(row option, place **int, read func() (int, error)) error {
+	p.onlyLast(row.name, *place != nil)
+	n, err := read()
+	if err == nil {
+		*place = &n
 	}
+	return err
 }
 
 func (p *parser) unshareAll(option, []string) error {
@@ -33,34 +50,6 @@ func (p *parser) unshareAll(option, []string) error {
 func (p *parser) shareNet(option, []string) error {
 	p.unshare[plan.Net] = false
 	return nil
-}
-
-// lastFD takes a descriptor of which there is one.
-func lastFD(field func(*parser) **int) action {
-	return func(p *parser, row option, operands []string) error {
-		place := field(p)
-		p.onlyLast(row.name, *place != nil)
-		fd, err := p.fd(operands[0])
-		if err != nil {
-			return err
-		}
-		*place = &fd
-		return nil
-	}
-}
-
-// lastID takes a user or group id.
-func lastID(kind string, field func(*parser) **int) action {
-	return func(p *parser, row option, operands []string) error {
-		place := field(p)
-		p.onlyLast(row.name, *place != nil)
-		id, ok := number(operands[0])
-		if !ok {
-			return p.die("Invalid %s: %s", kind, operands[0])
-		}
-		*place = &id
-		return nil
-	}
 }
 
 func (p *parser) fd(word string) (int, error) {
@@ -129,7 +118,7 @@ func (p *parser) seccomp(row option, operands []string) error {
 	if len(p.bw.Filters) > 0 {
 		return p.die("--seccomp cannot be combined with --add-seccomp-fd")
 	}
-	return lastFD(func(p *parser) **int { return &p.seccompFD })(p, row, operands)
+	return p.last(row, &p.seccompFD, func() (int, error) { return p.fd(operands[0]) })
 }
 
 func (p *parser) addSeccomp(_ option, operands []string) error {

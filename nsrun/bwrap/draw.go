@@ -7,34 +7,41 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// draw writes one operation as options, by its kind. A kind that is not here cannot be written.
-var draw = map[mounts.Kind]func(*renderer, mounts.Op){
-	mounts.Bind:    (*renderer).bind,
-	mounts.Tmpfs:   (*renderer).tmpfs,
-	mounts.Proc:    plain("--proc"),
-	mounts.Dev:     plain("--dev"),
-	mounts.Mqueue:  plain("--mqueue"),
-	mounts.Remount: plain("--remount-ro"),
-	mounts.Dir:     (*renderer).dir,
-	mounts.File:    (*renderer).file,
-	mounts.Data:    (*renderer).nameless,
-	mounts.Symlink: func(r *renderer, op mounts.Op) { r.option("--symlink", op.Source, op.Dest) },
-	mounts.Chmod:   func(r *renderer, op mounts.Op) { r.option("--chmod", octalWord(op.Mode), op.Dest) },
-	mounts.Overlay: (*renderer).overlay,
-}
-
-func plain(name string) func(*renderer, mounts.Op) {
-	return func(r *renderer, op mounts.Op) { r.option(name, op.Dest) }
-}
-
 func (r *renderer) mounts(ops []mounts.Op) {
 	for _, op := range ops {
-		if f, ok := draw[op.Kind]; ok {
-			f(r, op)
-		} else {
+		if !r.draw(op) {
 			r.lose("mounts", "bubblewrap has no such operation", "", string(op.Kind)+" "+op.Dest)
 		}
 	}
+}
+
+// draw writes one operation as options, and reports whether there are any for it.
+func (r *renderer) draw(op mounts.Op) bool {
+	switch op.Kind {
+	case mounts.Bind:
+		r.bind(op)
+	case mounts.Tmpfs:
+		r.tmpfs(op)
+	case mounts.Proc, mounts.Dev, mounts.Mqueue:
+		r.option("--"+string(op.Kind), op.Dest)
+	case mounts.Remount:
+		r.option("--remount-ro", op.Dest)
+	case mounts.Dir:
+		r.dir(op)
+	case mounts.File:
+		r.file(op)
+	case mounts.Data:
+		r.nameless(op)
+	case mounts.Symlink:
+		r.option("--symlink", op.Source, op.Dest)
+	case mounts.Chmod:
+		r.option("--chmod", octalWord(op.Mode), op.Dest)
+	case mounts.Overlay:
+		r.overlay(op)
+	default:
+		return false
+	}
+	return true
 }
 
 // bindName is the option that binds with an operation's flags.

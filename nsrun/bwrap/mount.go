@@ -17,13 +17,7 @@ const (
 )
 
 // apart are the flags of everything that bubblewrap mounts, but for devices.
-var apart = mounts.Flags{mounts.NoSuid, mounts.NoDev}
-
-// fileSystemFlags are those of the file systems that options mount.
-var fileSystemFlags = map[mounts.Kind]mounts.Flags{
-	mounts.Proc:  {mounts.NoSuid, mounts.NoDev, mounts.NoExec},
-	mounts.Tmpfs: apart,
-}
+func apart() mounts.Flags { return mounts.Flags{mounts.NoSuid, mounts.NoDev} }
 
 // add queues what an option asks for, once its numbers have been read.
 func (p *parser) add(row option, operands []string, op mounts.Op) error {
@@ -47,13 +41,12 @@ func bindFlags(name string) mounts.Flags {
 	case strings.HasPrefix(name, "--ro-"):
 		return mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
 	}
-	return slices.Clone(apart)
+	return apart()
 }
 
-func bind(optional bool) action {
-	return func(p *parser, row option, operands []string) error {
-		return p.add(row, operands, mounts.Op{Kind: mounts.Bind, Source: operands[0], Dest: operands[1], Flags: bindFlags(row.name), Optional: optional})
-	}
+func (p *parser) bind(row option, operands []string) error {
+	return p.add(row, operands, mounts.Op{Kind: mounts.Bind, Source: operands[0], Dest: operands[1], Flags: bindFlags(row.name),
+		Optional: strings.HasSuffix(row.name, "-try")})
 }
 
 func (p *parser) bindFD(row option, operands []string) error {
@@ -73,16 +66,13 @@ func (p *parser) layer(_ option, operands []string) error {
 	return nil
 }
 
-// overlays says how many layers an overlay takes at least, and how that is called.
-var overlays = map[string]struct {
-	least int
-	word  string
-}{"--overlay": {1, "one"}, "--tmp-overlay": {1, "one"}, "--ro-overlay": {2, "two"}}
-
 func (p *parser) overlay(row option, operands []string) error {
-	want := overlays[row.name]
-	if len(p.layers) < want.least {
-		return p.die("%s requires at least %s --overlay-src", row.name, want.word)
+	least, word := 1, "one"
+	if row.name == "--ro-overlay" {
+		least, word = 2, "two"
+	}
+	if len(p.layers) < least {
+		return p.die("%s requires at least %s --overlay-src", row.name, word)
 	}
 	if err := p.notEmpty(row, operands); err != nil {
 		return err
@@ -90,7 +80,7 @@ func (p *parser) overlay(row option, operands []string) error {
 	if slices.Contains(p.layers, "") {
 		return p.die("%s does not take an empty path argument", layerOption)
 	}
-	op := mounts.Op{Kind: mounts.Overlay, Dest: operands[len(operands)-1], Layers: p.layers, Flags: slices.Clone(apart), Scratch: row.name == "--tmp-overlay"}
+	op := mounts.Op{Kind: mounts.Overlay, Dest: operands[len(operands)-1], Layers: p.layers, Flags: apart(), Scratch: row.name == "--tmp-overlay"}
 	if len(operands) == 3 {
 		op.Upper, op.Work = operands[0], operands[1]
 	}
@@ -98,18 +88,18 @@ func (p *parser) overlay(row option, operands []string) error {
 	return p.add(row, operands, op)
 }
 
-func fileSystem(kind mounts.Kind) action {
-	return func(p *parser, row option, operands []string) error {
-		op := mounts.Op{Kind: kind, Dest: operands[0], Flags: slices.Clone(fileSystemFlags[kind])}
-		switch kind {
-		case mounts.Tmpfs:
-			op.Mode = p.takePerms(modeTmpfs)
-			op.Size, p.size = int64(p.size), 0
-		case mounts.Dev:
-			op.Source, p.needsDevpts = p.caller.Terminal, true
-		}
-		return p.add(row, operands, op)
+func (p *parser) fileSystem(row option, operands []string) error {
+	op := mounts.Op{Kind: row.kind, Dest: operands[0]}
+	switch row.kind {
+	case mounts.Proc:
+		op.Flags = append(apart(), mounts.NoExec)
+	case mounts.Tmpfs:
+		op.Flags, op.Mode = apart(), p.takePerms(modeTmpfs)
+		op.Size, p.size = int64(p.size), 0
+	case mounts.Dev:
+		op.Source, p.needsDevpts = p.caller.Terminal, true
 	}
+	return p.add(row, operands, op)
 }
 
 func (p *parser) dir(row option, operands []string) error {
@@ -117,21 +107,19 @@ func (p *parser) dir(row option, operands []string) error {
 }
 
 // content makes a file of what is in a descriptor, which is read in the end.
-func content(kind mounts.Kind) action {
-	return func(p *parser, row option, operands []string) error {
-		fd, err := p.fd(operands[0])
-		if err != nil {
-			return err
-		}
-		op := mounts.Op{Kind: kind, Dest: operands[1]}
-		if kind == mounts.Data {
-			op.Mode, op.Flags = p.takePerms(modeData), bindFlags(row.name)
-		} else {
-			op.Mode = p.takePerms(modeFile)
-		}
-		p.data = append(p.data, fileData{op: len(p.ops), fd: fd})
-		return p.add(row, operands, op)
+func (p *parser) content(row option, operands []string) error {
+	fd, err := p.fd(operands[0])
+	if err != nil {
+		return err
 	}
+	op := mounts.Op{Kind: row.kind, Dest: operands[1]}
+	if row.kind == mounts.Data {
+		op.Mode, op.Flags = p.takePerms(modeData), bindFlags(row.name)
+	} else {
+		op.Mode = p.takePerms(modeFile)
+	}
+	p.data = append(p.data, fileData{op: len(p.ops), fd: fd})
+	return p.add(row, operands, op)
 }
 
 func (p *parser) symlink(row option, operands []string) error {

@@ -118,7 +118,7 @@ func (p *parser) options(args []string) (rest []string, err error) {
 		if len(args) <= len(row.operands) {
 			return nil, p.lack(row)
 		}
-		if err := row.act(p, row, args[1:1+len(row.operands)]); err != nil {
+		if err := p.perform(row, args[1:1+len(row.operands)]); err != nil {
 			return nil, err
 		}
 		if err := p.pending(row); err != nil {
