@@ -34,10 +34,6 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	tally.print()
-	if n := tally.unsteady.Load(); n > unsteadyAllowed {
-		fmt.Printf("e2e/bwrap: %d comparisons differ once in three runs, more than %d\n", n, unsteadyAllowed)
-		return 1
-	}
 	return code
 }
 

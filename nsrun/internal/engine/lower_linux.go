@@ -106,8 +106,7 @@ func (l *lowering) step(stage, op string) { l.p.At(sys.Step{Stage: stage, Op: op
 
 // dieWithCaller asks for SIGKILL when the forking thread of the caller ends, and then makes sure that it has not ended before.
 func (l *lowering) dieWithCaller() error {
-	l.step("namespaces", "die with caller")
-	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG"), sys.Words(int(unix.SIGKILL), "SIGKILL"))
+	l.deathSignal(unix.SIGKILL)
 	return nil
 }
 

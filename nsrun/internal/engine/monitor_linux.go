@@ -54,6 +54,9 @@ func runLoose(p *plan.Plan, opts Options) (Outcome, error) {
 	m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1, sole: opts.Sole}
 	defer m.close()
 	if err := m.start(); err != nil {
+		if m.pid > 0 {
+			m.waitGone()
+		}
 		return Outcome{}, err
 	}
 	out := Outcome{Started: time.Now(), Seen: lowered.Seen}
@@ -81,7 +84,6 @@ func (m *monitor) start() (err error) {
 	}
 	if m.plan.Bwrap.DieWithParent {
 		if m.parent, err = parent(); err != nil {
-			m.kill()
 			return err
 		}
 		if m.parent < 0 { // it cannot be seen from here: then by thread, which is better than not at all
@@ -130,7 +132,7 @@ func (m *monitor) kill() { _ = unix.PidfdSendSignal(m.pidfd, unix.SIGKILL, nil, 
 // live tells who wants to know, lets the sandbox go on, and waits for the command's end.
 func (m *monitor) live() (unix.WaitStatus, error) {
 	if err := m.inform(); err != nil {
-		m.kill()
+		m.waitGone()
 		return 0, err
 	}
 	_ = unix.Send(int(m.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) // if nobody listens any more, the report says more

@@ -106,7 +106,7 @@ func RenderOuter(p *plan.Plan) (*Outer, error) {
 	if p.Identity.HostUID == 0 {
 		out.Losses = append(out.Losses, rootLoss)
 	}
-	out.Orders, err = json.Marshal(orders(p, l.Seen, exe))
+	out.Orders, err = json.Marshal(orders(p, l.Seen))
 	return out, err
 }
 
@@ -132,7 +132,7 @@ func carried(p *plan.Plan, feature string) bool {
 	return false
 }
 
-func orders(p *plan.Plan, seen []mounts.Seen, exe string) Orders {
+func orders(p *plan.Plan, seen []mounts.Seen) Orders {
 	o := Orders{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, Seccomp: p.Seccomp}
 	if p.Landlock != nil {
 		rules := *p.Landlock
@@ -186,7 +186,7 @@ func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op
 // plainRead are the flags of what is there to be read alone.
 var plainRead = mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
 
-// mask covers dest as the host's place is: a directory by an empty one, anything else by a device that cannot be opened there.
+// mask covers dest as the host's place is, which for what plans mask is below a bind of the same name: a directory by an empty one, anything else by a device that cannot be opened there.
 func mask(place, dest string, look mounts.Looker) []mounts.Op {
 	at, err := look.Look(place)
 	switch {

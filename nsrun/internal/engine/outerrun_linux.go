@@ -52,12 +52,12 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := protect(p, call.Seen, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
-	o := &outer{inside: -1, orphan: -1, run: run{plan: p, opts: opts, parent: -1, command: -1}}
+	o := &outer{channel: -1, inside: -1, orphan: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
+	defer o.close()
 	started := time.Now()
 	if err := o.start(name, call); err != nil {
 		return Outcome{}, err
 	}
-	defer o.close()
 	err = o.live()
 	out := o.out
 	out.Started, out.Wall, out.Seen, out.Losses = started, time.Since(started), call.Seen, call.Losses
@@ -67,8 +67,7 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 func (o *outer) close() {
 	o.info.Close()
 	o.stderr.Close()
-	unix.Close(o.channel)
-	for _, fd := range []int{o.inside, o.orphan} {
+	for _, fd := range []int{o.channel, o.inside, o.orphan} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -77,57 +76,21 @@ func (o *outer) close() {
 }
 
 // start starts bubblewrap with its descriptors in their places.
-func (o *outer) start(name string, call *Outer) (err error) {
-	var files []*os.File // of the child, from 0
+func (o *outer) start(name string, call *Outer) error {
+	files, err := o.files(call)
 	defer func() {
-		for _, f := range files[min(3, len(files)):] {
+		for _, f := range files {
 			f.Close()
 		}
 	}()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return &Error{Stage: "channels", Err: err}
-	}
-	o.channel = pair[0]
-	if err := unix.SetsockoptInt(o.channel, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-		return &Error{Stage: "channels", Err: err}
-	}
-	var theirStderr *os.File
-	var err1, err2 error
-	o.stderr, theirStderr, err1 = os.Pipe()
-	o.info, err2 = memory(nil) // not a pipe: without its reader the monitor would die of writing, and leave its child waiting for ever
-	if err := errors.Join(err1, err2); err != nil {
-		return &Error{Stage: "channels", Err: err}
-	}
-	files = []*os.File{os.Stdin, os.Stdout, theirStderr, os.NewFile(uintptr(pair[1]), "channel")}
-	contents := [][]byte{call.Orders}
-	for _, b := range call.Data {
-		contents = append(contents, b.Data)
-	}
-	for i, data := range contents {
-		f, err := memory(data)
-		if err != nil {
-			return &Error{Stage: "channels", Err: err}
-		}
-		files = append(files, f)
-		if i == 0 {
-			errFD, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
-			if err != nil {
-				return &Error{Stage: "channels", Err: err}
-			}
-			infoFD, err := unix.FcntlInt(o.info.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-			if err != nil {
-				return &Error{Stage: "channels", Err: err}
-			}
-			files = append(files, os.NewFile(uintptr(errFD), "stderr"), os.NewFile(uintptr(infoFD), "info"))
-		}
 	}
 	// No death signal: a monitor that is killed early leaves its child waiting for ever (bubblewrap issue 700). Should this process die
 	// before the command runs, the last mile finds its channel ended; from then on --die-with-parent counts.
 	// No environment: the command could read it in /proc/1/environ. Its own comes with the orders.
-	attr := &os.ProcAttr{Files: files, Env: []string{}}
+	attr := &os.ProcAttr{Files: append([]*os.File{os.Stdin, os.Stdout}, files...), Env: []string{}}
 	process, err := os.StartProcess(name, append([]string{"bwrap"}, call.Args...), attr)
-	theirStderr.Close()
 	if err != nil {
 		return &Error{Stage: "bwrap", Op: "start", Path: name, Err: err}
 	}
@@ -138,6 +101,46 @@ func (o *outer) start(name string, call *Outer) (err error) {
 		return &Error{Stage: "bwrap", Op: "pidfd_open", Err: err}
 	}
 	return nil
+}
+
+// files makes bubblewrap's descriptors from 2 on, and our ends of them. It returns those that it has made when it fails, too.
+func (o *outer) files(call *Outer) (files []*os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	o.channel = pair[0]
+	channel := os.NewFile(uintptr(pair[1]), "channel")
+	if err := unix.SetsockoptInt(o.channel, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return []*os.File{channel}, os.NewSyscallError("setsockopt", err)
+	}
+	theirStderr, err1 := (*os.File)(nil), error(nil)
+	o.stderr, theirStderr, err1 = os.Pipe()
+	orders, err2 := memory(call.Orders)
+	stderr, err3 := duplicate(2)
+	o.info, err = memory(nil) // not a pipe: without its reader the monitor would die of writing, and leave its child waiting for ever
+	if err := errors.Join(err1, err2, err3, err); err != nil {
+		return []*os.File{theirStderr, channel, orders, stderr}, err
+	}
+	info, err := duplicate(int(o.info.Fd()))
+	files = []*os.File{theirStderr, channel, orders, stderr, info} // as outerChannel and its neighbours say
+	for _, b := range call.Data {
+		if err != nil {
+			break
+		}
+		var f *os.File
+		f, err = memory(b.Data)
+		files = append(files, f)
+	}
+	return files, err
+}
+
+func duplicate(fd int) (*os.File, error) {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(n), "duplicate"), nil
 }
 
 // memory returns a descriptor that data can be read from.
