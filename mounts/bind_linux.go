@@ -12,34 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// number picks a descriptor number for what a path in /proc/self/fd names: one that the caller has not open, since in a loose tree its
-// descriptors are the program's, and that the limit on open files allows.
+// number picks a descriptor number for what a path in /proc/self/fd names. In a loose tree the caller's descriptors are the program's, so
+// it is one that is not open.
 func (l *lowering) number() int {
-	const usual = 100 // above what a set-up opens
-	if l.limit == 0 {
-		var r unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil || r.Cur > 1<<20 {
-			r.Cur = 1 << 20
-		}
-		l.limit, l.taken = int(r.Cur), usual-1
-	}
-	free := func(n int) bool {
-		_, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
-		return err != nil
-	}
-	for n := l.taken + 1; l.taken >= usual-1 && n < l.limit; n++ {
-		if free(n) {
-			l.taken = n
-			return n
-		}
-	}
-	for n := min(l.taken, usual, l.limit) - 1; n > 2; n-- { // a low limit: from its end downwards
-		if free(n) {
-			l.taken = n
-			return n
-		}
-	}
-	return l.limit // the kernel will say that there are too many
+	n := sys.SpareFD(l.taken)
+	l.taken = append(l.taken, n)
+	return n
 }
 
 func (l *lowering) bind(op Op) error {

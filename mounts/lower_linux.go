@@ -73,7 +73,7 @@ type lowering struct {
 
 	// Numbers for descriptors that paths in /proc/self/fd name, and what stands before /proc while the tree is built.
 	fdSource, fdDest int
-	limit, taken     int // of open files; the number given out last
+	taken            []int // numbers given out
 	prefix           string
 
 	// Of a loose tree.

@@ -363,7 +363,7 @@ func (f *flock) String() string { return "{F_RDLCK, whole file}" }
 // locks takes a read lock on each lock file, before there is a command: it lasts as long as this process keeps the descriptor.
 func (l *lowering) locks() (kept []int) {
 	for _, name := range l.plan.Bwrap.LockFiles {
-		number := spareFD(kept)
+		number := sys.SpareFD(kept)
 		fd := l.p.Slot()
 		l.p.At(sys.Step{Stage: "lock", Op: "open", Path: name})
 		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)
@@ -374,19 +374,4 @@ func (l *lowering) locks() (kept []int) {
 		kept = append(kept, number)
 	}
 	return kept
-}
-
-// spareFD returns the highest descriptor number below 1000, or below the limit on open files, that is not in use.
-func spareFD(used []int) int {
-	var r unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil {
-		r.Cur = 64
-	}
-	n := int(min(r.Cur, 1000)) - 1
-	for ; n > 3; n-- {
-		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err != nil && !slices.Contains(used, n) {
-			break
-		}
-	}
-	return n
 }

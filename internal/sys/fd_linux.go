@@ -1,0 +1,23 @@
+package sys
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// SpareFD returns a descriptor number for something that a path in /proc/self/fd is to name, or that is to be kept by number: the highest
+// below 250, and below the limit on open files, that is neither open nor among used. What a program opens comes from below.
+func SpareFD(used []int) int {
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil {
+		r.Cur = 64
+	}
+	n := int(min(r.Cur, 250)) - 1
+	for ; n > 3; n-- {
+		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err != nil && !slices.Contains(used, n) {
+			break
+		}
+	}
+	return n
+}
