@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/nsrun/nsrun/e2e/room"
 )
 
 // built is what TestMain makes: a directory for all that the tests need on the host, and in it the two programs.
@@ -18,10 +20,10 @@ var built struct {
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	room, err := makeRoom()
+	dir, err := room.Make("nsrun-e2e-")
 	if err == nil {
-		defer os.RemoveAll(room)
-		built.room = room
+		defer os.RemoveAll(dir)
+		built.room = dir
 		err = build()
 	}
 	if err != nil {
@@ -29,20 +31,6 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
-}
-
-// makeRoom makes a directory that every user can enter. A place that is not private to sandboxes comes first: in /tmp, the private one
-// alone would hide what is planted.
-func makeRoom() (string, error) {
-	var last error
-	for _, parent := range []string{"/srv", "/home", os.Getenv("HOME"), ""} {
-		room, err := os.MkdirTemp(parent, "nsrun-e2e-")
-		if err == nil {
-			return room, os.Chmod(room, 0o755)
-		}
-		last = err
-	}
-	return "", last
 }
 
 func build() error {

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/nsrun/nsrun/e2e/room"
 )
 
 // built is what TestMain makes: a directory that every user can enter, and in it the programs.
@@ -22,10 +24,10 @@ var built struct {
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	room, err := makeRoom()
+	dir, err := room.Make("nsrun-bwrap-")
 	if err == nil {
-		defer os.RemoveAll(room)
-		built.room = room
+		defer os.RemoveAll(dir)
+		built.room = dir
 		err = prepare()
 	}
 	if err != nil {
@@ -35,19 +37,6 @@ func run(m *testing.M) int {
 	code := m.Run()
 	tally.print()
 	return code
-}
-
-// makeRoom makes the directory. It is not below /tmp, over which some cases mount.
-func makeRoom() (string, error) {
-	var last error
-	for _, parent := range []string{"/srv", "/home", os.Getenv("HOME"), ""} {
-		room, err := os.MkdirTemp(parent, "nsrun-bwrap-")
-		if err == nil {
-			return room, os.Chmod(room, 0o755)
-		}
-		last = err
-	}
-	return "", last
 }
 
 func prepare() error {

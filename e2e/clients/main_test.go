@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,10 +36,10 @@ type engine struct {
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	room, err := makeRoom()
+	dir, err := room.Make("nsrun-clients-")
 	if err == nil {
-		defer os.RemoveAll(room)
-		built.room = room
+		defer os.RemoveAll(dir)
+		built.room = dir
 		err = prepare()
 	}
 	if err != nil {
@@ -46,19 +47,6 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
-}
-
-// makeRoom makes the directory. It is not below /tmp, which clients cover with something of their own.
-func makeRoom() (string, error) {
-	var last error
-	for _, parent := range []string{"/srv", "/home", os.Getenv("HOME"), ""} {
-		room, err := os.MkdirTemp(parent, "nsrun-clients-")
-		if err == nil {
-			return room, os.Chmod(room, 0o755)
-		}
-		last = err
-	}
-	return "", last
 }
 
 func prepare() error {
