@@ -2,6 +2,7 @@ package landlock
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
@@ -32,11 +33,26 @@ func query(flag int) (int, error) {
 
 // Accepts reports whether the kernel takes the rights of ABI abi, by making a ruleset of them and closing it: some vendor kernels
 // report an ABI and refuse its bits. nil means yes.
-func Accepts(abi int) error {
-	full, _ := Fit(Ruleset{HandledFS: AllFS, HandledNet: BindTCP | ConnectTCP | BindUDP | ConnectSendUDP, Scoped: ScopeAll}, abi)
+func Accepts(abi int) error { return takes(rights(abi)) }
+
+// Usable returns the newest ABI whose rights the kernel takes, and the names of those among them that it refuses all the same: a ruleset
+// must leave them out, see [Without]. Errors are those of [ABI]; a kernel that takes no right at all gives [errors.ErrUnsupported].
+func Usable() (abi int, refused []string, err error) {
+	offered, err := ABI()
+	if err != nil {
+		return 0, nil, err
+	}
+	abi, refused = settle(offered, func(r Ruleset) bool { return !errors.Is(takes(r), unix.EINVAL) })
+	if abi == 0 {
+		return 0, nil, fmt.Errorf("the kernel reports Landlock ABI %d and takes none of its rights: %w", offered, errors.ErrUnsupported)
+	}
+	return abi, refused, nil
+}
+
+func takes(r Ruleset) error {
 	var p sys.Program
 	fd := p.Slot()
-	create(&p, full, fd)
+	create(&p, r, fd)
 	p.Add(unix.SYS_CLOSE, sys.Of(fd))
 	return p.Run()
 }

@@ -39,6 +39,9 @@ const (
 	ConnectTCP
 	BindUDP
 	ConnectSendUDP
+
+	// AllNet is every network right of the newest ABI known here.
+	AllNet = ConnectSendUDP<<1 - 1
 )
 
 // The scopes.

@@ -64,6 +64,8 @@ type machine struct {
 	failure Failure
 	exit    Exit
 	pidfd   int32
+	polls   [2]unix.PollFd // of guard
+	info    [32]uint32     // a siginfo_t, or a signalfd_siginfo
 	// now is where the loop stands; fields rather than results, because a nosplit chain has few bytes of stack.
 	index int
 	errno uintptr
@@ -194,6 +196,15 @@ func run(m *machine, i, to int) int {
 			m.report, m.errno = int(c.from), 0
 		case kindJoin:
 			join(m)
+		case kindGuard:
+			guard(m, c)
+		case kindDrain:
+			reapAll(m)
+		case kindExpect:
+			expect(m, c)
+		case kindForeign:
+			foreign()
+			m.errno = 0
 		}
 		if m.errno != 0 {
 			n := skip(m, c)
@@ -347,6 +358,103 @@ func reap(m *machine, c *Call) {
 		}
 	}
 }
+
+// guard waits with poll(2) rather than wait4(2), to notice its reader's end too: a death signal would end this process before those it
+// keeps.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func guard(m *machine, c *Call) {
+	m.polls[0] = unix.PollFd{Fd: int32(m.slots[c.to]), Events: unix.POLLIN}
+	m.polls[1] = unix.PollFd{Fd: c.from}
+	for {
+		_, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 2, 0, 0, 0, 0)
+		if e == unix.EINTR {
+			continue
+		}
+		if m.errno = uintptr(e); e != 0 || m.polls[1].Revents != 0 {
+			killGroup(m, c)
+			return
+		}
+		syscall.RawSyscall(unix.SYS_READ, m.slots[c.to], uintptr(unsafe.Pointer(&m.info)), unsafe.Sizeof(m.info))
+		if ended(m, c) {
+			syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.from), uintptr(unsafe.Pointer(&m.exit)), unsafe.Sizeof(m.exit))
+			return
+		}
+	}
+}
+
+// ended reaps what there is to reap, and reports whether the child of guard was among it.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func ended(m *machine, c *Call) bool {
+	for {
+		m.info[4] = 0 // si_pid: stays 0 if nobody has ended
+		_, _, e := syscall.RawSyscall6(unix.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&m.info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+		if e == unix.EINTR {
+			continue
+		}
+		pid := uintptr(m.info[4])
+		if e != 0 || pid == 0 {
+			return false
+		}
+		mine := pid == m.slots[c.keep]
+		if mine {
+			killGroup(m, c)
+		}
+		syscall.RawSyscall6(unix.SYS_WAIT4, pid, uintptr(unsafe.Pointer(&m.exit.Status)), 0, uintptr(unsafe.Pointer(&m.exit.Usage)), 0, 0)
+		if mine {
+			return true
+		}
+	}
+}
+
+//go:nosplit
+//go:norace
+func killGroup(m *machine, c *Call) {
+	if c.min != 0 {
+		syscall.RawSyscall(unix.SYS_KILL, -m.slots[c.keep], uintptr(unix.SIGKILL), 0)
+	}
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func reapAll(m *machine) {
+	for {
+		_, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), 0, 0, 0, 0, 0)
+		if e != 0 && e != unix.EINTR {
+			m.errno = 0 // ECHILD
+			return
+		}
+	}
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func expect(m *machine, c *Call) {
+	for {
+		_, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, m.slots[c.keep], uintptr(unsafe.Pointer(&m.exit.Status)), 0, 0, 0, 0)
+		if e == unix.EINTR {
+			continue
+		}
+		m.errno = uintptr(e)
+		status := m.exit.Status & 0xffff // as wait4 gives it: the code in the second byte, a signal in the first
+		if e == 0 && status != 0 && (c.to == 0 || status&0x7f == 0) {
+			m.errno = uintptr(c.errno)
+		}
+		return
+	}
+}
+
+// foreign makes a system call of another architecture.
+//
+//go:noescape
+func foreign()
 
 // compare fails with c.errno if two parts of a buffer differ.
 //

@@ -60,6 +60,10 @@ const (
 	kindCopy         // read from a descriptor to its end, and write it all to another
 	kindReport       // send failures to another descriptor
 	kindJoin         // fork a sibling that goes on with the program; this process ends
+	kindGuard        // wait for children until one pid ends, or until whoever reads its status is gone
+	kindDrain        // wait for children until there is none
+	kindForeign      // a call of another architecture
+	kindExpect       // wait for one child, and fail unless it ended as it should
 )
 
 // Call is one system call, as the child reads it: fixed size, no interfaces, no strings. Its methods refine it and return it, for
@@ -215,6 +219,33 @@ func (p *Program) Reap(pid Slot, fd int, all bool) {
 		c.to = 1
 	}
 }
+
+// Guard appends the life of a process that keeps others without being their pid 1: wait for any child until the one in slot pid ends,
+// then write its [Exit] record to descriptor fd; but stop at once when the other end of fd, a socket, is gone or shut down. With group it
+// then kills the process group of that child, before its pid can mean another. Slot signals has a signalfd for SIGCHLD, which must be
+// blocked.
+func (p *Program) Guard(pid Slot, fd int, signals Slot, group bool) {
+	c := p.add(Call{kind: kindGuard, keep: int32(pid), from: int32(fd), to: int32(signals)})
+	if group {
+		c.min = 1
+	}
+}
+
+// Drain appends waiting for children until there is none left.
+func (p *Program) Drain() { p.add(Call{kind: kindDrain}) }
+
+// Expect appends waiting for the child in slot pid. It fails with errno e unless that child has ended with exit code 0, or, with killed,
+// by a signal.
+func (p *Program) Expect(pid Slot, killed bool, e syscall.Errno) {
+	c := p.add(Call{kind: kindExpect, keep: int32(pid), errno: int16(e)})
+	if killed {
+		c.to = 1
+	}
+}
+
+// Foreign appends a harmless system call, getpid(2), of another architecture: i386's, by int $0x80, on amd64. On arm64 there is no
+// such instruction, and nothing is done.
+func (p *Program) Foreign() { p.add(Call{kind: kindForeign}) }
 
 // Copy appends reading descriptor from to its end and writing all of it to the one in slot to.
 func (p *Program) Copy(from int, to Slot) {

@@ -68,6 +68,22 @@ func (c *Call) text(args []Arg) string {
 	case kindReport:
 		fmt.Fprintf(&out, "report to %d", c.from)
 		return out.String()
+	case kindGuard:
+		fmt.Fprintf(&out, "guard(until $%d, status to %d, signals from $%d)", c.keep, c.from, c.to)
+		if c.min != 0 {
+			out.WriteString(", then kill its group")
+		}
+		return out.String()
+	case kindDrain:
+		return "drain(until no child is left)"
+	case kindExpect:
+		fmt.Fprintf(&out, "expect(end of $%d), else %s", c.keep, unix.ErrnoName(unix.Errno(c.errno)))
+		if c.to != 0 {
+			out.WriteString("; a signal is as good")
+		}
+		return out.String()
+	case kindForeign:
+		out.WriteString("getpid() of another architecture")
 	case kindJoin:
 		out.WriteString("clone(CLONE_PARENT|SIGCHLD), and end")
 	default:
