@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -12,94 +13,124 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-func doctorFlagSet(asJSON *bool, require *string) *flag.FlagSet {
+// doctorFlags are those of doctor.
+type doctorFlags struct {
+	asJSON            bool
+	require, manifest string
+}
+
+func (f *doctorFlags) set() *flag.FlagSet {
 	fs := newFlags("doctor")
-	fs.BoolVar(asJSON, "json", false, "")
-	fs.StringVar(require, "require", "", "")
+	fs.BoolVar(&f.asJSON, "json", false, "")
+	fs.StringVar(&f.require, "require", "", "")
+	fs.StringVar(&f.manifest, "manifest", "", "")
 	return fs
 }
 
-// doctor exits with 0 if the default policy, or what --require lists, can be enforced here, and with 1 if not.
+// question is one thing that doctor is asked about: what it is, and how to find out what of it this host lacks.
+type question struct {
+	what string
+	ask  func(known facts.Facts) ([]plan.Note, error)
+}
+
+// doctor exits with 0 if the default policy, or what --require and --manifest ask for, can be enforced here, and with 1 if not.
 func (a *app) doctor(args []string) int {
-	var asJSON bool
-	var require string
-	fs := doctorFlagSet(&asJSON, &require)
+	var f doctorFlags
+	fs := f.set()
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
 	if fs.NArg() > 0 {
 		return a.fail(fmt.Errorf("doctor takes no arguments, got %q", fs.Arg(0)))
 	}
-	var names []facts.Name
-	for _, name := range strings.FieldsFunc(require, func(r rune) bool { return r == ',' || r == ' ' }) {
-		if _, ok := facts.Lookup(facts.Name(name)); !ok {
-			return a.fail(fmt.Errorf("--require %s: not a feature; see nsrun doctor for their names", name))
-		}
-		names = append(names, facts.Name(name))
-	}
-	if require != "" && len(names) == 0 {
-		return a.fail(fmt.Errorf("--require %s: names no feature; see nsrun doctor for their names", require))
+	questions, err := a.questions(f)
+	if err != nil {
+		return a.fail(err)
 	}
 	known := nsrun.Probe()
-	missing := lacking(known, names)
-	code := 0
-	if len(missing) > 0 {
-		code = 1
+	r := report{known: known, colour: a.colour()}
+	for _, q := range questions {
+		missing, err := q.ask(known)
+		if err != nil {
+			return a.fail(err)
+		}
+		r.what = append(r.what, q.what)
+		r.missing = append(r.missing, missing...)
 	}
-	text := table(known, missing, len(names) > 0)
-	if asJSON {
+	text := r.String()
+	if f.asJSON {
 		data, err := json.MarshalIndent(known, "", "  ")
 		if err != nil {
 			return a.fail(err)
 		}
-		text = string(data) + "\n"
+		text = printable(string(data)) + "\n"
 	}
 	if failed := a.print(text); failed != 0 {
 		return failed
 	}
-	return code
+	if len(r.missing) > 0 {
+		return 1
+	}
+	return 0
 }
 
-// lacking lists what stands in the way of the named features, or of the default policy if none is named.
-func lacking(known facts.Facts, names []facts.Name) (missing []string) {
+// questions makes of the flags what is to be asked; a flag that cannot be understood is an error, with all others that cannot.
+func (a *app) questions(f doctorFlags) ([]question, error) {
+	var all []question
+	var faults []error
+	if f.require != "" {
+		names, err := featureNames(f.require)
+		faults = append(faults, err)
+		all = append(all, question{"what --require names", func(known facts.Facts) ([]plan.Note, error) { return lacking(known, names), nil }})
+	}
+	home := homeDir()
+	if f.manifest != "" {
+		pol, err := loadManifest(f.manifest, home)
+		if err == nil {
+			pol, err = (&flags{}).underCeiling(pol)
+		}
+		faults = append(faults, err)
+		all = append(all, question{"what " + f.manifest + " asks for", a.unmet(pol)})
+	}
+	if len(all) == 0 {
+		all = append(all, question{"the default policy", a.unmet(policy.Default(home))})
+	}
+	return all, errors.Join(faults...)
+}
+
+func featureNames(list string) (names []facts.Name, err error) {
+	var faults []error
+	for _, word := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
+		if _, ok := facts.Lookup(facts.Name(word)); !ok {
+			faults = append(faults, fmt.Errorf("--require %s: not a feature%s; see nsrun doctor for their names", word, facts.DidYouMean(word)))
+		}
+		names = append(names, facts.Name(word))
+	}
+	if len(names) == 0 {
+		faults = append(faults, fmt.Errorf("--require %s: names no feature; see nsrun doctor for their names", list))
+	}
+	return names, errors.Join(faults...)
+}
+
+// lacking lists the features that are not known to be here.
+func lacking(known facts.Facts, names []facts.Name) (missing []plan.Note) {
 	for _, name := range names {
 		if known.State(name) != facts.Yes {
-			missing = append(missing, string(name)+": "+known.Fix(name))
+			row, _ := facts.Lookup(name)
+			missing = append(missing, plan.Note{Feature: string(name), Loss: row.Loss, Fix: known.Fix(name)})
 		}
 	}
-	if len(names) > 0 {
-		return missing
-	}
-	_, err := plan.Compile(plan.Request{Policy: policy.Default("/home/user"), Command: []string{"true"}}, known)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	return nil
+	return missing
 }
 
-func table(known facts.Facts, missing []string, named bool) string {
-	var out strings.Builder
-	what := "the default policy"
-	if named {
-		what = "what --require names"
-	}
-	if len(missing) == 0 {
-		fmt.Fprintf(&out, "this host can enforce %s\n\n", what)
-	} else {
-		fmt.Fprintf(&out, "this host cannot enforce %s\n%s\n\n", what, strings.Join(missing, "\n"))
-	}
-	fmt.Fprintf(&out, "kernel %s %s, uid %d, Landlock ABI %d\n\n", known.Kernel, known.Arch, known.UID, known.LandlockABI)
-	fmt.Fprintf(&out, "%-20s %-8s %-7s\n", "feature", "here", "since")
-	for _, row := range facts.Table {
-		state := known.State(row.Name)
-		fmt.Fprintf(&out, "%-20s %-8s %-7s\n", row.Name, state, row.Since)
-		if state == facts.Yes {
-			continue
+// unmet asks what of a policy the host cannot enforce, as a run of it would be told.
+func (a *app) unmet(pol policy.Policy) func(facts.Facts) ([]plan.Note, error) {
+	return func(known facts.Facts) ([]plan.Note, error) {
+		_, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ}, known)
+		var lacks *plan.CompatibilityError
+		if errors.As(err, &lacks) {
+			return lacks.Unmet, nil
 		}
-		if detail := known.Answers[row.Name].Detail; detail != "" {
-			fmt.Fprintf(&out, "    found: %s\n", detail)
-		}
-		fmt.Fprintf(&out, "    lost:  %s\n    fix:   %s\n", row.Loss, known.Fix(row.Name))
+		return nil, err
 	}
-	return printable(out.String())
 }

@@ -145,6 +145,9 @@ func loadFacts(name string) (facts.Facts, error) {
 		if err == nil && f.Arch == "" {
 			err = errors.New("there is no arch")
 		}
+		if err == nil {
+			err = f.Validate()
+		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w; facts are what nsrun doctor --json prints", name, err)
 		}

@@ -36,13 +36,27 @@ type Answer struct {
 
 // Facts is what is known of one host and caller.
 type Facts struct {
-	Kernel      string          `json:"kernel"` // release, as uname(2) gives it; for people, nothing is decided by it
-	Arch        string          `json:"arch"`   // amd64 or arm64
-	UID         int             `json:"uid"`
-	GID         int             `json:"gid"`
-	LastCap     int             `json:"last_cap"`     // highest capability that the kernel knows
-	LandlockABI int             `json:"landlock_abi"` // 0 without Landlock
-	Answers     map[Name]Answer `json:"features"`
+	Kernel      string `json:"kernel"` // release, as uname(2) gives it; for people, nothing is decided by it
+	Arch        string `json:"arch"`   // amd64 or arm64
+	UID         int    `json:"uid"`
+	GID         int    `json:"gid"`
+	LastCap     int    `json:"last_cap"`     // highest capability that the kernel knows
+	LandlockABI int    `json:"landlock_abi"` // 0 without Landlock
+	// LandlockErrata has bit n-1 set where erratum n of that ABI is fixed. It is 0 where the kernel cannot tell.
+	LandlockErrata int `json:"landlock_errata,omitempty"`
+	// LandlockRefused names the rights of that ABI which the kernel refuses all the same: a ruleset must leave them out.
+	LandlockRefused []string `json:"landlock_refused,omitempty"`
+	Distro          Distro   `json:"distro,omitzero"`
+	// Surroundings are words for what the caller is in: docker, podman, kubernetes, lxc, container, wsl1, wsl2, gvisor, chroot.
+	Surroundings []string        `json:"surroundings,omitempty"`
+	Answers      map[Name]Answer `json:"features"`
+}
+
+// Distro is a distribution as os-release(5) describes it.
+type Distro struct {
+	ID   string   `json:"id,omitempty"`
+	Like []string `json:"like,omitempty"` // ids of those it is made from, the nearest one first
+	Name string   `json:"name,omitempty"` // with its version, for people
 }
 
 // State returns what is known of a feature.
@@ -56,12 +70,20 @@ func (f Facts) State(name Name) State {
 // Can reports whether a plan may count on the feature: it is there, or nobody could tell and the start will.
 func (f Facts) Can(name Name) bool { return f.State(name) != No }
 
-// Fix returns the action that brings a missing feature: the probe's if it knew the cause, else the table's.
+// Fix returns the action that brings a missing feature: the probe's if it knew the cause, else the table's for this distribution or one
+// that it is like, else the table's.
 func (f Facts) Fix(name Name) string {
 	if a := f.Answers[name]; a.Fix != "" {
 		return a.Fix
 	}
 	row, _ := Lookup(name)
+	for _, id := range append([]string{f.Distro.ID}, f.Distro.Like...) {
+		for _, on := range row.On {
+			if id != "" && on.Distro == id {
+				return on.Fix
+			}
+		}
+	}
 	return row.Fix
 }
 

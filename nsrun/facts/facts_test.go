@@ -2,11 +2,17 @@ package facts
 
 import (
 	"encoding/json"
+	"flag"
+	"os"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+var update = flag.Bool("update", false, "write the table into README.md anew")
 
 func TestTableRowsAreComplete(t *testing.T) {
 	seen := map[Name]bool{}
@@ -41,10 +47,80 @@ func TestWithDoesNotChangeTheOriginal(t *testing.T) {
 }
 
 func TestFactsSurviveJSON(t *testing.T) {
-	f := Facts{Kernel: "6.1", Arch: "arm64", UID: 7, LastCap: 40, LandlockABI: 2}.With(Landlock, Answer{State: Yes})
+	f := Facts{Kernel: "6.1", Arch: "arm64", UID: 7, LastCap: 40, LandlockABI: 2, LandlockErrata: 3, LandlockRefused: []string{"truncate"},
+		Distro: Distro{ID: "ubuntu", Like: []string{"debian"}, Name: "Ubuntu 24.04"}, Surroundings: []string{"docker", "wsl2"},
+	}.With(Landlock, Answer{State: Yes}).With(CgroupV2, Answer{State: No, Detail: "why", Fix: "what"})
+	all := reflect.ValueOf(f)
+	for i := range all.NumField() {
+		if name := all.Type().Field(i).Name; name != "GID" {
+			assert.False(t, all.Field(i).IsZero(), "this test fills in every field, and %s not", name)
+		}
+	}
 	data, err := json.Marshal(f)
 	require.NoError(t, err)
 	var back Facts
 	require.NoError(t, json.Unmarshal(data, &back))
 	assert.Equal(t, f, back)
+	assert.NoError(t, back.Validate())
+}
+
+func TestFixIsTheProbesThenTheDistributionsThenTheTables(t *testing.T) {
+	bwrap := func(d Distro) string { return Facts{Distro: d}.Fix(Bwrap) }
+	assert.Equal(t, "install bubblewrap", bwrap(Distro{}))
+	assert.Equal(t, "install bubblewrap", bwrap(Distro{ID: "nixos"}))
+	assert.Equal(t, "apt install bubblewrap", bwrap(Distro{ID: "debian"}))
+	assert.Equal(t, "apt install bubblewrap", bwrap(Distro{ID: "ubuntu", Like: []string{"debian"}}))
+	assert.Equal(t, "dnf install bubblewrap", bwrap(Distro{ID: "rocky", Like: []string{"rhel", "centos", "fedora"}}))
+	assert.Equal(t, "zypper install bubblewrap", bwrap(Distro{ID: "opensuse-leap", Like: []string{"suse", "opensuse"}}))
+	rocky := Facts{Distro: Distro{ID: "rocky", Like: []string{"rhel", "centos", "fedora"}}}
+	assert.Equal(t, "install docker-ce from download.docker.com", rocky.Fix(Docker), "the nearest one that it is like")
+	assert.Equal(t, "dnf install moby-engine", Facts{Distro: Distro{ID: "fedora"}}.Fix(Docker))
+	assert.Equal(t, "do this", rocky.With(Docker, Answer{State: No, Fix: "do this"}).Fix(Docker))
+	assert.Empty(t, Facts{}.Fix("no_such"))
+}
+
+func TestValidateNamesEveryFault(t *testing.T) {
+	require.NoError(t, Facts{}.Validate())
+	f := Facts{LandlockABI: -1}.With("landlok", Answer{State: Yes}).With("zzzzzzzzz", Answer{State: No}).With(Seccomp, Answer{State: "maybe"}).
+		With(Overlay, Answer{})
+	assert.EqualError(t, f.Validate(), `features: "landlok" is not a feature; did you mean "landlock"?
+features: overlay: the state "" is unknown; use yes, no or unknown
+features: seccomp: the state "maybe" is unknown; use yes, no or unknown
+features: "zzzzzzzzz" is not a feature
+landlock_abi: -1 is not an ABI; 0 means none`)
+}
+
+func TestDidYouMean(t *testing.T) {
+	for word, want := range map[string]string{
+		"userns": "", "user_namespaces": "user_namespace", "cgroup-v2": "cgroup_v2", "bubblewrap": "", "nftable": "nftables", "xyz": "", "": "", "pifd": "pidfd",
+	} {
+		if want != "" {
+			want = `; did you mean "` + want + `"?`
+		}
+		assert.Equal(t, want, DidYouMean(word), word)
+	}
+}
+
+func TestReadmeHasTheTable(t *testing.T) {
+	const readme, begin, end = "../../README.md", "<!-- features:begin -->\n", "<!-- features:end -->\n"
+	data, err := os.ReadFile(readme)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(data), begin)
+	require.True(t, found, "README.md has the marker %s", begin)
+	section, after, found := strings.Cut(rest, end)
+	require.True(t, found, "README.md has the marker %s", end)
+	if *update {
+		require.NoError(t, os.WriteFile(readme, []byte(before+begin+Markdown()+end+after), 0o644))
+		return
+	}
+	assert.Equal(t, Markdown(), section, "the table in README.md is the table of features: go test ./nsrun/facts -update")
+}
+
+func TestMarkdownHasEveryRow(t *testing.T) {
+	text := Markdown()
+	for _, row := range Table {
+		assert.Contains(t, text, "`"+string(row.Name)+"`")
+		assert.Contains(t, Groups, row.Group, row.Name)
+	}
+	assert.Equal(t, `a\|b &lt;c \$d`, cell("a|b <c $d"))
 }

@@ -2,7 +2,13 @@ package probe
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -17,7 +23,8 @@ func TestQuickAnswersEveryFeatureItCanWithoutAChild(t *testing.T) {
 	f := Quick()
 	assert.NotEmpty(t, f.Kernel)
 	assert.Equal(t, os.Geteuid(), f.UID)
-	for _, name := range []facts.Name{facts.Landlock, facts.Seccomp, facts.Openat2, facts.MountAPI, facts.CloseR, facts.Pidfd} {
+	for _, name := range []facts.Name{facts.Landlock, facts.Seccomp, facts.Openat2, facts.MountAPI, facts.CloseR, facts.Pidfd,
+		facts.MountSetattr, facts.Clone3, facts.LandlockNet, facts.LandlockScope, facts.LandlockUnix, facts.SeccompKill, facts.SeccompNotify} {
 		assert.Contains(t, f.Answers, name)
 	}
 	assert.NotContains(t, f.Answers, facts.UserNS, "a run cannot afford to make namespaces only to ask")
@@ -39,24 +46,137 @@ func TestLastCapIsTheKernels(t *testing.T) {
 }
 
 func TestARefusalIsANoWithItsStep(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err := try(unix.CLONE_NEWUSER|unix.CLONE_NEWNS, func(p *sys.Program) {
 		p.At(sys.Step{Stage: "mount", Op: "proc"})
 		p.Fail(unix.EPERM)
 	})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorIs(t, err, unix.EPERM)
 	assert.Equal(t, "mount (proc): operation not permitted", err.Error())
 	err = try(unix.CLONE_NEWNS|unix.CLONE_FS, nil)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.Contains(t, err.Error(), "clone: ")
 }
 
-func TestProbesLeaveNoMountsAndNoChildren(t *testing.T) {
-	before, err := os.ReadFile("/proc/self/mountinfo")
+func TestAKilledChildIsANo(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := try(unix.CLONE_NEWUSER, func(p *sys.Program) {
+		p.Add(unix.SYS_PRCTL, sys.Int(unix.PR_SET_DUMPABLE), sys.Int(0), sys.Int(0), sys.Int(0), sys.Int(0))
+		p.Add(unix.SYS_PRCTL, sys.Int(unix.PR_SET_SECCOMP), sys.Int(unix.SECCOMP_MODE_STRICT))
+		p.Add(unix.SYS_GETPID)
+	})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.Equal(t, "the child was ended by signal 9, as by a seccomp filter", err.Error())
+}
+
+func TestProbesLeaveNothing(t *testing.T) {
+	tmp := t.TempDir()
+	for _, name := range []string{"HOME", "TMPDIR", "XDG_RUNTIME_DIR"} {
+		t.Setenv(name, tmp)
+	}
+	look := func() string {
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		require.NoError(t, err)
+		var groups []string
+		require.NoError(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, _ fs.DirEntry, _ error) error {
+			if strings.Contains(path, "nsrun-probe-"+strconv.Itoa(os.Getpid())) {
+				groups = append(groups, path)
+			}
+			return nil
+		}))
+		fds, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		files, err := os.Stat(tmp)
+		require.NoError(t, err)
+		shm, err := filepath.Glob("/dev/shm/nsrun-probe-*")
+		require.NoError(t, err)
+		return fmt.Sprint(string(mounts), groups, len(fds), files.ModTime().UnixNano(), shm)
+	}
+	Host() // opens what the runtime polls by
+	Engines(facts.Facts{})
+	files, err := os.ReadDir(tmp)
 	require.NoError(t, err)
-	Full()
-	after, err := os.ReadFile("/proc/self/mountinfo")
-	require.NoError(t, err)
-	assert.Equal(t, string(before), string(after))
+	assert.Empty(t, files, "the engines that were started leave no files either")
+	var before, after string
+	for range 5 { // others mount too
+		before = look()
+		Full()
+		if after = look(); after == before {
+			break
+		}
+	}
+	assert.Equal(t, before, after)
 	_, err = unix.Wait4(-1, nil, unix.WNOHANG, nil)
 	assert.ErrorIs(t, err, unix.ECHILD)
+}
+
+func TestLandlockFeaturesFollowTheABI(t *testing.T) {
+	scope := landlockRows[1]
+	require.NoError(t, scope.within(6, []string{"truncate"}, nil))
+	assert.EqualError(t, scope.within(5, nil, nil), "the kernel has Landlock ABI 5, and this needs 6")
+	assert.EqualError(t, scope.within(7, []string{"scope_signal"}, nil), "the kernel has Landlock ABI 7, and refuses scope_signal of it")
+	assert.ErrorIs(t, scope.within(0, nil, unix.EPERM), unix.EPERM)
+}
+
+// v2 is a made-up tree with the caller's cgroup in a directory.
+func v2(dir, controllers string) files {
+	return tree(map[string]string{
+		"proc/self/mountinfo": "31 23 0:28 / " + dir + " rw - cgroup2 cgroup2 rw\n", "proc/self/cgroup": "0::/mine\n",
+		strings.TrimPrefix(dir, "/") + "/mine/cgroup.controllers": controllers, strings.TrimPrefix(dir, "/") + "/cgroup.controllers": controllers,
+	})
+}
+
+func TestACgroupIsMadeAndRemoved(t *testing.T) {
+	dir := t.TempDir()
+	mine := filepath.Join(dir, "mine")
+	require.NoError(t, os.Mkdir(mine, 0o755))
+	_, err := groupV2(v2(dir, "memory pids cpu"))
+	require.ErrorIs(t, err, errors.ErrUnsupported, "without a cgroup.procs no process can move")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o644))
+	detail, err := groupV2(v2(dir, "cpuset memory pids cpu"))
+	require.NoError(t, err)
+	assert.Equal(t, dir+" (cpuset memory pids cpu)", detail, "the one above counts too")
+	_, err = groupV2(v2(dir, "memory cpu"))
+	assert.ErrorContains(t, err, mine+" has not got the controllers pids; "+dir+" has not got the controllers pids")
+	_, err = groupV2(tree(nil))
+	require.ErrorContains(t, err, "no cgroup tree of version 2 is mounted")
+	left, err := filepath.Glob(dir + "/*/nsrun-probe-*")
+	require.NoError(t, err)
+	more, err := filepath.Glob(dir + "/nsrun-probe-*")
+	require.NoError(t, err)
+	assert.Empty(t, append(left, more...))
+}
+
+func TestAServiceManagerIsConnectedTo(t *testing.T) {
+	dir := t.TempDir()
+	_, err := manager(tree(nil), 1000)
+	require.EqualError(t, err, "systemd does not run this host")
+	booted := tree(map[string]string{"run/systemd/system/x": "", "$XDG_RUNTIME_DIR": dir})
+	_, err = manager(booted, 1000)
+	require.ErrorContains(t, err, filepath.Join(dir, "bus")+": no such file or directory")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: filepath.Join(dir, "bus")}))
+	_, err = manager(booted, 1000)
+	require.ErrorContains(t, err, "connection refused", "a socket that nobody listens at")
+	require.NoError(t, unix.Listen(fd, 1))
+	socket, err := manager(booted, 1000)
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(dir, "bus"), socket)
+}
+
+func BenchmarkQuick(b *testing.B) {
+	for b.Loop() {
+		Quick()
+	}
+}
+
+func BenchmarkHost(b *testing.B) {
+	for b.Loop() {
+		Host()
+	}
 }

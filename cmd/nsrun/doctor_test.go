@@ -1,0 +1,96 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
+func madeUp() report {
+	f := facts.Facts{Kernel: "6.1\x1b[31m", Arch: "amd64", UID: 7, LandlockABI: 2, LandlockErrata: 5, LandlockRefused: []string{"truncate"},
+		Distro: facts.Distro{ID: "debian", Name: "Debian\x07 12"}, Surroundings: []string{"docker", "wsl2"}}
+	f = f.With(facts.UserNS, facts.Answer{State: facts.No, Detail: "clone: EPERM\x1b", Fix: "do\x1b this"})
+	f = f.With(facts.Bwrap, facts.Answer{State: facts.Yes, Detail: "0.8.0 (/usr/bin/bwrap)"})
+	f = f.With(facts.TimeNS, facts.Answer{State: facts.No, Detail: "too old"})
+	return report{known: f, what: []string{"a", "b"}, missing: []plan.Note{
+		{Feature: "user_namespace", Loss: "first", Fix: "do this"}, {Feature: "landlock", Loss: "second", Fix: "do that"},
+		{Feature: "mount_namespace", Loss: "third", Fix: "do this"}, {Feature: "user_namespace", Loss: "first", Fix: "do this"},
+	}}
+}
+
+func TestDoctorSaysTheVerdictFirst(t *testing.T) {
+	r := madeUp()
+	text := r.String()
+	assert.True(t, strings.HasPrefix(text, `this host cannot enforce a and b
+  user_namespace, mount_namespace: first
+      fix: do this
+  landlock: second
+      fix: do that
+
+kernel 6.1?[31m amd64, uid 7, Landlock ABI 2 (errata fixed: 1 3)
+Landlock rights that the kernel refuses: truncate
+distribution Debian? 12
+inside of docker, wsl2
+
+`), text)
+	assert.Contains(t, text, `
+user_namespace        no       3.8  required
+    found: clone: EPERM?
+    lost:  no sandbox for an ordinary user
+    fix:   do? this
+`)
+	assert.Contains(t, text, "\ntime_namespace        no       5.6\n    found: too old\n", "what is not required is no alarm")
+	assert.Contains(t, text, "\nbwrap                 yes      3.8\n    found: 0.8.0 (/usr/bin/bwrap)\n")
+	assert.NotContains(t, text, "\x1b")
+	for _, row := range facts.Table {
+		assert.Contains(t, text, "\n"+string(row.Name)+" ")
+	}
+	r.missing = nil
+	assert.True(t, strings.HasPrefix(r.String(), "this host can enforce a and b\n\nkernel"))
+}
+
+func TestDoctorsColours(t *testing.T) {
+	r := madeUp()
+	r.colour = true
+	text := r.String()
+	assert.Contains(t, text, "\x1b[1;31mthis host cannot enforce a and b\x1b[0m\n")
+	assert.Contains(t, text, "\nuser_namespace        \x1b[1;31mno      \x1b[0m 3.8")
+	assert.Contains(t, text, "\ntime_namespace        no       5.6\n", "what is not required is no alarm")
+	assert.Contains(t, text, "\nlandlock              \x1b[33munknown \x1b[0m 5.13")
+	assert.Contains(t, text, "fix:   do? this", "what others wrote cannot colour")
+	for _, c := range []struct {
+		environ []string
+		want    bool
+	}{
+		{nil, true}, {[]string{"TERM=xterm"}, true}, {[]string{"TERM=dumb"}, false}, {[]string{"NO_COLOR=1", "TERM=xterm"}, false},
+		{[]string{"NO_COLOR=", "TERM=xterm"}, true},
+	} {
+		assert.Equal(t, c.want, coloured(c.environ), c.environ)
+	}
+}
+
+func TestDoctorColoursATerminalAlone(t *testing.T) {
+	needSandbox(t)
+	for _, c := range []struct {
+		env  string
+		want bool
+	}{{"TERM=xterm", true}, {"TERM=dumb", false}, {"NO_COLOR=1", false}} {
+		master, slave := openPTY(t)
+		cmd := exec.Command("nsrun", "doctor")
+		cmd.Env, cmd.Stdout = append(os.Environ(), "TERM=xterm", "NO_COLOR=", c.env), slave
+		require.NoError(t, cmd.Start())
+		require.NoError(t, slave.Close())
+		out, _ := io.ReadAll(master) // EIO, when the last one that has the terminal open is gone
+		require.NoError(t, cmd.Wait())
+		assert.Equal(t, c.want, strings.Contains(string(out), "\x1b[1;32mthis host can enforce"), c.env)
+		assert.Equal(t, c.want, strings.Contains(string(out), "\x1b"), c.env)
+	}
+}

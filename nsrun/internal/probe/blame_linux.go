@@ -1,0 +1,142 @@
+package probe
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"golang.org/x/sys/unix"
+)
+
+// blamer finds what stands behind a refusal, and the one action that would change it, from what a host's files say.
+type blamer struct {
+	files
+	uid          int
+	surroundings []string
+}
+
+// explain turns a refusal of feature name into a no with a cause. Any other error, and nil, it returns as it is.
+func (b blamer) explain(name facts.Name, err error) error {
+	var r *refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	for _, c := range causes {
+		if slices.Contains(c.errnos(), r.errno) && c.matches(b, name, r) {
+			detail, fix := c.detail, c.fix
+			if c.say != nil {
+				detail, fix = c.say(b, name)
+			}
+			return &unsupported{join(err.Error(), detail), fix}
+		}
+	}
+	return &unsupported{reason: err.Error()}
+}
+
+func join(said, detail string) string { return strings.Trim(said+"; "+detail, "; ") }
+
+// in reports whether the caller is in one of the surroundings.
+func (b blamer) in(words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(b.surroundings, w) })
+}
+
+// names says what a namespace is called in /proc/sys/user and in /proc/self/ns.
+var names = [...]struct {
+	feature        facts.Name
+	sysctl, ns, of string
+}{
+	{facts.UserNS, "max_user_namespaces", "user", "CONFIG_USER_NS"}, {facts.MountNS, "max_mnt_namespaces", "mnt", "mount namespaces"},
+	{facts.PidNS, "max_pid_namespaces", "pid", "CONFIG_PID_NS"}, {facts.NetNS, "max_net_namespaces", "net", "CONFIG_NET_NS"},
+	{facts.IpcNS, "max_ipc_namespaces", "ipc", "CONFIG_IPC_NS"}, {facts.UtsNS, "max_uts_namespaces", "uts", "CONFIG_UTS_NS"},
+	{facts.CgroupNS, "max_cgroup_namespaces", "cgroup", "CONFIG_CGROUPS"}, {facts.TimeNS, "max_time_namespaces", "time", "CONFIG_TIME_NS"},
+}
+
+// cause is one known reason of a refusal, and what is to be said of it: words, or a function that finds them. The first that matches is
+// the one. The table is made of constants and functions alone, so that it costs a start nothing.
+type cause struct {
+	errno       syscall.Errno // 0 is EPERM or EACCES, which security modules exchange
+	matches     func(b blamer, name facts.Name, r *refusal) bool
+	detail, fix string
+	say         func(b blamer, name facts.Name) (detail, fix string)
+}
+
+func (c cause) errnos() []syscall.Errno {
+	if c.errno == 0 {
+		return []syscall.Errno{syscall.EPERM, syscall.EACCES}
+	}
+	return []syscall.Errno{c.errno}
+}
+
+var causes = [...]cause{
+	{errno: syscall.EINVAL, matches: func(b blamer, _ facts.Name, _ *refusal) bool { return b.in("wsl1") },
+		detail: "WSL 1 has no namespaces", fix: "wsl --set-version DISTRIBUTION 2, in Windows"},
+	{errno: syscall.EINVAL, matches: withoutNamespace, say: func(_ blamer, name facts.Name) (string, string) {
+		n := namespace(name)
+		return "the kernel is built without " + n.of, "use a kernel with " + n.of
+	}},
+	{errno: syscall.ENOSPC, matches: isZero, say: func(b blamer, name facts.Name) (string, string) {
+		setting := "user." + b.zero(name)
+		return setting + " is 0", "sysctl -w " + setting + "=10000"
+	}},
+	{errno: syscall.ENOSPC, matches: isNamespace, say: func(_ blamer, name facts.Name) (string, string) {
+		setting := "user." + namespace(name).sysctl
+		return "as many namespaces as " + setting + " allows are there, or 32 within another", "raise " + setting + " with sysctl -w"
+	}},
+	{matches: debianSwitch, detail: "kernel.unprivileged_userns_clone is 0", fix: "sysctl -w kernel.unprivileged_userns_clone=1"},
+	{matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.in("chroot") },
+		detail: "this is a chroot, in which the kernel allows no user namespaces", fix: "enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.seccomp() }, say: filtered},
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && !b.mapped(b.uid) },
+		detail: "the caller's user id has no mapping in its user namespace", fix: "start nsrun as a user that is mapped there"},
+	// verify_root_map() in kernel/user_namespace.c, since Linux 5.12.
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool {
+		return r.step.Path == uidMap && b.uid == 0 && !b.capable(unix.CAP_SETFCAP)
+	}, detail: "root cannot map itself without CAP_SETFCAP", fix: "start nsrun as another user than root"},
+	{matches: func(b blamer, name facts.Name, _ *refusal) bool { return name == facts.ProcMount && len(b.masks()) > 0 },
+		say: func(b blamer, _ facts.Name) (string, string) {
+			return "the procfs here is masked by mounts over " + strings.Join(b.masks(), ", "), b.unmasked()
+		}},
+	{matches: func(b blamer, _ facts.Name, r *refusal) bool { return !r.making() && b.apparmor() != "" },
+		say: func(b blamer, _ facts.Name) (string, string) {
+			return "the AppArmor profile " + b.apparmor() + " is on this process", b.unconfined()
+		}},
+	{matches: ubuntuSwitch, detail: "AppArmor restricts unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1",
+		fix: "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, _ *refusal) bool { return b.seccomp() }, say: filtered},
+	// What else says EPERM: the caller's root is not that of its mount namespace, and a mount itself, so that nothing shows it.
+	{errno: syscall.EPERM, matches: func(_ blamer, name facts.Name, r *refusal) bool { return r.making() && name == facts.UserNS },
+		detail: "as the kernel says in a chroot", fix: "enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
+	{errno: syscall.ENOENT, matches: func(_ blamer, _ facts.Name, r *refusal) bool { return r.step.Stage == "write" },
+		detail: "there is no procfs at /proc", fix: "mount -t proc proc /proc"},
+	{errno: syscall.ENODEV, matches: func(_ blamer, name facts.Name, _ *refusal) bool { return name == facts.Overlay },
+		detail: "the kernel has not got overlayfs, or not loaded it", fix: "modprobe overlay"},
+	{errno: syscall.EPROTONOSUPPORT, matches: isNftables, detail: "the kernel has no NETLINK_NETFILTER", fix: "modprobe nfnetlink"},
+	{errno: syscall.EOPNOTSUPP, matches: isNftables, detail: noNftables, fix: "modprobe nf_tables"},
+	{errno: syscall.EINVAL, matches: isNftables, detail: noNftables, fix: "modprobe nf_tables"},
+}
+
+const noNftables = "the kernel has not got nf_tables, or not loaded it"
+
+// debianSwitch is a patch of Debian's and of hardened kernels, which asks for CAP_SYS_ADMIN.
+func debianSwitch(b blamer, _ facts.Name, r *refusal) bool {
+	return r.making() && b.uid != 0 && b.text("proc/sys/kernel/unprivileged_userns_clone") == "0"
+}
+
+// ubuntuSwitch refuses the user namespace itself, or lets it be made without any capability: then writing the maps or the first mount fails.
+func ubuntuSwitch(b blamer, _ facts.Name, _ *refusal) bool {
+	return b.uid != 0 && b.text("proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1"
+}
+
+func filtered(b blamer, _ facts.Name) (detail, fix string) {
+	return "a seccomp filter is on this process, as in a container", b.withoutFilter()
+}
+
+func isNftables(_ blamer, name facts.Name, _ *refusal) bool { return name == facts.Nftables }
+
+func isZero(b blamer, name facts.Name, _ *refusal) bool { return b.zero(name) != "" }
+
+func isNamespace(_ blamer, name facts.Name, r *refusal) bool {
+	return r.making() && namespace(name).sysctl != ""
+}

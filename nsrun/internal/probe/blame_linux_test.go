@@ -1,0 +1,107 @@
+package probe
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/facts"
+)
+
+func TestBlameNamesTheCauseAndOneAction(t *testing.T) {
+	clone, idMap, mounting := sys.Step{Stage: "clone"}, sys.Step{Stage: "write", Op: "to", Path: "/proc/self/uid_map"}, sys.Step{Stage: "mount", Op: "tmpfs"}
+	debian := hosts["plain Debian"]
+	for _, c := range []struct {
+		name    string
+		host    map[string]string
+		root    bool
+		feature facts.Name
+		step    sys.Step
+		errno   unix.Errno
+		detail  string // a part of it
+		fix     string
+	}{
+		{"user namespaces are limited to none", with(debian, "proc/sys/user/max_user_namespaces", "0\n", "proc/self/ns/user", ""), true, facts.UserNS, clone, unix.ENOSPC,
+			"user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces=10000"},
+		{"as many as there may be", with(debian, "proc/sys/user/max_user_namespaces", "5", "proc/self/ns/user", ""), false, facts.UserNS, clone, unix.ENOSPC,
+			"as many namespaces as user.max_user_namespaces allows", "raise user.max_user_namespaces with sysctl -w"},
+		{"Debian's switch", with(debian, "proc/sys/kernel/unprivileged_userns_clone", "0\n"), false, facts.UserNS, clone, unix.EPERM,
+			"kernel.unprivileged_userns_clone is 0", "sysctl -w kernel.unprivileged_userns_clone=1"},
+		{"Debian's switch is not root's", with(debian, "proc/sys/kernel/unprivileged_userns_clone", "0\n"), true, facts.UserNS, clone, unix.EPERM,
+			"clone: operation not permitted; as the kernel says in a chroot", "enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
+		{"a user that is not mapped", with(debian, "proc/self/uid_map", "         0       1000          1\n"), false, facts.UserNS, clone, unix.EPERM,
+			"has no mapping", "start nsrun as a user that is mapped there"},
+		{"a user that is mapped", with(debian, "proc/self/uid_map", "0 0 1\n1000 1000 1"), false, facts.UserNS, clone, unix.EPERM, "in a chroot",
+			"enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
+		{"root without capabilities", with(debian, "proc/self/status", "CapEff:\t0000000000000000\nSeccomp:\t0\n"), true, facts.UserNS, idMap, unix.EPERM,
+			"root cannot map itself without CAP_SETFCAP", "start nsrun as another user than root"},
+		{"root with all of them", with(debian, "proc/self/status", "CapEff:\t000001fffeffffff\nSeccomp:\t0\n"), true, facts.UserNS, idMap, unix.EPERM,
+			"write (to /proc/self/uid_map): operation not permitted", ""},
+		{"Ubuntu refuses the namespace", hosts["Ubuntu 24.04, restricted"], false, facts.UserNS, clone, unix.EACCES,
+			"AppArmor restricts", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+		{"Ubuntu refuses the map", hosts["Ubuntu 24.04, restricted"], false, facts.UserNS, idMap, unix.EPERM,
+			"write (to /proc/self/uid_map): operation not permitted; AppArmor restricts", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+		{"Ubuntu refuses the first mount", hosts["Ubuntu 24.04, restricted"], false, facts.MountNS, mounting, unix.EACCES,
+			"AppArmor restricts", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+		{"Docker's filter", hosts["default Docker"], true, facts.UserNS, clone, unix.EPERM,
+			"a seccomp filter is on this process", "start the container with docker run --security-opt seccomp=unconfined"},
+		{"Docker's filter on Ubuntu", with(hosts["default Docker"], "proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"), false, facts.UserNS, clone, unix.EPERM,
+			"a seccomp filter is on this process", "start the container with docker run --security-opt seccomp=unconfined"},
+		{"Docker's AppArmor profile", hosts["default Docker"], true, facts.MountNS, mounting, unix.EACCES,
+			"the AppArmor profile docker-default", "start the container with docker run --security-opt apparmor=unconfined"},
+		{"Docker's masks", hosts["default Docker"], true, facts.ProcMount, sys.Step{Stage: "mount", Op: "proc"}, unix.EPERM,
+			"masked by mounts over /proc/bus, /proc/sys, /proc/acpi, /proc/kcore", "start the container with docker run --security-opt systempaths=unconfined"},
+		{"Podman's masks", hosts["rootless Podman"], true, facts.ProcMount, sys.Step{Stage: "mount", Op: "proc"}, unix.EPERM,
+			"masked", "start the container with podman run --security-opt unmask=ALL"},
+		{"a pod's masks", hosts["Kubernetes pod"], true, facts.ProcMount, sys.Step{Stage: "mount", Op: "proc"}, unix.EPERM,
+			"masked", "set securityContext.procMount: Unmasked and hostUsers: false in the pod's specification"},
+		{"a pod's filter", hosts["Kubernetes pod"], false, facts.NetNS, clone, unix.EPERM,
+			"seccomp filter", "set securityContext.seccompProfile.type: Unconfined in the pod's specification"},
+		{"WSL 1", hosts["WSL 1"], false, facts.UserNS, clone, unix.EINVAL, "WSL 1 has no namespaces", "wsl --set-version DISTRIBUTION 2, in Windows"},
+		{"no CONFIG_USER_NS", debian, false, facts.UserNS, clone, unix.EINVAL, "built without CONFIG_USER_NS", "use a kernel with CONFIG_USER_NS"},
+		{"no CONFIG_TIME_NS", debian, false, facts.TimeNS, sys.Step{Stage: "unshare"}, unix.EINVAL, "built without CONFIG_TIME_NS", "use a kernel with CONFIG_TIME_NS"},
+		{"net namespaces are limited to none", with(debian, "proc/sys/user/max_net_namespaces", "0", "proc/self/ns/net", ""), true, facts.NetNS, clone, unix.ENOSPC,
+			"user.max_net_namespaces is 0", "sysctl -w user.max_net_namespaces=10000"},
+		{"pid namespaces are what procfs lacks", with(debian, "proc/sys/user/max_pid_namespaces", "0"), true, facts.ProcMount, clone, unix.ENOSPC,
+			"user.max_pid_namespaces is 0", "sysctl -w user.max_pid_namespaces=10000"},
+		{"a chroot", hosts["chroot"], true, facts.UserNS, clone, unix.EPERM, "this is a chroot", "enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
+		{"no /proc", map[string]string{}, true, facts.UserNS, sys.Step{Stage: "write", Op: "to", Path: "/proc/self/setgroups"}, unix.ENOENT,
+			"there is no procfs at /proc", "mount -t proc proc /proc"},
+		{"no overlayfs", debian, true, facts.Overlay, sys.Step{Stage: "mount", Op: "overlay"}, unix.ENODEV, "overlayfs", "modprobe overlay"},
+		{"no nf_tables", debian, true, facts.Nftables, sys.Step{Stage: "nf_tables", Op: "new table"}, unix.EINVAL, "nf_tables", "modprobe nf_tables"},
+		{"no netfilter netlink", debian, true, facts.Nftables, sys.Step{Stage: "socket"}, unix.EPROTONOSUPPORT, "NETLINK_NETFILTER", "modprobe nfnetlink"},
+		{"nobody knows", debian, true, facts.MountNS, mounting, unix.EIO, "mount (tmpfs): input/output error", ""},
+	} {
+		uid := 1000
+		if c.root {
+			uid = 0
+		}
+		h := tree(c.host)
+		err := blamer{h, uid, h.surroundings()}.explain(c.feature, &refusal{c.step, c.errno})
+		var u *unsupported
+		require.ErrorAs(t, err, &u, c.name)
+		require.ErrorIs(t, err, errors.ErrUnsupported, c.name)
+		assert.Contains(t, u.reason, c.detail, c.name)
+		assert.Contains(t, u.reason, c.errno.Error(), "%s: what the kernel said is kept", c.name)
+		assert.Equal(t, c.fix, u.fix, c.name)
+	}
+}
+
+func TestBlameLeavesOtherErrorsAlone(t *testing.T) {
+	b := blamer{files: tree(nil)}
+	require.NoError(t, b.explain(facts.UserNS, nil))
+	require.Equal(t, unix.EMFILE, b.explain(facts.UserNS, unix.EMFILE), "nobody could tell: that is no refusal")
+}
+
+func TestRemediesHaveOneForEachSurroundingAndForNone(t *testing.T) {
+	for _, word := range []string{"docker", "podman", "kubernetes", "lxc", ""} {
+		b := blamer{tree(nil), 0, []string{word}}
+		for _, fix := range []string{b.withoutFilter(), b.unmasked(), b.unconfined()} {
+			assert.NotEmpty(t, fix, word)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package probe
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// place is where the caller is in one cgroup tree.
+type place struct {
+	dir         string   // of its own cgroup, as it can be reached; empty if it cannot
+	top         bool     // dir is the top of what is mounted
+	controllers []string // of version 1
+}
+
+// wanted are the controllers that limits are made of.
+var wanted = [...]string{"memory", "pids", "cpu"}
+
+// placeV2 finds the caller in the tree of version 2: cgroups(7). There is none if ok is false.
+func (h files) placeV2() (p place, ok bool) {
+	for _, m := range h.mounts() {
+		if m.kind == "cgroup2" {
+			return h.placeIn(m, ""), true
+		}
+	}
+	return p, false
+}
+
+// placesV1 finds the caller in the trees of version 1 that have controllers which limits are made of.
+func (h files) placesV1() (found []place) {
+	for _, m := range h.mounts() {
+		if m.kind != "cgroup" {
+			continue
+		}
+		var has []string
+		for option := range strings.SplitSeq(m.super, ",") {
+			if slices.Contains(wanted[:], option) {
+				has = append(has, option)
+			}
+		}
+		if len(has) == 0 {
+			continue
+		}
+		p := h.placeIn(m, has[0])
+		p.controllers = has
+		found = append(found, p)
+	}
+	return found
+}
+
+// placeIn joins the mount point with the caller's path below the part of the tree that is mounted there.
+func (h files) placeIn(m mount, controller string) place {
+	for line := range strings.SplitSeq(h.text("proc/self/cgroup"), "\n") {
+		word := strings.SplitN(line, ":", 3)
+		if len(word) != 3 || !slices.Contains(strings.Split(word[1], ","), controller) || controller == "" && word[0] != "0" {
+			continue
+		}
+		own, root := path.Clean(word[2]), strings.TrimSuffix(m.root, "/")
+		if rest, below := strings.CutPrefix(own+"/", root+"/"); below && !strings.Contains(word[2]+"/", "/../") { // above the namespace's root
+			return place{dir: path.Join(m.point, rest), top: path.Clean("/"+rest) == "/"}
+		}
+	}
+	return place{}
+}
+
+// lacks lists the controllers that are not among those that a file names.
+func lacks(controllers string) (missing []string) {
+	has := strings.Fields(controllers)
+	for _, c := range wanted {
+		if !slices.Contains(has, c) {
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}

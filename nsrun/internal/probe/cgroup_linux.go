@@ -1,0 +1,146 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"golang.org/x/sys/unix"
+)
+
+// groups fills in what the caller may do with cgroups.
+func groups(f facts.Facts, h files) {
+	v1, err := groupsV1(h)
+	answer(f, facts.CgroupV1, err)
+	note(f, facts.CgroupV1, v1)
+	dir, err := groupV2(h)
+	answer(f, facts.CgroupV2, err)
+	note(f, facts.CgroupV2, dir)
+	socket, err := manager(h, f.UID)
+	answer(f, facts.SystemdScope, err)
+	note(f, facts.SystemdScope, socket)
+}
+
+// note keeps a word on what is there.
+func note(f facts.Facts, name facts.Name, detail string) {
+	if a := f.Answers[name]; a.State == facts.Yes {
+		a.Detail = detail
+		f.Answers[name] = a
+	}
+}
+
+// groupV2 looks for a cgroup that children can be made in: the caller's own, or the one above it.
+func groupV2(h files) (detail string, err error) {
+	p, mounted := h.placeV2()
+	switch {
+	case !mounted:
+		return "", &unsupported{reason: "no cgroup tree of version 2 is mounted"}
+	case p.dir == "":
+		return "", &unsupported{"the caller's cgroup lies outside of what is mounted", "start the container with a cgroup namespace of its own"}
+	}
+	dirs := []string{p.dir}
+	if !p.top {
+		dirs = append(dirs, filepath.Dir(p.dir))
+	}
+	var refused []string
+	fix := ""
+	for _, dir := range dirs {
+		controllers := h.text(strings.TrimPrefix(filepath.Join(dir, "cgroup.controllers"), "/"))
+		if missing := lacks(controllers); len(missing) > 0 {
+			refused = append(refused, fmt.Sprintf("%s has not got the controllers %s", dir, strings.Join(missing, " ")))
+			if len(h.placesV1()) > 0 {
+				refused[len(refused)-1] += ", which are version 1's here"
+				fix = "boot with systemd.unified_cgroup_hierarchy=1"
+			}
+			continue
+		}
+		if err := makeGroup(dir); err != nil {
+			refused = append(refused, err.Error())
+			continue
+		}
+		return dir + " (" + controllers + ")", nil
+	}
+	return "", &unsupported{strings.Join(refused, "; "), fix}
+}
+
+// makeGroup makes a cgroup and removes it. Moving a process into it needs cgroup.procs to be writable too: cgroups(7), delegation.
+func makeGroup(dir string) error {
+	child := filepath.Join(dir, fmt.Sprintf("nsrun-probe-%d", os.Getpid()))
+	err := os.Mkdir(child, 0o755)
+	if errors.Is(err, fs.ErrExist) && os.Remove(child) == nil { // of a process that died here, and had this number
+		err = os.Mkdir(child, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	err = unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK)
+	if gone := os.Remove(child); gone != nil {
+		return gone
+	}
+	if err != nil {
+		return fmt.Errorf("%s/cgroup.procs: %w", dir, err)
+	}
+	return nil
+}
+
+// groupsV1 looks whether the caller may write to its own cgroups of version 1. It makes none: what is made there outlives mistakes.
+func groupsV1(h files) (detail string, err error) {
+	places := h.placesV1()
+	if len(places) == 0 {
+		return "", &unsupported{reason: "no cgroup tree of version 1 with memory, pids or cpu is mounted"}
+	}
+	var has, refused []string
+	for _, p := range places {
+		controllers := strings.Join(p.controllers, " ")
+		switch err := unix.Access(p.dir, unix.W_OK); {
+		case p.dir == "":
+			refused = append(refused, controllers+": the caller's cgroup lies outside of what is mounted")
+		case err != nil:
+			refused = append(refused, fmt.Sprintf("%s: %v", p.dir, err))
+		default:
+			has = append(has, controllers)
+		}
+	}
+	if len(has) == 0 {
+		return "", &unsupported{reason: strings.Join(refused, "; ")}
+	}
+	return strings.Join(has, " "), nil
+}
+
+// manager looks for a service manager that takes connections from the caller: its own, or for root the system's.
+func manager(h files, uid int) (socket string, err error) {
+	if !h.has("run/systemd/system") { // sd_booted(3)
+		return "", &unsupported{"systemd does not run this host", "have a cgroup delegated in another way, or boot with systemd"}
+	}
+	dir := h.env("XDG_RUNTIME_DIR")
+	if !filepath.IsAbs(dir) {
+		dir = fmt.Sprintf("/run/user/%d", uid)
+	}
+	sockets := []string{filepath.Join(dir, "systemd/private"), filepath.Join(dir, "bus")}
+	if uid == 0 {
+		sockets = append(sockets, "/run/systemd/private")
+	}
+	var refused []string
+	for _, socket := range sockets {
+		if err := connect(socket); err != nil {
+			refused = append(refused, fmt.Sprintf("%s: %v", socket, err))
+			continue
+		}
+		return socket, nil
+	}
+	return "", &unsupported{reason: strings.Join(refused, "; ")}
+}
+
+// connect opens a connection and closes it. It does not wait for one that has no room.
+func connect(socket string) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
+}
