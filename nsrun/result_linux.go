@@ -64,37 +64,10 @@ type Result struct {
 	Receipt    Receipt `json:"receipt"`
 }
 
-// Receipt is what was really on.
-type Receipt struct {
-	Engine       string        `json:"engine,omitempty"`
-	Namespaces   []string      `json:"namespaces,omitempty"`
-	Network      string        `json:"network,omitempty"`
-	Capabilities string        `json:"capabilities,omitempty"`
-	NoNewPrivs   bool          `json:"no_new_privs,omitempty"`
-	LandlockABI  int           `json:"landlock_abi,omitempty"`
-	Seccomp      *plan.Seccomp `json:"seccomp,omitempty"`
-	Limits       []string      `json:"limits,omitempty"`
-	Notes        []plan.Note   `json:"notes,omitempty"`
-}
-
-func receipt(p *plan.Plan) Receipt {
-	r := Receipt{Engine: p.Engine, Namespaces: p.Namespaces, Network: p.Network, Capabilities: "none", NoNewPrivs: true,
-		Seccomp: p.Seccomp, Notes: p.Notes}
-	if p.Landlock != nil {
-		r.LandlockABI = p.Landlock.ABI
-	}
-	for _, l := range p.Limits {
-		r.Limits = append(r.Limits, l.String())
-	}
-	return r
-}
-
 func ended(p *plan.Plan, out engine.Outcome) Result {
 	milliseconds := func(t unix.Timeval) float64 { return float64(t.Nano()) / 1e6 }
 	r := Result{Version: 1, Started: out.Started.UTC().Format(time.RFC3339Nano), WallMS: float64(out.Wall.Microseconds()) / 1e3,
-		UserMS: milliseconds(out.Usage.Utime), SystemMS: milliseconds(out.Usage.Stime), MaxRSSKiB: out.Usage.Maxrss, Receipt: receipt(p)}
-	r.Receipt.Notes = append(r.Receipt.Notes[:len(r.Receipt.Notes):len(r.Receipt.Notes)], missing(p, out.Seen)...)
-	r.Receipt.Notes = append(r.Receipt.Notes, out.Losses...)
+		UserMS: milliseconds(out.Usage.Utime), SystemMS: milliseconds(out.Usage.Stime), MaxRSSKiB: out.Usage.Maxrss, Receipt: receipt(p, out)}
 	if out.Status.Signaled() {
 		sig := out.Status.Signal()
 		r.Signal, r.Code, r.Verdict = unix.SignalName(sig), 128+int(sig), Signal
@@ -123,7 +96,8 @@ func ended(p *plan.Plan, out engine.Outcome) Result {
 func failed(p *plan.Plan, err error) Result {
 	r := Failure(err)
 	if p != nil {
-		r.Receipt = receipt(p)
+		r.Receipt = receipt(p, engine.Outcome{})
+		r.Receipt.SelfTest = nil
 	}
 	return r
 }

@@ -41,8 +41,13 @@ func Probe() facts.Facts { return probe.Full() }
 // Compile plans a request for this host. See [plan.Compile].
 func Compile(req plan.Request) (*plan.Plan, error) { return plan.Compile(req, Facts()) }
 
+// PolicyCompatibilityError says that this host, or the engine that was asked for, cannot enforce a policy: every requirement that is not
+// met, each with its fix.
+type PolicyCompatibilityError = plan.CompatibilityError
+
 // Start plans req by [Facts] and runs it. If the sandbox cannot be started because a fact was wrong, it asks again in full, plans
-// again, and tries that plan once if it differs. What it returns is the plan that was tried last.
+// again, and tries that plan once if it differs. What it returns is the plan that was tried last; none if the host turns out not to be
+// able to enforce the policy, which is a [*PolicyCompatibilityError].
 func Start(req plan.Request, opts Options) (*plan.Plan, Result, error) {
 	p, err := Compile(req)
 	if err != nil {
@@ -54,8 +59,8 @@ func Start(req plan.Request, opts Options) (*plan.Plan, Result, error) {
 		return p, result, err
 	}
 	again, planErr := plan.Compile(req, Probe())
-	if planErr != nil {
-		return p, result, errors.Join(err, planErr)
+	if planErr != nil { // it says more than the step that failed
+		return nil, Result{}, planErr
 	}
 	if same(p, again) {
 		return p, result, err
@@ -101,7 +106,7 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 	}
 	notes := missing(p, l.Seen)
 	if p.Engine == plan.EngineBwrap {
-		call, err := engine.RenderOuter(p)
+		call, err := engine.RenderOuter(p, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -122,21 +127,18 @@ func Syscalls(p *plan.Plan) (string, error) {
 // AsBwrap writes a plan as the call of bubblewrap's that the engine "bwrap" makes on this host: its arguments, the descriptors that
 // it reads and what they hold, and what it does not carry. Inside, the same binary goes the last mile: see [LastMile].
 func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
-	call, err := engine.RenderOuter(p)
+	call, err := engine.RenderOuter(p, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	return call.Args, call.Losses, nil
 }
 
-// FindBwrap returns the path of a real bubblewrap on PATH, passing over this binary under that name. It fails with [ErrNoBwrap].
-func FindBwrap() (string, error) { return engine.FindBwrap() }
-
-// ErrNoBwrap means that no bubblewrap is installed.
-var ErrNoBwrap = engine.ErrNoBwrap
-
 // LastMile is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, having told whoever started it.
 func LastMile(channel, orders, stderr int) error { return engine.LastMile(channel, orders, stderr) }
+
+// Inside is for the nsrun command alone: it is pid 1 of a container that the engine docker has made. It returns only if it fails.
+func Inside() error { return engine.Inside() }
 
 // missing tells of the mounts that were left out.
 func missing(p *plan.Plan, seen []engine.Seen) []plan.Note {

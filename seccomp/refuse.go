@@ -59,5 +59,8 @@ func Refuse(names []string, arch Arch) (Filter, error) {
 		socket.Cases = []Case{{If: []Cond{{Arg: 0, In: []uint32{afUnix}}}, Action: eperm}}
 	}
 	p.Rules = append(p.Rules, socket)
+	if inet || unix { // an asynchronous queue makes and connects sockets out of any filter's sight (IORING_OP_SOCKET)
+		p.Rules = append(p.Rules, Rule{Calls: "io_uring_setup io_uring_enter io_uring_register", Action: enosys})
+	}
 	return Compile(p, arch)
 }

@@ -42,9 +42,15 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --no-landlock          leave Landlock out
   --hostname NAME        (default sandbox)
   --uid N, --gid N       ids inside (default the caller's)
-  --fallback degrade     run without what this host cannot enforce, and say so (default strict)
-  --backend NAME         auto (native), native, or bwrap: a bubblewrap on PATH makes the sandbox, and
-                         nsrun inside of it adds Landlock, the filter and limits
+  --fallback degrade     run without what this host cannot enforce, by the strongest engine that works, and
+                         say so (default strict)
+  --backend NAME         auto (native, or with degrade the strongest that works), native, bwrap, docker
+                         (or Podman), landlock (no namespaces), none (no sandbox); nsrun status has what
+                         each of them loses
+  --require LIST         guarantees that must hold whatever the engine and the fallback (repeat)
+  --isolation LEVEL      container (default); subprocess: no sandbox, but a process group, limits, time and
+                         environment as asked for; permissive: the command as you would run it, but for time
+  --self-test            have the sandbox try what must fail before it starts the command
   --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
                          NSRUN_CEILING always count
   -t, --tty              give the command a terminal of its own
@@ -60,6 +66,9 @@ Runs CMD in a sandbox. Its standard input, output, error, exit code and signals 
 Exit codes: the command's own; 128+n if signal n killed it; 124 time is up; 125 nsrun refused or failed and
 the command has not run; 126 the command cannot be executed; 127 it is not found.
 
+Variables: NSRUN_FALLBACK and NSRUN_REQUIRE are as --fallback and --require; NSRUN_SANDBOX=0 (off, no, false)
+runs the command without a sandbox, and says so; NSRUN_CEILING names a ceiling.
+
 Examples:
   nsrun run -- ls -la                              look around
   nsrun run --workspace . -- make test             build here, with nothing else in reach
@@ -67,6 +76,7 @@ Examples:
   nsrun run --net host --env HTTP_PROXY -- curl -s https://example.org
   nsrun run --tty --workspace . -- bash            an interactive shell
   nsrun run --manifest agent.json --result FD:3 -- python3 tool.py 3>result.json
+  nsrun run --fallback degrade --require files,network -- ./tool     wherever that is possible at all
 `
 
 const planHelp = `nsrun plan [flags of run] [--json | --syscalls | --as bwrap] [--facts FILE] -- CMD ARG...
@@ -86,17 +96,23 @@ Examples:
   nsrun plan --manifest agent.json --syscalls -- python3 tool.py
 `
 
-const doctorHelp = `nsrun doctor [--json] [--require LIST]     (also: nsrun probe)
+const doctorHelp = `nsrun doctor [--json] [--require LIST] [--manifest FILE]     (also: nsrun probe)
 
-Says feature by feature what this host can enforce: present, absent or unknown, since which kernel, what is lost
-without it, and the one action that brings it. Exits with 0 if the default policy can be enforced, else with 1.
+Says first whether this host can enforce the default policy, and if not what is missing and the one action that
+brings it. Then feature by feature: here or not, since which kernel, what was found, what is lost, what to do.
+Each feature is really used, in children that end at once and leave nothing behind. Exit codes: 0 it can, 1 it
+cannot, 125 wrong usage.
 
-  --json          the facts as JSON, for nsrun plan --facts
-  --require LIST  ask for these features instead, separated by commas
+  --json           the facts as JSON, for nsrun plan --facts; the exit code is the same
+  --require LIST   ask for these features instead, separated by commas
+  --manifest FILE  ask for what this manifest needs instead, under the operator's ceiling
+
+With both of the last two all of it must be there.
 
 Examples:
   nsrun doctor
   nsrun doctor --require user_namespace,landlock && echo ready
+  nsrun doctor --manifest agent.json
 `
 
 const versionHelp = `nsrun version     print the version, the platform and the Go release it was built with
@@ -133,12 +149,17 @@ Example:
   nsrun bwrap --ro-bind / / --dev /dev --unshare-all -- ls /
 `
 
-const statusHelp = `nsrun status [--json]     say which engines --backend can name, where they are, and which one auto is
+const statusHelp = `nsrun status [--json]     say whether runs are sandboxed here and now, and by which engine
 
-A bwrap on PATH that is nsrun itself is passed over.
+For each engine that --backend can name: whether it can carry out the default policy on this host, where it
+is, its version, and the guarantees that it does not give in full. A bwrap that is nsrun itself is passed over.
 
-Example:
-  nsrun status --json
+Variables that count here and in run: NSRUN_SANDBOX (0, off, no, false: no sandbox), NSRUN_FALLBACK (strict,
+degrade), NSRUN_REQUIRE (guarantees), NSRUN_CEILING (a file). A ceiling is over all of them.
+
+Examples:
+  nsrun status
+  nsrun status --json | jq -e .active
 `
 
 const installHelp = `nsrun install-bwrap DIR     make a symlink DIR/bwrap to this program

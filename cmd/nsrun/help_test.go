@@ -18,9 +18,9 @@ import (
 func flagSets() map[string]*flag.FlagSet {
 	var f flags
 	var p planFlags
+	var d doctorFlags
 	var text string
-	var yes bool
-	return map[string]*flag.FlagSet{"run": runFlagSet(&f, &text), "plan": p.set(), "doctor": doctorFlagSet(&yes, &text)}
+	return map[string]*flag.FlagSet{"run": runFlagSet(&f, &text), "plan": p.set(), "doctor": d.set()}
 }
 
 func TestHelpNamesEveryFlagAndNoOther(t *testing.T) {

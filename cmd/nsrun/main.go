@@ -65,6 +65,9 @@ func (a *app) main(args []string) int {
 	if name == "last-mile" {
 		return a.lastMile(args[1:])
 	}
+	if name == "inside" {
+		return a.inside(args[1:])
+	}
 	if name == "-h" || name == "--help" {
 		name = "help"
 	}

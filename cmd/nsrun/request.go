@@ -31,6 +31,9 @@ type flags struct {
 	hostname                 string
 	uid, gid                 string
 	fallback, backend        string
+	isolation                string
+	require                  words
+	selfTest                 bool
 	tty, noLandlock, verbose bool
 	timeoutGiven             bool
 	protected                []string // real paths
@@ -57,6 +60,9 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.gid, "gid", "", "")
 	fs.StringVar(&f.fallback, "fallback", "", "")
 	fs.StringVar(&f.backend, "backend", "", "")
+	fs.StringVar(&f.isolation, "isolation", "", "")
+	fs.Var(&f.require, "require", "")
+	fs.BoolVar(&f.selfTest, "self-test", false, "")
 	fs.BoolVar(&f.tty, "tty", false, "")
 	fs.BoolVar(&f.tty, "t", false, "")
 	fs.BoolVar(&f.noLandlock, "no-landlock", false, "")
@@ -83,6 +89,10 @@ func (a *app) request(f *flags, fs *flag.FlagSet) (plan.Request, error) {
 	if pol, err = f.underCeiling(pol); err != nil {
 		return plan.Request{}, err
 	}
+	if !bare(pol) { // the ceiling does not permit that
+		pol.Notes = slices.DeleteFunc(slices.Clone(pol.Notes), func(n policy.Note) bool { return n.Feature == switchNote })
+	}
+	pol = f.ownDir(pol)
 	if fs.NArg() == 0 {
 		return plan.Request{}, fmt.Errorf("no command; put it after --, as in: nsrun %s -- ls -la", fs.Name())
 	}
@@ -171,7 +181,8 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	}
 	pol.Env.Pass = append(pol.Env.Pass[:len(pol.Env.Pass):len(pol.Env.Pass)], f.env...)
 	faults = append(faults, f.applyRest(&pol)...)
-	return pol, errors.Join(faults...)
+	pol, err := f.switches(pol)
+	return pol, errors.Join(append(faults, err)...)
 }
 
 func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
@@ -200,12 +211,6 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 	}
 	if f.hostname != "" {
 		pol.Hostname = f.hostname
-	}
-	if f.fallback != "" {
-		pol.Fallback = policy.Fallback(f.fallback)
-	}
-	if f.backend != "" {
-		pol.Backend = policy.Backend(f.backend)
 	}
 	for _, name := range f.env {
 		if strings.Contains(name, "=") {

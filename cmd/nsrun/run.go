@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -93,10 +94,14 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, request func
 // notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, and dropped
 // variables; all of it with -v.
 func (a *app) notes(notes []plan.Note, all bool) {
+	told := []string{"env", "working directory", "engine", switchNote, "sandbox"}
+	if slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Feature == "engine" }) { // it is not the one asked for
+		told = append(told, policy.Guarantees[:]...)
+	}
 	for _, n := range notes {
-		_, guarantee := facts.Lookup(facts.Name(n.Feature))
+		_, feature := facts.Lookup(facts.Name(n.Feature))
 		_, limit := policy.LookupLimit(n.Feature)
-		if all || guarantee || limit || n.Feature == "env" || n.Feature == "working directory" {
+		if all || feature || limit || slices.Contains(told, n.Feature) {
 			fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 		}
 	}

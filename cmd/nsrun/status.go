@@ -4,21 +4,40 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // engineStatus is one engine in status --json.
 type engineStatus struct {
 	Name      string `json:"name"`
-	Available bool   `json:"available"`
-	Auto      bool   `json:"auto,omitempty"` // what --backend auto is
-	Path      string `json:"path,omitempty"`
+	Available bool   `json:"available"` // it can carry out the default policy here
 	Version   string `json:"version,omitempty"`
-	Why       string `json:"why,omitempty"` // it is not available
+	Path      string `json:"path,omitempty"`
+	Why       string `json:"why,omitempty"`   // it is not available
+	Loses     string `json:"loses,omitempty"` // guarantees that it does not give
+}
+
+// status is what status --json prints.
+type status struct {
+	// Active says that a run is sandboxed: the sandbox is not switched off, and there is an engine for it.
+	Active bool `json:"active"`
+	// Engine is what a run of the default policy would use now, with the fallback and the requirements of the environment; empty if it
+	// would be refused.
+	Engine   string `json:"engine,omitempty"`
+	Why      string `json:"why,omitempty"`      // it would be refused
+	Disabled string `json:"disabled,omitempty"` // by what variable the sandbox is switched off
+	Fallback string `json:"fallback"`
+	// Require is what the environment requires.
+	Require []string       `json:"require,omitempty"`
+	Ceiling []string       `json:"ceiling,omitempty"` // files that cut runs down
+	Engines []engineStatus `json:"engines"`
 }
 
 func (a *app) status(args []string) int {
@@ -30,41 +49,124 @@ func (a *app) status(args []string) int {
 	if fs.NArg() > 0 {
 		return a.fail(fmt.Errorf("status takes no arguments, got %q", fs.Arg(0)))
 	}
-	engines := []engineStatus{{Name: "native", Available: true, Auto: true, Version: version}, bwrapStatus()}
+	s, err := a.statusHere()
+	if err != nil {
+		return a.fail(err)
+	}
 	if *asJSON {
-		data, err := json.MarshalIndent(map[string]any{"engines": engines}, "", "  ")
+		data, err := json.MarshalIndent(s, "", "  ")
 		if err != nil {
 			return a.fail(err)
 		}
 		return a.print(string(data) + "\n")
 	}
-	var out strings.Builder
-	for _, e := range engines {
-		words := []string{e.Version, e.Path, e.Why}
-		if e.Auto {
-			words = append(words, "(auto)")
-		}
-		fmt.Fprintf(&out, "%-8s %s\n", e.Name, strings.Join(strings.Fields(strings.Join(words, " ")), " "))
-	}
-	return a.print(out.String())
+	return a.print(printable(s.String()))
 }
 
-// bwrapStatus looks for a real bubblewrap and asks it for its version.
-func bwrapStatus() engineStatus {
-	s := engineStatus{Name: "bwrap"}
-	path, err := nsrun.FindBwrap()
-	if err != nil {
-		s.Why = err.Error()
-		return s
+// statusHere asks this host in full, and plans the default policy for each engine.
+func (a *app) statusHere() (status, error) {
+	var f flags
+	pol, err := f.switches(policy.Default(homeDir()))
+	if err == nil {
+		pol, err = f.underCeiling(pol)
 	}
-	s.Path = path
-	out, err := exec.Command(path, "--version").Output()
 	if err != nil {
-		s.Why = fmt.Sprintf("%s --version: %v", path, err)
-		return s
+		return status{}, err
 	}
-	s.Available, s.Version = true, strings.TrimPrefix(strings.TrimSpace(string(out)), "bubblewrap ")
+	known := nsrun.Probe()
+	s := status{Fallback: string(policy.Strict), Require: pol.Require, Ceiling: f.protected}
+	if pol.Fallback == policy.Degrade {
+		s.Fallback = string(policy.Degrade)
+	}
+	if bare(pol) {
+		s.Disabled = envSandbox + "=" + os.Getenv(envSandbox)
+	}
+	s.Engine, s.Why = a.engineFor(pol, known)
+	s.Active = s.Engine != "" && s.Engine != plan.EngineNone
+	for _, name := range plan.Engines() {
+		s.Engines = append(s.Engines, a.engineStatus(name, known))
+	}
+	return s, nil
+}
+
+// engineFor plans a policy, and says what engine that comes to or why it comes to none.
+func (a *app) engineFor(pol policy.Policy, known facts.Facts) (engine, why string) {
+	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ}, known)
+	var lacks *plan.CompatibilityError
+	switch {
+	case errors.As(err, &lacks):
+		var words []string
+		for _, n := range lacks.Unmet {
+			words = append(words, n.String())
+		}
+		return "", strings.Join(words, "; ")
+	case err != nil:
+		return "", err.Error()
+	}
+	return p.Engine, ""
+}
+
+func (a *app) engineStatus(name string, known facts.Facts) engineStatus {
+	pol := policy.Default(homeDir())
+	pol.Backend = policy.Backend(name)
+	s := engineStatus{Name: name, Loses: strings.Join(plan.Loses(name), " ")}
+	_, s.Why = a.engineFor(pol, known)
+	s.Available = s.Why == ""
+	switch name {
+	case plan.EngineBwrap:
+		s.Version, s.Path = installed(known, facts.Bwrap)
+	case plan.EngineDocker:
+		if s.Version, s.Path = installed(known, facts.Docker); s.Path == "" {
+			s.Version, s.Path = installed(known, facts.Podman)
+		}
+	default:
+		s.Version = version
+	}
 	return s
+}
+
+// installed takes the version and path out of what a probe says of another program: "0.8.0 (/usr/bin/bwrap)".
+func installed(known facts.Facts, name facts.Name) (version, path string) {
+	if known.State(name) != facts.Yes {
+		return "", ""
+	}
+	version, path, _ = strings.Cut(known.Answers[name].Detail, " (")
+	return version, strings.TrimSuffix(path, ")")
+}
+
+// String is the status for people.
+func (s status) String() string {
+	var out strings.Builder
+	switch {
+	case s.Disabled != "":
+		fmt.Fprintf(&out, "the sandbox is switched off by %s\n", s.Disabled)
+	case s.Active:
+		fmt.Fprintf(&out, "runs are sandboxed, by the engine %s\n", s.Engine)
+	default:
+		fmt.Fprintf(&out, "runs are refused: %s\n", s.Why)
+	}
+	words := []string{"fallback " + s.Fallback}
+	if len(s.Require) > 0 {
+		words = append(words, "required: "+strings.Join(s.Require, " "))
+	}
+	if len(s.Ceiling) > 0 {
+		words = append(words, "ceiling: "+strings.Join(s.Ceiling, " "))
+	}
+	fmt.Fprintf(&out, "%s\n\n", strings.Join(words, ", "))
+	for _, e := range s.Engines {
+		state := "available"
+		if !e.Available {
+			state = "not here"
+		}
+		fmt.Fprintf(&out, "%-8s %-9s %s\n", e.Name, state, strings.Join(strings.Fields(e.Version+" "+e.Path), " "))
+		if e.Why != "" {
+			fmt.Fprintf(&out, "    why:   %s\n", e.Why)
+		}
+		if e.Loses != "" {
+			fmt.Fprintf(&out, "    loses: %s\n", e.Loses)
+		}
+	}
+	return out.String()
 }
 
 // lastMile is not for people: it is what this binary does inside of a bubblewrap.

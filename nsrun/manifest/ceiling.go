@@ -26,6 +26,8 @@ func ceilingForm() record[policy.Ceiling] {
 			func(c *C) any { return &limits{&c.Limits, &c.Timeout, &c.KillGrace} }},
 		{"seccomp", "profiles that may be used; default only default", seq[string]{wordText}, func(c *C) any { return &c.Seccomp }},
 		{"fallback", "degrade permits manifests that say so; default strict", fallback, func(c *C) any { return (*string)(&c.Fallback) }},
+		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", isolation, func(c *C) any { return (*string)(&c.Isolation) }},
+		{"require", "guarantees that every run must have", seq[string]{guarantee}, func(c *C) any { return &c.Require }},
 		{"landlock", "false permits manifests that leave Landlock out", toggle{true}, func(c *C) any { return &c.NoLandlock }},
 		{"host_etc", "true permits the host's account files", toggle{false}, func(c *C) any { return &c.HostEtc }},
 	}}

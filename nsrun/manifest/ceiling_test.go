@@ -13,10 +13,11 @@ import (
 
 func TestParseCeiling(t *testing.T) {
 	want := policy.Ceiling{FSRead: []string{"/"}, FSWrite: []string{"/srv"}, Sockets: []string{"/run/mcp"}, Network: "host", PassEnv: []string{"CI_*", "*"},
-		Limits: []policy.Limit{{Name: "pids", Value: 5}}, Timeout: time.Hour, KillGrace: 3 * time.Second, Seccomp: []string{"default", "off"}, Fallback: "degrade", NoLandlock: true, HostEtc: true}
+		Limits: []policy.Limit{{Name: "pids", Value: 5}}, Timeout: time.Hour, KillGrace: 3 * time.Second, Seccomp: []string{"default", "off"}, Fallback: "degrade", NoLandlock: true, HostEtc: true,
+		Isolation: "subprocess", Require: []string{"view"}}
 	for _, text := range []string{
-		`{"version":1,"fs_read":["/"],"fs_write":["/srv"],"sockets":["/run/mcp"],"network":"host","pass_env":["CI_*","*"],"limits":{"pids":5,"timeout":"1h","kill_grace":3},"seccomp":["default","off"],"fallback":"degrade","landlock":false,"host_etc":true}`,
-		"fs_read: [/]\nfs_write:\n- /srv\nsockets: [/run/mcp]\nnetwork: host\npass_env: [\"CI_*\", \"*\"]\nlimits: {pids: 5, timeout: 1h, kill_grace: 3}\nseccomp: [default, \"off\"]\nfallback: degrade\nlandlock: false\nhost_etc: true\n",
+		`{"version":1,"fs_read":["/"],"fs_write":["/srv"],"sockets":["/run/mcp"],"network":"host","pass_env":["CI_*","*"],"limits":{"pids":5,"timeout":"1h","kill_grace":3},"seccomp":["default","off"],"fallback":"degrade","isolation":"subprocess","require":["view"],"landlock":false,"host_etc":true}`,
+		"fs_read: [/]\nfs_write:\n- /srv\nsockets: [/run/mcp]\nnetwork: host\npass_env: [\"CI_*\", \"*\"]\nlimits: {pids: 5, timeout: 1h, kill_grace: 3}\nseccomp: [default, \"off\"]\nfallback: degrade\nisolation: subprocess\nrequire: [view]\nlandlock: false\nhost_etc: true\n",
 	} {
 		c, err := ParseCeiling("c", []byte(text))
 		require.NoError(t, err)
@@ -44,6 +45,8 @@ func TestCeilingFaults(t *testing.T) {
 		`{"fs_read":["/x"],"fs_read":[]}`:   `the key is there already`,
 		"network: none\nnetwork: host\n":    `c:2:1: network: the key is there already, in line 1`,
 		`{"landlock":null}`:                 `null stands where true or false is wanted`,
+		`{"require":["veiw"]}`:              `c:1:13: require[0]: "veiw" is unknown (did you mean view?)`,
+		`{"isolation":"none"}`:              `c:1:14: isolation: "none" is unknown`,
 		`{"version":2}`:                     `(give 1)`,
 		`{"fs_read":["/a\u0000b","/a\n"]}x`: `c:1:33`,
 	} {

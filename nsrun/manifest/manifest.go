@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -42,6 +43,12 @@ type Manifest struct {
 	Fallback policy.Fallback
 	// Backend says which engine carries the policy out.
 	Backend policy.Backend
+	// Require lists guarantees that must hold.
+	Require []string
+	// Isolation is the level of containment.
+	Isolation policy.Isolation
+	// SelfTest has the sandbox try what must fail.
+	SelfTest bool
 	// NoLandlock is "landlock": false.
 	NoLandlock bool
 
@@ -90,6 +97,18 @@ func parse[T any](name string, data []byte, f record[T], into *T, check func(*de
 func (m *Manifest) check(d *decoder) {
 	if m.WorkspaceAt != "" && m.Workspace == "" {
 		d.add(d.places["workspace_at"], "workspace_at", "there is no workspace to show", "add workspace, or remove workspace_at")
+	}
+	bare := m.Isolation.Level() != policy.Container
+	if bare && m.Backend != "" && m.Backend != policy.BackendAuto && m.Backend != policy.BackendNone {
+		d.add(d.places["isolation"], "isolation", string(m.Isolation)+" is no sandbox, and the backend "+string(m.Backend)+" is one", "remove one of them")
+	}
+	if (bare || m.Backend == policy.BackendNone) && m.SelfTest {
+		d.add(d.places["self_test"], "self_test", "there is no sandbox to test", "remove it, or isolation and backend")
+	}
+	for i, name := range m.Require {
+		if slices.Contains(m.Require[:i], name) {
+			d.add(d.places[indexed("require", i)], indexed("require", i), name+" is given twice", "remove one of them")
+		}
 	}
 }
 

@@ -41,6 +41,9 @@ const everything = `{
   "uid": 0,
   "gid": 1000,
   "fallback": "degrade",
+  "require": ["files"],
+  "isolation": "container",
+  "self_test": true,
   "backend": "bwrap",
   "landlock": false
 }`
@@ -75,6 +78,9 @@ hostname: box
 uid: 0
 gid: 1000
 fallback: degrade
+require: [files]
+isolation: container
+self_test: true
 backend: bwrap
 landlock: false
 `
@@ -114,6 +120,7 @@ func TestEverything(t *testing.T) {
 		Timeout: 90 * time.Second, KillGrace: 5 * time.Second,
 		Seccomp:  Seccomp{"compute", []string{"ptrace"}, "filter.bpf"},
 		Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
+		Require: []string{"files"}, Isolation: "container", SelfTest: true,
 	}
 	for _, text := range []string{everything, everythingYAML} {
 		assert.Equal(t, want, bare(mustParse(t, text)))

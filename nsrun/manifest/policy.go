@@ -43,6 +43,7 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	p := policy.Default(ctx.home())
 	p.Name, p.Hostname, p.UID, p.GID = m.Name, m.Hostname, m.UID, m.GID
 	p.Fallback, p.Backend, p.NoLandlock = m.Fallback, m.Backend, m.NoLandlock
+	p.Require, p.Isolation, p.SelfTest = sorted(m.Require), m.Isolation, m.SelfTest
 	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
 	b.amounts(&p)
 	b.net(&p)

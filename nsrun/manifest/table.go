@@ -18,8 +18,11 @@ var (
 	wordText    = words{judge: word, pattern: wordPattern}
 	envText     = words{judge: envName, pattern: envPattern}
 	networkText = words{choices: []string{string(policy.NetworkNone), string(policy.NetworkHost)}}
-	backend     = words{choices: []string{string(policy.BackendAuto), string(policy.BackendNative), string(policy.BackendBwrap)}}
-	fallback    = words{choices: []string{string(policy.Strict), string(policy.Degrade)}}
+	backend     = words{choices: []string{string(policy.BackendAuto), string(policy.BackendNative), string(policy.BackendBwrap), string(policy.BackendDocker),
+		string(policy.BackendLandlock), string(policy.BackendNone)}}
+	isolation = words{choices: []string{string(policy.Container), string(policy.Subprocess), string(policy.Permissive)}}
+	guarantee = words{choices: policy.Guarantees[:]}
+	fallback  = words{choices: []string{string(policy.Strict), string(policy.Degrade)}}
 )
 
 // manifestForm is the table of all keys of a manifest.
@@ -50,7 +53,10 @@ func manifestForm() record[Manifest] {
 		{"gid", "the group id inside", id, func(m *Manifest) any { return maybeInt{&m.GID} }},
 		{"fallback", "what to do about wishes that cannot be enforced; default strict", fallback,
 			func(m *Manifest) any { return (*string)(&m.Fallback) }},
-		{"backend", "the engine; default auto, which is native", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
+		{"require", "guarantees that must hold whatever the engine", seq[string]{guarantee}, func(m *Manifest) any { return &m.Require }},
+		{"isolation", "container, the default; subprocess and permissive are no sandbox", isolation, func(m *Manifest) any { return (*string)(&m.Isolation) }},
+		{"self_test", "whether the sandbox tries what must fail before it starts the command", toggle{false}, func(m *Manifest) any { return &m.SelfTest }},
+		{"backend", "the engine; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
 		{"landlock", "whether Landlock is on", toggle{true}, func(m *Manifest) any { return &m.NoLandlock }},
 	}}
 }

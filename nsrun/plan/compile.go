@@ -22,7 +22,11 @@ type Request struct {
 }
 
 // CompatibilityError says that a host cannot enforce a policy: every requirement that is not met, each with its fix.
-type CompatibilityError struct{ Unmet []Note }
+type CompatibilityError struct {
+	Unmet []Note
+	// Instead, if it is not empty, says what fallback degrade would do.
+	Instead string
+}
 
 // Error lists the requirements, one a line.
 func (e *CompatibilityError) Error() string {
@@ -30,10 +34,13 @@ func (e *CompatibilityError) Error() string {
 	for _, n := range e.Unmet {
 		lines = append(lines, "  "+n.String())
 	}
+	if e.Instead != "" {
+		lines = append(lines, e.Instead)
+	}
 	return strings.Join(lines, "\n")
 }
 
-// compiler is the state of one Compile.
+// compiler is the state of planning for one engine.
 type compiler struct {
 	req   Request
 	pol   policy.Policy
@@ -45,12 +52,34 @@ type compiler struct {
 }
 
 // Compile plans the request for a host. A wrong policy or command is an error with every fault; a policy that the host cannot
-// enforce is a [*CompatibilityError], unless the policy allows to degrade: then each loss is a note.
+// enforce is a [*CompatibilityError].
+//
+// The engine is the one that the policy names, whose declared losses are then notes; else native. With fallback degrade it is the first
+// of [Engines] that can be used, none excepted, and each loss is a note. What the policy requires holds in any case.
 func Compile(req Request, f facts.Facts) (*Plan, error) {
 	if err := errors.Join(req.Policy.Validate(), checkCommand(req.Command)); err != nil {
 		return nil, err
 	}
-	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Engine: EngineNative}}
+	if engine := named(req.Policy); engine != "" {
+		p, unmet, err := compile(req, f, engine)
+		if err == nil && len(unmet) > 0 {
+			err = &CompatibilityError{Unmet: unmet}
+		}
+		return p, err
+	}
+	if req.Policy.Fallback == policy.Degrade {
+		return descend(req, f)
+	}
+	p, unmet, err := compile(req, f, EngineNative)
+	if err == nil && len(unmet) > 0 {
+		err = &CompatibilityError{Unmet: unmet, Instead: instead(req, f)}
+	}
+	return p, err
+}
+
+// compile plans for one engine. Of the plan and what is unmet one is nil.
+func compile(req Request, f facts.Facts, engine string) (*Plan, []Note, error) {
+	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Engine: engine}}
 	p := c.plan
 	p.Name, p.Command, p.Terminal, p.LastCap = c.pol.Name, slices.Clone(req.Command), req.Terminal, f.LastCap
 	p.Notes = slices.Clone(c.pol.Notes)
@@ -58,20 +87,29 @@ func Compile(req Request, f facts.Facts) (*Plan, error) {
 	if p.KillGrace == 0 {
 		p.KillGrace = Duration(policy.DefaultKillGrace)
 	}
-	if c.pol.Backend == policy.BackendBwrap {
-		p.Engine = EngineBwrap
-	}
-	for _, pass := range []func() error{
-		c.mechanisms, c.identity, c.namespaces, c.fileSystem, c.landlock, c.seccomp, c.limits, c.environment,
-	} {
-		if err := pass(); err != nil {
-			return nil, err
+	for _, pass := range passes(engine) {
+		if err := pass(c); err != nil {
+			return nil, nil, err
 		}
 	}
 	if len(c.unmet) > 0 {
-		return nil, &CompatibilityError{c.unmet}
+		return nil, c.unmet, nil
 	}
-	return p, nil
+	return p, nil, nil
+}
+
+// passes are what planning for an engine consists of, in order.
+func passes(engine string) []func(*compiler) error {
+	type C = compiler
+	switch engine {
+	case EngineLandlock:
+		return []func(*C) error{(*C).mechanisms, (*C).hostIdentity, (*C).noNamespaces, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
+			(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+	case EngineNone:
+		return []func(*C) error{(*C).mechanisms, (*C).hostIdentity, (*C).noNamespaces, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+	}
+	return []func(*C) error{(*C).mechanisms, (*C).outside, (*C).identity, (*C).namespaces, (*C).fileSystem, (*C).landlock, (*C).seccomp,
+		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 
 func checkCommand(command []string) error {
@@ -86,17 +124,18 @@ func checkCommand(command []string) error {
 	return nil
 }
 
-// lack says that the host has not got a feature that the policy needs: refused, or noted if the policy allows to degrade and an
+// lack says that the host has not got a feature that the policy needs: refused, or noted if the policy allows to degrade and the
 // engine can do without.
 func (c *compiler) lack(name facts.Name, essential bool) {
 	row, _ := facts.Lookup(name)
-	c.lose(Note{Feature: string(name), Loss: row.Loss, Fix: c.facts.Fix(name)}, essential)
+	c.lose(Note{Feature: string(name), Loss: row.Loss, Found: c.facts.Answers[name].Detail, Fix: c.facts.Fix(name)}, essential)
 }
 
 // degradeFix is the way out of what an engine can do without.
 const degradeFix = "or accept the loss with fallback degrade"
 
 func (c *compiler) lose(n Note, essential bool) {
+	essential = essential || c.requires(n.Feature)
 	if c.pol.Fallback == policy.Degrade && !essential {
 		c.plan.Notes = append(c.plan.Notes, n)
 		return
@@ -113,7 +152,7 @@ func (c *compiler) note(feature, loss, fix string) {
 
 func (c *compiler) mechanisms() error {
 	c.plan.Mechanisms = Mechanisms{
-		MountAPI: c.facts.Can(facts.MountAPI), Openat2: c.facts.Can(facts.Openat2), CloseRange: c.facts.Can(facts.CloseR),
+		MountAPI: c.facts.Can(facts.MountAPI) && c.facts.Can(facts.MountSetattr), Openat2: c.facts.Can(facts.Openat2), CloseRange: c.facts.Can(facts.CloseR),
 	}
 	if !c.facts.Can(facts.Pidfd) {
 		c.lack(facts.Pidfd, true)
@@ -133,7 +172,8 @@ func (c *compiler) identity() error {
 	return nil
 }
 
-// namespaces takes all of them, the network's unless the host's is asked for.
+// namespaces takes all of them, the network's unless the host's is asked for. Of another program's making they are what it makes of
+// the host's: whether it can is a fact of its own.
 func (c *compiler) namespaces() error {
 	want := []struct {
 		name     string
@@ -141,7 +181,7 @@ func (c *compiler) namespaces() error {
 		wanted   bool
 		required bool
 	}{
-		{User, facts.UserNS, true, true}, {Mount, facts.MountNS, true, true}, {Pid, facts.PidNS, true, true},
+		{User, facts.UserNS, c.plan.Engine != EngineDocker, true}, {Mount, facts.MountNS, true, true}, {Pid, facts.PidNS, true, true},
 		{Ipc, facts.IpcNS, true, true}, {Uts, facts.UtsNS, true, true},
 		{Net, facts.NetNS, c.pol.Network.Mode() == policy.NetworkNone, true},
 		{Cgroup, facts.CgroupNS, true, false},
@@ -149,7 +189,7 @@ func (c *compiler) namespaces() error {
 	for _, ns := range want {
 		switch {
 		case !ns.wanted:
-		case c.facts.Can(ns.feature):
+		case c.facts.Can(ns.feature), c.plan.Engine != EngineNative && ns.required:
 			c.plan.Namespaces = append(c.plan.Namespaces, ns.name)
 		case ns.required:
 			c.lack(ns.feature, true)
@@ -158,7 +198,7 @@ func (c *compiler) namespaces() error {
 			c.note(string(ns.feature), row.Loss, c.facts.Fix(ns.feature))
 		}
 	}
-	if !c.facts.Can(facts.ProcMount) {
+	if c.plan.Engine == EngineNative && !c.facts.Can(facts.ProcMount) {
 		c.lack(facts.ProcMount, true)
 	}
 	c.plan.Network = string(c.pol.Network.Mode())
@@ -169,8 +209,29 @@ func (c *compiler) namespaces() error {
 	return nil
 }
 
+// outside asks for the program that an engine is.
+func (c *compiler) outside() error {
+	switch {
+	case c.plan.Engine == EngineBwrap && !c.facts.Can(facts.Bwrap):
+		c.lack(facts.Bwrap, true)
+	case c.plan.Engine == EngineDocker && !c.facts.Can(facts.Docker) && !c.facts.Can(facts.Podman):
+		c.lack(facts.Docker, true)
+	case c.plan.Engine == EngineDocker:
+		c.plan.Container = &Container{CLI: "docker"}
+		if !c.facts.Can(facts.Docker) || c.facts.State(facts.Docker) != facts.Yes && c.facts.State(facts.Podman) == facts.Yes {
+			c.plan.Container.CLI = "podman"
+		}
+	}
+	return nil
+}
+
 // environment builds the command's, with what every program expects to find set by us.
 func (c *compiler) environment() error {
+	if c.pol.Isolation.Level() == policy.Permissive {
+		c.plan.Env = slices.Clone(c.req.Environ)
+		c.note("environment", "the caller's environment is passed as it is, secrets included", "")
+		return nil
+	}
 	home := c.pol.Home
 	if home == "" {
 		home = "/"

@@ -17,11 +17,14 @@ func (c *compiler) landlock() error {
 		return nil
 	}
 	if !c.facts.Can(facts.Landlock) || c.facts.LandlockABI == 0 {
-		c.lack(facts.Landlock, false)
+		c.lack(facts.Landlock, c.plan.Engine == EngineLandlock)
 		return nil
 	}
-	// The root itself may be listed; what can be opened below it is what the other rules allow.
-	rules := []landlock.PathRule{{Path: "/", Access: landlock.ReadDir}}
+	var rules []landlock.PathRule
+	alone := c.plan.Engine == EngineLandlock
+	if !alone { // the root itself may be listed; what can be opened below it is what the other rules allow
+		rules = append(rules, landlock.PathRule{Path: "/", Access: landlock.ReadDir})
+	}
 	for _, op := range c.plan.Mounts {
 		access := grant(op)
 		if c.plan.Bwrap != nil {
@@ -32,10 +35,17 @@ func (c *compiler) landlock() error {
 		}
 	}
 	want := landlock.Ruleset{Paths: landlock.Merge(rules), HandledFS: landlock.AllFS, Scoped: landlock.ScopeAll}
+	if alone && c.pol.Network.Mode() == policy.NetworkNone { // beside the filter, which refuses the sockets
+		want.HandledNet = landlock.AllNet
+	}
 	got, lost := landlock.Fit(want, c.facts.LandlockABI)
 	c.plan.Landlock = &Landlock{ABI: c.facts.LandlockABI, Ruleset: got}
 	for _, l := range lost {
 		c.lostRight(l)
+	}
+	c.plan.Landlock.Ruleset = landlock.Without(got, c.facts.LandlockRefused)
+	for _, name := range c.facts.LandlockRefused {
+		c.note("landlock", "this kernel reports the right "+name+" and refuses it", "use a kernel that has what it reports")
 	}
 	return nil
 }
@@ -45,6 +55,7 @@ func (c *compiler) lostRight(l landlock.Loss) {
 	host := c.pol.Network.Mode() == policy.NetworkHost
 	since := fmt.Sprintf("use a kernel with Landlock ABI %d", l.Since)
 	switch {
+	case c.plan.Engine == EngineLandlock: // the guarantees tell
 	case l.Right == "scope_abstract_unix" && host:
 		c.note("landlock", "abstract Unix sockets of the host's network namespace can be reached", since)
 	case l.Right == "resolve_unix":
@@ -107,6 +118,9 @@ func looseGrant(op mounts.Op) landlock.Access {
 
 // limits turns the policy's limits into what enforces them. Without cgroups that is the kernel's limits of each process.
 func (c *compiler) limits() error {
+	if c.pol.Isolation.Level() == policy.Permissive {
+		return nil
+	}
 	for _, l := range c.pol.Limits {
 		v := uint64(l.Value)
 		switch l.Name {
@@ -119,14 +133,9 @@ func (c *compiler) limits() error {
 			c.limit(rlimit.Both(l.Name, v))
 		case "address_space_mb", "stack_mb", "locked_mb":
 			c.limit(rlimit.Both(l.Name[:len(l.Name)-len("_mb")], v<<20))
-		case "memory_mb":
-			c.limit(rlimit.Both("data", v<<20))
-			c.note("memory_mb", "bounds the private memory of each process (RLIMIT_DATA), not of all together", "")
-		case "pids":
-			c.pids(v)
+		case "memory_mb", "pids", "cpu_percent":
+			c.shared(l)
 		case "tmpfs_mb": // in the mounts
-		case "cpu_percent":
-			c.lose(Note{Feature: "cpu_percent", Loss: "a CPU share takes cgroups, which this version does not use", Fix: "use cpu_seconds"}, false)
 		case "output_bytes":
 			c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "cut the output with head -c"}, false)
 		default:
@@ -136,11 +145,35 @@ func (c *compiler) limits() error {
 	return nil
 }
 
+// shared plans a limit on the whole sandbox, which a container has, and which is else the nearest that the kernel has for processes.
+func (c *compiler) shared(l policy.Limit) {
+	box := c.plan.Container
+	switch {
+	case box != nil && l.Name == "memory_mb":
+		box.MemoryMB = l.Value
+	case box != nil && l.Name == "pids":
+		box.Pids = l.Value
+	case box != nil:
+		box.CPUPercent = l.Value
+	case l.Name == "memory_mb":
+		c.limit(rlimit.Both("data", uint64(l.Value)<<20))
+		c.note("memory_mb", "bounds the private memory of each process (RLIMIT_DATA), not of all together", "")
+	case l.Name == "pids":
+		c.pids(uint64(l.Value))
+	default:
+		c.lose(Note{Feature: "cpu_percent", Loss: "a CPU share takes cgroups, which this version does not use", Fix: "use cpu_seconds"}, false)
+	}
+}
+
 func (c *compiler) limit(l rlimit.Limit) { c.plan.Limits = append(c.plan.Limits, l) }
 
 // pids uses RLIMIT_NPROC, which the kernel counts for each user of a user namespace and does not hold root to (setrlimit(2);
 // copy_process exempts INIT_USER).
 func (c *compiler) pids(v uint64) {
+	if c.plan.Engine == EngineLandlock || c.plan.Engine == EngineNone {
+		c.lose(Note{Feature: "pids", Loss: "without a user namespace of its own, RLIMIT_NPROC counts all processes of the caller's", Fix: "use the engine native"}, false)
+		return
+	}
 	if c.facts.UID == 0 {
 		c.lose(Note{Feature: "pids", Loss: "RLIMIT_NPROC does not bind a sandbox that root starts", Fix: "start it as an ordinary user"}, false)
 		return

@@ -39,7 +39,7 @@ func (p *Plan) Add(l Layers, f facts.Facts) (*Plan, error) {
 		c.unmet[i].Fix = strings.TrimSuffix(strings.TrimSuffix(c.unmet[i].Fix, degradeFix), "; ")
 	}
 	if len(c.unmet) > 0 {
-		return nil, &CompatibilityError{c.unmet}
+		return nil, &CompatibilityError{Unmet: c.unmet}
 	}
 	return &out, nil
 }

@@ -35,7 +35,15 @@ type Plan struct {
 	LastCap    int        `json:"last_cap"` // the bounding set is dropped up to this capability
 	Mechanisms Mechanisms `json:"mechanisms"`
 	Bwrap      *Bwrap     `json:"bwrap,omitempty"` // by bubblewrap's rules
-	Notes      []Note     `json:"notes,omitempty"`
+	Container  *Container `json:"container,omitempty"`
+	// KillScope kills what is left of the command's processes by the Landlock domain that they are in; without it and without a pid
+	// namespace, by their process group.
+	KillScope bool `json:"kill_scope,omitempty"`
+	// SelfTest lists the acts that must fail before the command is started.
+	SelfTest []Act `json:"self_test,omitempty"`
+	// Holds lists the guarantees that hold.
+	Holds []string `json:"holds,omitempty"`
+	Notes []Note   `json:"notes,omitempty"`
 }
 
 type (
@@ -61,12 +69,22 @@ type Landlock struct {
 	landlock.Ruleset
 }
 
+// Container is what the engine docker takes beside the rest of a plan. Amounts of 0 mean no bound.
+type Container struct {
+	CLI        string `json:"cli"` // "docker" or "podman"
+	MemoryMB   int64  `json:"memory_mb,omitempty"`
+	Pids       int64  `json:"pids,omitempty"`
+	CPUPercent int64  `json:"cpu_percent,omitempty"`
+}
+
 // Seccomp says which filters are installed.
 type Seccomp struct {
 	Profile string   `json:"profile"`
 	Hash    string   `json:"hash,omitempty"` // SHA-256 of the profile's filter for the host's architecture
 	Deny    []string `json:"deny,omitempty"`
 	Raw     []byte   `json:"raw,omitempty"`
+	// Refuse lists groups of calls that an engine without namespaces refuses in their stead: see [seccomp.Refuse].
+	Refuse []string `json:"refuse,omitempty"`
 }
 
 // Mechanisms are the ways of the kernel that lowering uses.
@@ -80,6 +98,9 @@ type Mechanisms struct {
 type Duration time.Duration
 
 // MarshalText gives "30s".
+// String gives "30s".
+func (d Duration) String() string { return time.Duration(d).String() }
+
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
 // UnmarshalText reads "30s".
@@ -91,8 +112,11 @@ func (d *Duration) UnmarshalText(b []byte) error {
 
 // The engines.
 const (
-	EngineNative = "native"
-	EngineBwrap  = "bwrap"
+	EngineNative   = "native"
+	EngineBwrap    = "bwrap"
+	EngineDocker   = "docker"
+	EngineLandlock = "landlock"
+	EngineNone     = "none"
 )
 
 // The names of the namespaces, in the order that plans list them.

@@ -41,8 +41,12 @@ var hosts = map[string]facts.Facts{
 	"kernel 6.18, user":               host("6.18.0", 7, 1000),
 	"kernel 6.18, root":               host("6.18.0", 7, 0),
 	"kernel 6.18, no user namespaces": host("6.18.0", 7, 1000, facts.UserNS),
-	"kernel 5.4, name by name":        host("5.4.0", 0, 1000, facts.Landlock, facts.MountAPI, facts.Overlay, facts.Openat2, facts.CloseR),
-	"nothing asked yet":               {Kernel: "6.18.0", Arch: "arm64", UID: 1000, GID: 1000, LastCap: 40, LandlockABI: 7},
+	"kernel 6.18, root in a container": host("6.18.0", 7, 0, facts.UserNS, facts.MountNS, facts.PidNS, facts.NetNS, facts.IpcNS, facts.UtsNS, facts.CgroupNS, facts.ProcMount,
+		facts.MountAPI, facts.MountSetattr, facts.Overlay, facts.Bwrap, facts.Docker, facts.Podman),
+	"kernel 5.15 in a container, user": host("5.15.0", 1, 1000, facts.UserNS, facts.Bwrap, facts.Docker, facts.Podman),
+	"kernel 5.10 in a container, user": host("5.10.0", 0, 1000, facts.UserNS, facts.Landlock, facts.Bwrap, facts.Docker, facts.Podman),
+	"kernel 5.4, name by name":         host("5.4.0", 0, 1000, facts.Landlock, facts.MountAPI, facts.Overlay, facts.Openat2, facts.CloseR),
+	"nothing asked yet":                {Kernel: "6.18.0", Arch: "arm64", UID: 1000, GID: 1000, LastCap: 40, LandlockABI: 7},
 }
 
 func workspacePolicy() policy.Policy {
@@ -69,11 +73,18 @@ func degraded(p policy.Policy) policy.Policy {
 	return p
 }
 
+func backend(p policy.Policy, b policy.Backend) policy.Policy {
+	p.Backend, p.SelfTest = b, b != policy.BackendNone
+	return p
+}
+
 var environ = []string{"LANG=C.UTF-8", "TERM=xterm", "EDITOR=vi", "GH_TOKEN=secret", "LD_PRELOAD=/evil.so", "HOME=/home/me"}
 
 // TestGoldens plans each policy for each host. The result is a plan's text, or the refusal.
 func TestGoldens(t *testing.T) {
 	policies := map[string]policy.Policy{
+		"landlock": backend(workspacePolicy(), policy.BackendLandlock), "none": backend(workspacePolicy(), policy.BackendNone),
+		"docker": backend(workspacePolicy(), policy.BackendDocker), "bwrap": backend(workspacePolicy(), policy.BackendBwrap),
 		"default": policy.Default("/home/me"), "workspace": workspacePolicy(), "network": networkPolicy(), "degrade": degraded(workspacePolicy()),
 	}
 	for name, pol := range policies {
@@ -132,10 +143,14 @@ func TestStrictRefusesAndListsEveryLackWithItsFix(t *testing.T) {
 	}
 }
 
-func TestDegradeNeverGivesUpNamespaces(t *testing.T) {
-	_, err := Compile(Request{Policy: policy.Policy{Fallback: policy.Degrade}, Command: []string{"true"}}, host("6.18", 7, 1000, facts.UserNS))
+func TestDegradeNeverComesToNone(t *testing.T) {
+	bare := host("6.18", 7, 1000, facts.UserNS, facts.Landlock, facts.Bwrap, facts.Docker, facts.Podman)
+	_, err := Compile(Request{Policy: policy.Policy{Fallback: policy.Degrade}, Command: []string{"true"}}, bare)
 	var refused *CompatibilityError
-	require.ErrorAs(t, err, &refused, "the native engine can do nothing without a user namespace")
+	require.ErrorAs(t, err, &refused, "to go without a sandbox takes a word of its own")
+	assert.Contains(t, err.Error(), "user_namespace: ")
+	assert.Contains(t, err.Error(), "nor can the engine bwrap: ", "each engine says why not")
+	assert.Contains(t, err.Error(), "nor can the engine landlock: ")
 }
 
 func TestDegradeNotesEachLoss(t *testing.T) {
@@ -213,8 +228,13 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 		if field.Name == "Notes" {
 			changed.Notes = []Note{{Feature: "a", Loss: "b"}}
 		}
-		if field.Name == "Bwrap" {
+		switch field.Name {
+		case "Bwrap":
 			changed.Bwrap = &Bwrap{}
+		case "Container":
+			changed.Container = &Container{CLI: "podman"}
+		case "SelfTest":
+			changed.SelfTest = []Act{ActMount}
 		}
 		assert.Equal(t, silent[field.Name], changed.String() == base.String(), "field %s", field.Name)
 	}
@@ -222,7 +242,8 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 
 // TestEveryPolicyFieldReachesThePlan does the same for policies.
 func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
-	explained := map[string]bool{"Fallback": true} // shows only on a host that lacks something: TestDegradeNotesEachLoss
+	// They show only on a host, or with an engine, that lacks something: TestDegradeNotesEachLoss, TestRequire.
+	explained := map[string]bool{"Fallback": true, "Require": true}
 	plain := policy.Policy{FS: []policy.FS{{Kind: policy.Bind, Source: "/etc", Dest: "/etc"}}}
 	text := func(p policy.Policy) string {
 		out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: environ}, hosts["kernel 6.18, user"])
@@ -262,6 +283,9 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 				}
 				if name == "Backend" {
 					v.SetString("bwrap")
+				}
+				if name == "Isolation" {
+					v.SetString("subprocess")
 				}
 			case reflect.Bool:
 				v.SetBool(true)

@@ -15,10 +15,12 @@ func (c *compiler) seccomp() error {
 	want := c.pol.Seccomp
 	if want.Profile == policy.SeccompOff && len(want.Deny) == 0 && len(want.Raw) == 0 {
 		c.note("seccomp", "switched off by the policy", "")
-		return nil
+		if c.plan.Engine != EngineLandlock { // which has a filter of its own
+			return nil
+		}
 	}
 	if !c.facts.Can(facts.Seccomp) {
-		c.lack(facts.Seccomp, false)
+		c.lack(facts.Seccomp, c.plan.Engine == EngineLandlock)
 		return nil
 	}
 	if want.Profile == "" {
@@ -47,6 +49,13 @@ func (s *Seccomp) Filters(goarch string) ([]seccomp.Filter, error) {
 	}
 	if len(s.Raw) > 0 {
 		f, err := seccomp.ParseRaw(s.Raw)
+		if err != nil {
+			return nil, err
+		}
+		filters = append(filters, f)
+	}
+	if len(s.Refuse) > 0 {
+		f, err := seccomp.Refuse(s.Refuse, a)
 		if err != nil {
 			return nil, err
 		}

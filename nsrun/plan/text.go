@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,18 +19,41 @@ func (p *Plan) String() string {
 	line("command", "%s", quoteWords(p.Command))
 	line("directory", "%s", p.Dir)
 	line("engine", "%s", p.Engine)
-	id := p.Identity
-	line("identity", "uid %d gid %d (on the host %d, %d), no capabilities, no_new_privs", id.UID, id.GID, id.HostUID, id.HostGID)
-	line("namespaces", "%s", strings.Join(p.Namespaces, " "))
-	line("hostname", "%s", p.Hostname)
+	if b := p.Container; b != nil {
+		line("container", "%s", strings.Join(append([]string{b.CLI}, b.Limits()...), " "))
+	}
+	id, privileges := p.Identity, "no capabilities, no_new_privs"
+	if p.Engine == EngineNone {
+		privileges = "the caller's privileges"
+	}
+	line("identity", "uid %d gid %d (on the host %d, %d), %s", id.UID, id.GID, id.HostUID, id.HostGID, privileges)
+	if len(p.Namespaces) == 0 {
+		line("namespaces", "none")
+	} else {
+		line("namespaces", "%s", strings.Join(p.Namespaces, " "))
+		line("hostname", "%s", p.Hostname)
+	}
 	line("network", "%s", p.Network)
+	if p.KillScope {
+		line("kill scope", "the Landlock domain")
+	}
+	if len(p.SelfTest) > 0 {
+		line("self-test", "%s", joinActs(p.SelfTest))
+	}
+	if p.Bwrap == nil {
+		line("guarantees", "%s", p.held())
+	}
 	line("mechanisms", "%s", p.Mechanisms)
 	if p.Terminal {
 		line("terminal", "a pty of the sandbox's own devpts")
 	}
 	line("timeout", "%s", p.timeText())
 	p.Bwrap.text(&out)
-	out.WriteString("\nmounts\n")
+	if p.Engine == EngineLandlock {
+		out.WriteString("\ngrants\n")
+	} else if len(p.Mounts) > 0 || p.Bwrap != nil {
+		out.WriteString("\nmounts\n")
+	}
 	for i, op := range p.Mounts {
 		fmt.Fprintf(&out, "%4d  %s", i+1, op)
 		if op.Why != "" && op.Why != "always" && op.Why != "system" {
@@ -49,6 +73,44 @@ func (p *Plan) String() string {
 		}
 	}
 	return out.String()
+}
+
+// held says which guarantees hold, in the fewest words.
+func (p *Plan) held() string {
+	var lost []string
+	for _, t := range Traits {
+		if !slices.Contains(p.Holds, t.Name) {
+			lost = append(lost, t.Name)
+		}
+	}
+	switch {
+	case len(lost) == 0:
+		return "all"
+	case len(lost) <= len(p.Holds):
+		return "all but " + strings.Join(lost, " ")
+	}
+	return strings.Join(p.Holds, " ")
+}
+
+// Limits lists the amounts that are bounded, in words.
+func (b *Container) Limits() (words []string) {
+	for _, l := range []struct {
+		name string
+		n    int64
+	}{{"memory_mb", b.MemoryMB}, {"pids", b.Pids}, {"cpu_percent", b.CPUPercent}} {
+		if l.n != 0 {
+			words = append(words, fmt.Sprintf("%s=%d", l.name, l.n))
+		}
+	}
+	return words
+}
+
+func joinActs(acts []Act) string {
+	words := make([]string, len(acts))
+	for i, a := range acts {
+		words[i] = string(a)
+	}
+	return strings.Join(words, " ")
 }
 
 func (p *Plan) timeText() string {
@@ -84,6 +146,9 @@ func (p *Plan) confinementText(out *strings.Builder) {
 		}
 		if len(s.Deny) > 0 {
 			fmt.Fprintf(out, ", denied: %s", strings.Join(s.Deny, " "))
+		}
+		if len(s.Refuse) > 0 {
+			fmt.Fprintf(out, ", refused: %s", strings.Join(s.Refuse, " "))
 		}
 		if len(s.Raw) > 0 {
 			fmt.Fprintf(out, ", and a filter of %d instructions", len(s.Raw)/8)

@@ -71,12 +71,12 @@ func onePlace(all []FS) (FS, []Note) {
 				if one.System || e.System {
 					text = " is the system's; it is read-only"
 				}
-				notes = append(notes, Note{"fs", e.Dest + text, "ask for it once"})
+				notes = append(notes, Note{Feature: "fs", Loss: e.Dest + text, Fix: "ask for it once"})
 			}
 			one = stricter(one, e)
 		case e.Kind == Dir || e.System: // gives way
 		default:
-			notes = append(notes, Note{"fs", e.Dest + " was asked for twice; it shows " + one.shows() + ", not " + e.shows(), "ask for it once"})
+			notes = append(notes, Note{Feature: "fs", Loss: e.Dest + " was asked for twice; it shows " + one.shows() + ", not " + e.shows(), Fix: "ask for it once"})
 		}
 	}
 	return one, slices.Compact(notes)

@@ -31,6 +31,10 @@ type Ceiling struct {
 	Seccomp []string `json:"seccomp,omitempty"`
 	// Fallback permits policies that degrade.
 	Fallback Fallback `json:"fallback,omitempty"`
+	// Isolation is the least of a sandbox that is permitted: subprocess and permissive permit policies without one.
+	Isolation Isolation `json:"isolation,omitempty"`
+	// Require lists guarantees that every policy gets to require.
+	Require []string `json:"require,omitempty"`
 	// NoLandlock permits policies without Landlock.
 	NoLandlock bool `json:"no_landlock,omitempty"`
 	// HostEtc permits the host's account files.
@@ -67,7 +71,7 @@ type cutter struct {
 
 // note says what was cut and which words in the ceiling would permit it.
 func (k *cutter) note(feature, loss, permit string) {
-	k.notes = append(k.notes, Note{feature, loss, "the operator's ceiling would permit it by " + permit})
+	k.notes = append(k.notes, Note{Feature: feature, Loss: loss, Fix: "the operator's ceiling would permit it by " + permit})
 }
 
 func (k *cutter) fs(c Ceiling) {
@@ -88,7 +92,7 @@ func (k *cutter) fs(c Ceiling) {
 	// A directory is there if it is in something of the host's, or is, or leads to, a place that is mounted.
 	shown := func(e FS) bool { return e.Kind == Bind && Inside(k.Dir, e.Dest) || Inside(e.Dest, k.Dir) }
 	if slices.ContainsFunc(cut, shown) && !slices.ContainsFunc(kept, shown) {
-		k.notes = append(k.notes, Note{"fs", "the working directory " + k.Dir + " was cut; it is /", ""})
+		k.notes = append(k.notes, Note{Feature: "fs", Loss: "the working directory " + k.Dir + " was cut; it is /"})
 		k.Dir = "/"
 	}
 }
@@ -235,12 +239,27 @@ func (k *cutter) layers(c Ceiling) {
 		k.Fallback = Strict
 		k.note("fallback", "degrade is beyond the ceiling; what cannot be enforced refuses the run", `"fallback": "degrade"`)
 	}
-	if k.Backend == BackendBwrap && c.Fallback != Degrade { // it carries less: see its notes
-		k.Backend = BackendAuto
-		k.note("backend", "bwrap is beyond the ceiling; the engine is nsrun's own", `"fallback": "degrade"`)
-	}
+	k.engine(c)
 	if k.HostEtc && !c.HostEtc {
 		k.HostEtc = false
 		k.note("fs", "the host's account files are beyond the ceiling; the sandbox has its own", `"host_etc": true`)
 	}
+}
+
+// engine cuts wishes for less of a sandbox, and adds what the operator requires.
+func (k *cutter) engine(c Ceiling) {
+	switch b := k.Backend; {
+	case b == BackendNone && c.Isolation.Level() == Container:
+		k.Backend = BackendAuto
+		k.note("backend", "none is beyond the ceiling; there is a sandbox", `"isolation": "subprocess"`)
+	case b != "" && b != BackendAuto && b != BackendNative && b != BackendNone && c.Fallback != Degrade: // it carries less: see plan
+		k.Backend = BackendAuto
+		k.note("backend", string(b)+" is beyond the ceiling; the engine is nsrun's own", `"fallback": "degrade"`)
+	}
+	order := func(i Isolation) int { return slices.Index(Isolations, i.Level()) }
+	if order(k.Isolation) > order(c.Isolation) {
+		k.note("isolation", string(k.Isolation)+" is beyond the ceiling; it is "+string(c.Isolation.Level()), fmt.Sprintf(`"isolation": %q`, k.Isolation))
+		k.Isolation = c.Isolation.Level()
+	}
+	k.Policy = k.Requiring(c.Require...)
 }

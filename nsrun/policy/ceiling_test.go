@@ -257,3 +257,50 @@ func TestAWorkingDirectoryThatWasCutIsTheRoot(t *testing.T) {
 		}
 	}
 }
+
+func TestCeilingOnEngines(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		p    Policy
+		c    Ceiling
+		want Policy
+		note string
+	}{
+		{"none", Policy{Backend: BackendNone}, Ceiling{}, Policy{Backend: BackendAuto}, "none is beyond the ceiling; there is a sandbox"},
+		{"none, degrade is not enough", Policy{Backend: BackendNone}, Ceiling{Fallback: Degrade}, Policy{Backend: BackendAuto}, "none is beyond"},
+		{"none permitted", Policy{Backend: BackendNone}, Ceiling{Isolation: Subprocess}, Policy{Backend: BackendNone}, ""},
+		{"landlock", Policy{Backend: BackendLandlock}, Ceiling{}, Policy{Backend: BackendAuto}, "landlock is beyond the ceiling"},
+		{"docker", Policy{Backend: BackendDocker}, Ceiling{Fallback: Degrade}, Policy{Backend: BackendDocker}, ""},
+		{"permissive", Policy{Isolation: Permissive}, Ceiling{}, Policy{Isolation: Container}, "permissive is beyond the ceiling; it is container"},
+		{"permissive to subprocess", Policy{Isolation: Permissive}, Ceiling{Isolation: Subprocess}, Policy{Isolation: Subprocess}, "it is subprocess"},
+		{"closer than it must be", Policy{Isolation: Subprocess}, Ceiling{Isolation: Permissive}, Policy{Isolation: Subprocess}, ""},
+		{"require adds", Policy{Require: []string{"view"}}, Ceiling{Require: []string{"files", "view"}}, Policy{Require: []string{"view", "files"}}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := slices.Clone(c.p.Require)
+			got, notes := c.p.Under(c.c)
+			assert.Equal(t, []any{c.want.Backend, c.want.Isolation, c.want.Require}, []any{got.Backend, got.Isolation, got.Require})
+			text := ""
+			for _, n := range notes {
+				text += n.String()
+			}
+			assert.Contains(t, text, c.note)
+			if c.note == "" {
+				assert.Empty(t, text)
+			}
+			assert.Equal(t, before, c.p.Require, "the policy itself is not changed")
+		})
+	}
+}
+
+func TestIsolationFaults(t *testing.T) {
+	for want, p := range map[string]Policy{
+		`isolation: "jail" is unknown; use container, subprocess or permissive`: {Isolation: "jail"},
+		"isolation: subprocess is no sandbox, and the backend docker is one":    {Isolation: Subprocess, Backend: BackendDocker},
+		`require[1]: "kill" is not a guarantee; they are sandbox, files, view`:  {Require: []string{"files", "kill"}},
+		"require[1]: files is given twice":                                      {Require: []string{"files", "files"}},
+	} {
+		assert.ErrorContains(t, p.Validate(), want)
+	}
+	assert.NoError(t, Policy{Isolation: Permissive, Backend: BackendNone, Require: []string{"descriptors"}}.Validate())
+}

@@ -36,8 +36,14 @@ type Policy struct {
 	KillGrace time.Duration `json:"kill_grace,omitempty"`
 	// Fallback says what to do with a wish that the host cannot enforce. The zero value refuses the run.
 	Fallback Fallback `json:"fallback,omitempty"`
-	// Backend is the engine that carries the policy out. The zero value is BackendAuto.
+	// Backend is the engine that carries the policy out. The zero value is BackendAuto. To name one is to accept what it cannot carry.
 	Backend Backend `json:"backend,omitempty"`
+	// Isolation is how much of a sandbox there is. The zero value is Container, all of it.
+	Isolation Isolation `json:"isolation,omitempty"`
+	// Require lists guarantees that must hold whatever Fallback and Backend say: see plan for their names.
+	Require []string `json:"require,omitempty"`
+	// SelfTest has the sandbox try what must fail before the command is started, and refuses the start if anything succeeds.
+	SelfTest bool `json:"self_test,omitempty"`
 	// Notes are what the front end has to tell: grants cut, names dropped, words that change nothing.
 	Notes []Note `json:"notes,omitempty"`
 }
@@ -157,25 +163,54 @@ type Backend string
 
 // The backends. The empty Backend is BackendAuto.
 const (
-	BackendAuto   Backend = "auto"   // the strongest that there is, which is native
-	BackendNative Backend = "native" // nsrun's own
-	BackendBwrap  Backend = "bwrap"  // a bubblewrap found on PATH, with nsrun's own last mile inside
+	BackendAuto     Backend = "auto"     // the strongest that works here: see plan
+	BackendNative   Backend = "native"   // nsrun's own
+	BackendBwrap    Backend = "bwrap"    // a bubblewrap found on PATH, with nsrun's own last mile inside
+	BackendDocker   Backend = "docker"   // a container of Docker's or Podman's, with nsrun's own last mile inside
+	BackendLandlock Backend = "landlock" // no namespaces: Landlock, seccomp, limits
+	BackendNone     Backend = "none"     // no sandbox: limits, time and environment alone
 )
 
 // Backends lists them all.
-var Backends = []Backend{BackendAuto, BackendNative, BackendBwrap}
+var Backends = []Backend{BackendAuto, BackendNative, BackendBwrap, BackendDocker, BackendLandlock, BackendNone}
+
+// Isolation is a level of containment, for callers who think in levels.
+type Isolation string
+
+// The levels. The empty Isolation is Container.
+const (
+	Container  Isolation = "container"  // the whole sandbox
+	Subprocess Isolation = "subprocess" // a process group of its own, limits, time, and the environment of the policy; no sandbox
+	Permissive Isolation = "permissive" // the command as the caller would run it; only its time is bounded
+)
+
+// Isolations lists them, the closest first.
+var Isolations = []Isolation{Container, Subprocess, Permissive}
+
+// Level returns i with the zero value spelled out.
+func (i Isolation) Level() Isolation {
+	if i == "" {
+		return Container
+	}
+	return i
+}
 
 // Note is one thing that is not as asked.
 type Note struct {
 	Feature string `json:"feature"`
 	Loss    string `json:"loss"`
+	Found   string `json:"found,omitempty"` // what a probe was told here
 	Fix     string `json:"fix,omitempty"`
 }
 
-// String gives "feature: loss (fix)".
+// String gives "feature: loss; found: what (fix)".
 func (n Note) String() string {
-	if n.Fix == "" {
-		return n.Feature + ": " + n.Loss
+	text := n.Feature + ": " + n.Loss
+	if n.Found != "" {
+		text += "; found: " + n.Found
 	}
-	return n.Feature + ": " + n.Loss + " (" + n.Fix + ")"
+	if n.Fix != "" {
+		text += " (" + n.Fix + ")"
+	}
+	return text
 }

@@ -50,9 +50,20 @@ func (p Policy) Validate() error {
 		say("fallback", "%q is unknown; use strict or degrade", p.Fallback)
 	}
 	if p.Backend != "" && !slices.Contains(Backends, p.Backend) {
-		say("backend", "%q is unknown; use auto, native or bwrap", p.Backend)
+		say("backend", "%q is unknown; use auto, native, bwrap, docker, landlock or none", p.Backend)
 	}
+	p.checkIsolation(say)
+	p.checkRequire(say)
 	return errors.Join(faults...)
+}
+
+func (p Policy) checkIsolation(say sayer) {
+	switch {
+	case !slices.Contains(Isolations, p.Isolation.Level()):
+		say("isolation", "%q is unknown; use container, subprocess or permissive", p.Isolation)
+	case p.Isolation.Level() != Container && p.Backend != "" && p.Backend != BackendAuto && p.Backend != BackendNone:
+		say("isolation", "%s is no sandbox, and the backend %s is one; leave out one of them", p.Isolation, p.Backend)
+	}
 }
 
 type sayer func(field, format string, args ...any)

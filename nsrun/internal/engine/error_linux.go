@@ -60,8 +60,12 @@ func (r *run) explainFailure() error {
 	step := r.lowered.Program.Describe(int(r.failure.Index))
 	errno := syscall.Errno(r.failure.Errno)
 	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
-	if step.Stage == "exec" {
+	switch {
+	case step.Stage == "exec":
 		return explainExec(e, step, errno, r.plan)
+	case step.Stage == selfTestStage && errno == actDone:
+		e.Err, e.Hint = errors.New(succeededText), succeededHint
+		return e
 	}
 	return explain(e)
 }

@@ -82,9 +82,17 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 		"mount(2), name by name": func(p *plan.Plan) {
 			p.Mechanisms = plan.Mechanisms{}
 		},
+		"self-test": func(p *plan.Plan) {
+			p.SelfTest = plan.Acts[:]
+		},
+		"landlock": func(p *plan.Plan) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, marker := touch(t, nil)
+			p, marker := touch(t, func(pol *policy.Policy) {
+				if name == "landlock" {
+					pol.Backend, pol.SelfTest = policy.BackendLandlock, true
+				}
+			})
 			change(p)
 			_, err := Run(p, Options{})
 			require.NoError(t, err, "the good run")
@@ -108,11 +116,12 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 func injectOne(t *testing.T, p *plan.Plan, marker string, i int) {
 	t.Helper()
 	var step sys.Step
-	reached := true
+	reached, refused := true, false
 	out, err := Run(p, Options{Inject: func(program *sys.Program) {
 		step = program.Describe(i)
 		// What comes after the first execve that succeeds is reached only when that one fails.
 		reached = !program.IsFail(i) && (step.Stage != "exec" || step.Op != noHeader && i <= firstHit(program))
+		refused = step.Stage == selfTestStage && program.Tolerates(i, unix.EIO) // an act that fails is as it should be
 		program.Inject(i, unix.EIO)
 	}})
 	_, statErr := os.Stat(marker)
@@ -123,7 +132,11 @@ func injectOne(t *testing.T, p *plan.Plan, marker string, i int) {
 		if step.Op == "wait" && err == nil {
 			t.Errorf("call %d (%s): the run is a success although pid 1 could not wait: %+v", i, step, out)
 		}
-	case !reached:
+	case step.Stage == "keeper" && (step.Op == "close all" || step.Op == "wait" || step.Op == "kill"):
+		if step.Op == "wait" && err == nil && out.Status.Exited() {
+			t.Errorf("call %d (%s): the run is a success although the keeper could not wait: %+v", i, step, out)
+		}
+	case !reached, refused:
 		require.NoError(t, err, "call %d (%s)", i, step)
 	default:
 		if err == nil || ran {

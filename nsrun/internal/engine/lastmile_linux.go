@@ -20,7 +20,11 @@ func (l *lowering) spawnCommand() error {
 	l.command = l.p.Slot()
 	message := newFDMessage('P')
 	var err error
-	l.p.Spawn(l.command, message.fd(), func() { err = l.lastMile() })
+	mile := l.lastMile
+	if keeps(l.plan) {
+		mile = l.bareMile
+	}
+	l.p.Spawn(l.command, message.fd(), func() { err = mile() })
 	if err != nil {
 		return err
 	}
@@ -157,7 +161,10 @@ func (l *lowering) signals() error {
 func (l *lowering) capabilities() error {
 	l.step("capabilities", "drop all")
 	// The bounding set goes up to the last capability that this kernel knows, so that a newer one is not missed.
-	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).Repeat(0, l.plan.LastCap)
+	drop := l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).Repeat(0, l.plan.LastCap)
+	if keeps(l.plan) || l.testReport != nil { // an ordinary user may not, and need not: no_new_privs keeps the other sets empty
+		drop.Tolerate(unix.EPERM, 0)
+	}
 	l.dropCapabilities()
 	return nil
 }
@@ -198,10 +205,18 @@ func (l *lowering) landlock() error {
 	if l.plan.Landlock == nil {
 		return nil
 	}
+	var err error
+	switch {
+	case l.rules != nil: // the self-test's are the command's
+	case keeps(l.plan):
+		l.rules, err = bareRules(l.plan, l.seen)
+	default:
+		l.rules = resolvedRules(l.plan, l.seen)
+	}
 	r := l.plan.Landlock.Ruleset
-	r.Paths = resolvedRules(l.plan, l.seen)
+	r.Paths = l.rules
 	landlock.Lower(l.p, r)
-	return nil
+	return err
 }
 
 // resolvedRules are the plan's rules without those of what was left out, and at the places where the rest went.
@@ -230,12 +245,14 @@ func (l *lowering) seccomp() error {
 	if l.plan.Seccomp == nil {
 		return nil
 	}
-	filters, err := l.plan.Seccomp.Filters(goarch)
-	if err != nil {
-		return err
+	if l.compiled == nil {
+		var err error
+		if l.compiled, err = l.plan.Seccomp.Filters(goarch); err != nil {
+			return err
+		}
 	}
 	l.step("seccomp", l.plan.Seccomp.Profile)
-	seccomp.Lower(l.p, filters...)
+	seccomp.Lower(l.p, l.compiled...)
 	return nil
 }
 

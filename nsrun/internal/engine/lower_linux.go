@@ -7,17 +7,23 @@ import (
 	"strconv"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
 )
 
 // fds are the child's ends of the two channels to the caller, by number. Both are close-on-exec.
 type fds struct {
-	report int   // a pipe: one sys.Failure, or its end, which says that exec happened
-	status int   // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
-	theirs []int // the caller's ends, which a child that leaves descriptors open must close for itself
+	report int     // a pipe: one sys.Failure, or its end, which says that exec happened
+	status int     // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
+	theirs []int   // the caller's ends, which a child that leaves descriptors open must close for itself
+	canary *Canary // what the self-test tries to reach
 }
+
+// keeps reports whether a plan's command has a keeper beside it, not a pid 1 above it.
+func keeps(p *plan.Plan) bool { return p.Engine == plan.EngineLandlock || p.Engine == plan.EngineNone }
 
 // Seen is what lowering saw of one mount.
 type Seen = mounts.Seen
@@ -27,6 +33,7 @@ type Lowered struct {
 	Program *sys.Program
 	Flags   uintptr       // of clone
 	Seen    []mounts.Seen // one for each mount of the plan
+	Rules   []landlock.PathRule
 }
 
 var cloneFlags = map[string]uintptr{
@@ -45,6 +52,12 @@ type lowering struct {
 	command sys.Slot // pid of the last mile, which becomes the command
 	proc    sys.Slot // the host's procfs, by bubblewrap's rules
 	umask   sys.Slot // the caller's
+
+	children   sys.Slot // a keeper's signalfd
+	canary     *Canary  // of the self-test
+	rules      []landlock.PathRule
+	compiled   []seccomp.Filter
+	testReport *[2]*os.File // a pipe for what the self-test reports, where there is no report of the run's
 }
 
 // Lower writes p as the life of a sandbox's pid 1. It looks at the host, for what the plan's mounts expect, and changes nothing.
@@ -52,7 +65,10 @@ type lowering struct {
 //
 // The order is the security argument: see DESIGN.md.
 func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
-	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f}
+	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f, canary: f.canary}
+	if l.canary == nil {
+		l.canary = &Canary{}
+	}
 	l.p.Grow(300 + 13*len(p.Mounts)) // ten calls for a bind and three for its Landlock rule
 	out := &Lowered{Program: l.p}
 	for _, ns := range p.Namespaces {
@@ -63,16 +79,19 @@ func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error
 		out.Flags |= flag
 	}
 	life := l.life
-	if p.Bwrap != nil {
+	switch {
+	case p.Bwrap != nil:
 		life = l.lowerLoose
 		if joins(p.Bwrap) {
 			out.Flags = 0
 		}
+	case keeps(p):
+		life = l.keep
 	}
 	if err := life(look); err != nil {
 		return nil, err
 	}
-	out.Seen = l.seen
+	out.Seen, out.Rules = l.seen, l.rules
 	return out, nil
 }
 
@@ -88,6 +107,7 @@ func (l *lowering) life(look mounts.Looker) error {
 		l.clearArguments,
 		func() error { return l.root(look) },
 		l.terminal,
+		l.selfTest,
 		l.spawnCommand,
 		l.becomeInit,
 	)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -62,6 +63,8 @@ type Orders struct {
 	Limits   []rlimit.Limit `json:"limits,omitempty"`
 	Landlock *plan.Landlock `json:"landlock,omitempty"`
 	Seccomp  *plan.Seccomp  `json:"seccomp,omitempty"`
+	SelfTest []plan.Act     `json:"self_test,omitempty"`
+	Canary   *Canary        `json:"canary,omitempty"`
 }
 
 // Outer is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
@@ -69,10 +72,11 @@ type Outer struct {
 	bwrap.Rendered
 	Orders []byte // at descriptor outerOrders
 	Seen   []mounts.Seen
+	Rules  []landlock.PathRule
 }
 
-// RenderOuter looks at this host as a run would, and writes p as a call of bubblewrap's.
-func RenderOuter(p *plan.Plan) (*Outer, error) {
+// RenderOuter looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a canary.
+func RenderOuter(p *plan.Plan, canary *Canary) (*Outer, error) {
 	if p.Terminal {
 		return nil, &Error{Stage: "terminal", Err: errors.New("the engine bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
 	}
@@ -102,24 +106,14 @@ func RenderOuter(p *plan.Plan) (*Outer, error) {
 	out := &Outer{Rendered: r, Seen: l.Seen}
 	out.Args = append([]string{"--info-fd", fmt.Sprint(outerInfo)}, out.Args...)
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
-	out.Losses = append(out.Losses, always...)
-	if p.Identity.HostUID == 0 {
-		out.Losses = append(out.Losses, rootLoss)
+	o := orders(p, l.Seen)
+	o.Canary = canary
+	if o.Landlock != nil {
+		out.Rules = o.Landlock.Paths
 	}
-	out.Orders, err = json.Marshal(orders(p, l.Seen))
+	out.Orders, err = json.Marshal(o)
 	return out, err
 }
-
-// always is what is lost by having bubblewrap for an engine, whatever the plan.
-var always = []plan.Note{
-	{Feature: "pid 1", Loss: "it is bubblewrap's, and the command can look into it: its descriptors are the caller's standard ones", Fix: "use --backend native"},
-	{Feature: "user namespace", Loss: "the command may be in the one that owns its mounts, without a capability over it", Fix: "use --backend native"},
-	{Feature: "signals", Loss: "that a signal killed the command is told by the exit code alone, 128+n", Fix: "use --backend native"},
-}
-
-// rootLoss is what root loses besides: bubblewrap can make a device read-only only by making it useless.
-var rootLoss = plan.Note{Feature: "dev", Loss: "the modes of the host's /dev/null and its like can be changed through the sandbox's, by a sandbox that root starts",
-	Fix: "start it as an ordinary user"}
 
 // carried reports whether a loss of bubblewrap's is made good: by what simplify has looked at, or by the last mile.
 func carried(p *plan.Plan, feature string) bool {
@@ -133,7 +127,7 @@ func carried(p *plan.Plan, feature string) bool {
 }
 
 func orders(p *plan.Plan, seen []mounts.Seen) Orders {
-	o := Orders{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, Seccomp: p.Seccomp}
+	o := Orders{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
 		rules := *p.Landlock
 		rules.Paths = resolvedRules(p, seen)
@@ -151,9 +145,26 @@ func devOf(p *plan.Plan) string {
 	return ""
 }
 
-// simplify writes the operations as what lowering saw: no symlinks to be kept or refused, nothing optional, masks by their types.
+// simplify writes the operations as bubblewrap can carry them out: see settle, with what nsrun covers in a procfs, and parents.
 func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op, error) {
+	settled, err := settle(p, seen, look)
+	if err != nil {
+		return nil, err
+	}
 	var out []mounts.Op
+	for _, op := range settled {
+		out = append(out, op)
+		if op.Kind == mounts.Proc {
+			for _, name := range mounts.ProcMasked() {
+				out = append(out, mask("/proc/"+name, op.Dest+"/"+name, look)...)
+			}
+		}
+	}
+	return parents(out), nil
+}
+
+// settle writes the operations as what lowering saw: no symlinks to be kept or refused, nothing optional, masks by their types.
+func settle(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) (out []mounts.Op, err error) {
 	for i, op := range p.Mounts {
 		s := seen[i]
 		if s.Missing {
@@ -161,7 +172,7 @@ func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op
 		}
 		op.Dest, op.Optional = s.Dest, false
 		switch {
-		case s.Link:
+		case s.Link && op.Kind == mounts.Bind:
 			at, err := look.Look(op.Source)
 			if err != nil {
 				return nil, err
@@ -174,13 +185,8 @@ func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op
 			continue
 		}
 		out = append(out, op)
-		if op.Kind == mounts.Proc {
-			for _, name := range mounts.ProcMasked() {
-				out = append(out, mask("/proc/"+name, op.Dest+"/"+name, look)...)
-			}
-		}
 	}
-	return parents(out), nil
+	return out, nil
 }
 
 // plainRead are the flags of what is there to be read alone.

@@ -32,6 +32,8 @@ type outer struct {
 type farFailure struct {
 	Stage, Op, Path string
 	Errno           int
+	Text            string `json:",omitempty"` // what is wrong, if it is not an errno
+	Hint            string `json:",omitempty"`
 }
 
 // runOuter runs a plan whose engine is bubblewrap. How the command ended is told by bubblewrap's exit status, in which a signal is 128+n.
@@ -45,7 +47,12 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Stage: "bwrap", Op: "find", Err: err, Hint: "install bubblewrap, or use --backend native"}
 	}
-	call, err := RenderOuter(p)
+	canary, err := newCanary(p)
+	defer canary.close()
+	if err != nil {
+		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
+	}
+	call, err := RenderOuter(p, canary)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -61,6 +68,7 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	err = o.live()
 	out := o.out
 	out.Started, out.Wall, out.Seen, out.Losses = started, time.Since(started), call.Seen, call.Losses
+	out.Rules = call.Rules
 	return out, err
 }
 
@@ -192,7 +200,7 @@ func (o *outer) live() (err error) {
 	case err != nil:
 		return err
 	case o.failed != nil:
-		return o.explainFar()
+		return o.failed.explain(o.plan)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -314,12 +322,17 @@ func (o *outer) explainBwrap(status unix.WaitStatus) error {
 	return &Error{Stage: "bwrap", Err: errors.New(text), Hint: "run nsrun doctor, or use --backend native"}
 }
 
-func (o *outer) explainFar() error {
-	step := sys.Step{Stage: o.failed.Stage, Op: o.failed.Op, Path: o.failed.Path}
-	errno := syscall.Errno(o.failed.Errno)
+// explain turns what came from the inside into words.
+func (f *farFailure) explain(p *plan.Plan) error {
+	step := sys.Step{Stage: f.Stage, Op: f.Op, Path: f.Path}
+	errno := syscall.Errno(f.Errno)
 	e := &Error{Stage: step.Stage, Op: step.Op, Path: step.Path, Err: errno}
-	if step.Stage == "exec" {
-		return explainExec(e, step, errno, o.plan)
+	switch {
+	case f.Text != "":
+		e.Err, e.Hint = errors.New(f.Text), f.Hint
+		return e
+	case step.Stage == "exec":
+		return explainExec(e, step, errno, p)
 	}
 	return explain(e)
 }
@@ -348,21 +361,32 @@ func LastMile(channel, ordersFD, stderrFD int) error {
 	if n, err := unix.Read(channel, make([]byte, 1)); err != nil || n != 1 {
 		return errors.Join(errors.New("whoever started this is gone"), err)
 	}
-	mounted := []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}} // for ownNull
-	l := &lowering{p: &sys.Program{}, plan: &plan.Plan{Mounts: mounted, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, Landlock: o.Landlock, Seccomp: o.Seccomp}}
-	if err := l.all(l.session, l.ownNull, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.seccomp, l.exec); err != nil {
+	l := farMile(&o)
+	defer l.closeTest()
+	if err := l.all(l.selfTestHere, l.session, l.ownNull, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.seccomp, l.exec); err != nil {
 		return err
 	}
-	return tellFailure(channel, l.p, l.p.Run())
+	return l.tellFailure(channel, l.p.Run())
 }
 
-func tellFailure(channel int, p *sys.Program, err error) error {
+// farMile is the lowering of orders, which have what the last mile needs of a plan.
+func farMile(o *Orders) *lowering {
+	p := &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for ownNull
+		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
+	l := &lowering{p: &sys.Program{}, plan: p, canary: o.Canary}
+	if l.canary == nil {
+		l.canary = &Canary{}
+	}
+	return l
+}
+
+func (l *lowering) tellFailure(channel int, err error) error {
 	var failed *sys.Error
 	if !errors.As(err, &failed) {
 		return err
 	}
-	step := p.Describe(failed.Index)
-	data, marshalErr := json.Marshal(farFailure{step.Stage, step.Op, step.Path, int(failed.Errno)})
+	f := l.farFailure(l.testFailure(sys.Failure{Index: uint32(failed.Index), Errno: uint32(failed.Errno)}))
+	data, marshalErr := json.Marshal(f)
 	if marshalErr != nil {
 		return marshalErr
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -29,7 +30,8 @@ type Options struct {
 	Protected []string
 	// Sole says that a plan with plan.Bwrap is all that this process is for: it gives up its capabilities, the descriptors that its caller
 	// has left open, and what Go makes of signals that would end it.
-	Sole bool
+	Sole   bool
+	canary *Canary // of a test's own
 	// Inject may change the program before it runs: faults for tests.
 	Inject func(*sys.Program)
 }
@@ -43,7 +45,8 @@ type Outcome struct {
 	TimedOut bool
 	Killed   unix.Signal // the signal to this process that led to the kill, if one did
 	Seen     []mounts.Seen
-	Losses   []plan.Note // what the engine could not carry
+	Rules    []landlock.PathRule // that Landlock enforced
+	Losses   []plan.Note         // what the engine could not carry
 }
 
 // Run starts the plan's command and waits until nothing of the sandbox is alive. It forks this process, so this should be a small
@@ -59,8 +62,14 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	if p.Bwrap != nil {
 		return runLoose(p, opts)
 	}
-	if p.Engine == plan.EngineBwrap {
+	switch p.Engine {
+	case plan.EngineNative, plan.EngineLandlock, plan.EngineNone:
+	case plan.EngineBwrap:
 		return runOuter(p, opts)
+	case plan.EngineDocker:
+		return runDocker(p, opts)
+	default:
+		return Outcome{}, &Error{Stage: "engine", Op: p.Engine, Err: errors.ErrUnsupported}
 	}
 	// The kernel kills the sandbox when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
 	runtime.LockOSThread()
@@ -73,8 +82,17 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 		return Outcome{}, &Error{Stage: "channels", Err: err}
 	}
 	defer ch.close()
+	canary, err := newCanary(p)
+	defer canary.close()
+	if err != nil {
+		ch.closeChild()
+		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
+	}
+	if opts.canary != nil {
+		canary = opts.canary
+	}
 	var host mounts.Host
-	lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus}, false)
+	lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus, canary: canary}, false)
 	host.Close()
 	if err != nil {
 		ch.closeChild()
@@ -108,6 +126,7 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	out := r.out
 	r.mu.Unlock()
 	out.Started, out.Wall, out.Seen = started, time.Since(started), lowered.Seen
+	out.Rules = lowered.Rules
 	return out, err
 }
 
@@ -131,6 +150,7 @@ type run struct {
 	early   []pending // signals that came before it was
 	out     Outcome
 	asked   bool // the command has been asked to end
+	killed  bool // everything has been told to end at once
 	ended   bool // pid 1 has been waited for: its pidfd means nothing any more
 }
 
@@ -308,6 +328,9 @@ func (r *run) reap() error {
 		return nil
 	case status.Signaled(): // killed by us, or by someone outside
 		r.out.Status = status
+		return nil
+	case r.killed: // a keeper has done it
+		r.out.Status = unix.WaitStatus(unix.SIGKILL)
 		return nil
 	}
 	return &Error{Stage: "init", Err: fmt.Errorf("pid 1 ended with status %d and said nothing", status.ExitStatus())}

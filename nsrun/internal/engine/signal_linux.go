@@ -104,7 +104,12 @@ func (r *run) deliver(p pending) {
 func (r *run) kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.ended {
+	r.killed = true
+	switch {
+	case r.ended:
+	case keeps(r.plan): // it must live to kill the others; that we are gone is its signal
+		_ = unix.Shutdown(int(r.ch.status.Fd()), unix.SHUT_RDWR)
+	default:
 		_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
 	}
 }

@@ -1,0 +1,170 @@
+package docker_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// processes lists those whose command line begins with some words.
+func processes(words ...string) (found []string) {
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range names {
+		if data, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(data), strings.Join(words, "\x00")) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// sleepers lists the processes that sleep for so long.
+func sleepers(long string) []string { return processes("sleep", long, "") }
+
+// number is a length of sleep that no other test has.
+func number(w *world, n int) string {
+	return fmt.Sprintf("%d.%d%d", 1000+n, os.Getpid(), w.id)
+}
+
+func TestTimeoutLeavesNothing(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		sleep := number(w, 1)
+		o := w.run(t, "--timeout", "1s", "--kill-grace", "500ms", "--", "sh", "-c",
+			"trap '' TERM; (setsid setsid sleep "+sleep+" &) ; while :; do sleep "+sleep+"; done")
+		assert.Equal(t, 124, o.code, o.stderr)
+		assert.Less(t, o.took, 10*time.Second)
+		assert.Empty(t, sleepers(sleep), "a daemon of the command's is left")
+	})
+}
+
+func TestBackgroundEndsWithTheCommand(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		sleep := number(w, 2)
+		o := w.run(t, "--", "sh", "-c", "(setsid sleep "+sleep+" >/dev/null 2>&1 &); exit 5")
+		assert.Equal(t, 5, o.code)
+		assert.Empty(t, sleepers(sleep))
+	})
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 3, syscall.SIGUSR1: 4, syscall.SIGHUP: 6} {
+			cmd := w.command("--", "sh", "-c", "trap 'exit 3' TERM; trap 'exit 4' USR1; trap 'exit 6' HUP; echo ready; while :; do sleep 0.05; done")
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			line := make([]byte, 6)
+			_, err = out.Read(line)
+			require.NoError(t, err)
+			require.NoError(t, cmd.Process.Signal(sig))
+			_ = cmd.Wait()
+			assert.Equal(t, want, cmd.ProcessState.ExitCode(), sig)
+		}
+	})
+}
+
+func TestSecondInterruptKills(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		cmd := w.command("--kill-grace", "1h", "--", "sh", "-c", "trap '' INT; echo ready; while :; do sleep 0.05; done")
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		_, err = out.Read(make([]byte, 6))
+		require.NoError(t, err)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		_ = cmd.Wait()
+		assert.Equal(t, 130, cmd.ProcessState.ExitCode())
+	})
+}
+
+// A signal that comes while the container is made is not lost, whenever that is.
+func TestEarlySignal(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for _, delay := range []time.Duration{20, 80, 150, 250, 400} {
+			cmd := w.command("--kill-grace", "300ms", "--", "sleep", "1000")
+			require.NoError(t, cmd.Start())
+			time.Sleep(delay * time.Millisecond)
+			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+			started := time.Now()
+			_ = cmd.Wait()
+			assert.Less(t, time.Since(started), 8*time.Second, "after %d ms", delay)
+			assert.NotEqual(t, 0, cmd.ProcessState.ExitCode())
+			w.nothingLeft(t)
+		}
+	})
+}
+
+// However nsrun dies, and whenever: the container is gone soon after. The private directory is too, once the container runs.
+func TestKilled(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		sleep := number(w, 3)
+		for _, delay := range []time.Duration{30, 100, 180, 260, 0} {
+			cmd := w.command("--", "sh", "-c", "setsid sleep "+sleep)
+			require.NoError(t, cmd.Start())
+			if delay == 0 {
+				eventually(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
+				left, err := os.ReadDir(w.path("tmp"))
+				require.NoError(t, err)
+				assert.Empty(t, left, "the private directory is there while the command runs")
+			} else {
+				time.Sleep(delay * time.Millisecond)
+			}
+			require.NoError(t, cmd.Process.Kill())
+			_ = cmd.Process.Release()
+			eventually(t, func() bool { return containers(t) == "" && len(sleepers(sleep)) == 0 && len(clients(w.dir)) == 0 },
+				fmt.Sprintf("all is gone, killed after %d ms", delay))
+			if delay != 0 { // the directory may be left: nobody was there to remove it
+				left, _ := filepath.Glob(w.path("tmp") + "/*")
+				for _, dir := range left {
+					require.NoError(t, os.RemoveAll(dir))
+				}
+			}
+		}
+	})
+}
+
+// The client can die too.
+func TestClientKilled(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		cmd := w.command("--", "sh", "-c", "sleep 1; echo done; exit 9")
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		require.NoError(t, cmd.Start())
+		eventually(t, func() bool { return containers(t) != "" }, "the container runs")
+		time.Sleep(300 * time.Millisecond)
+		clients := processes(built.path+"/docker", "run", "--name=nsrun-")
+		assert.Len(t, clients, 1)
+		for _, name := range clients {
+			var pid int
+			_, err := fmt.Sscanf(name, "/proc/%d/", &pid)
+			if data, _ := os.ReadFile(filepath.Dir(name) + "/environ"); err == nil && bytes.Contains(data, []byte(w.dir)) {
+				require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+			}
+		}
+		_ = cmd.Wait()
+		assert.Equal(t, 9, cmd.ProcessState.ExitCode())
+		assert.Equal(t, "done\n", out.String())
+		eventually(t, func() bool { return containers(t) == "" }, "the container is gone")
+	})
+}
+
+func TestContainerRemovedUnderneath(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		cmd := w.command("--", "sleep", "1000")
+		require.NoError(t, cmd.Start())
+		eventually(t, func() bool { return containers(t) != "" }, "the container runs")
+		time.Sleep(300 * time.Millisecond)
+		require.NoError(t, built.daemon.Docker("rm", "--force", containers(t)).Run())
+		_ = cmd.Wait()
+		assert.Equal(t, 137, cmd.ProcessState.ExitCode())
+	})
+}

@@ -1,0 +1,52 @@
+package plan
+
+import "github.com/nsrun/nsrun/nsrun/policy"
+
+// Act is one thing that a sandbox tries before its command is started, and that must fail.
+type Act string
+
+// The acts.
+const (
+	ActRead    Act = "read-outside"   // open a directory of the host that is not granted
+	ActWrite   Act = "write-outside"  // make a file, without a name, where only reading is granted
+	ActSocket  Act = "host-socket"    // connect to an abstract Unix socket that nsrun listens on
+	ActVsock   Act = "vsock"          // make a socket to the machine's hypervisor
+	ActUser    Act = "user-namespace" // make a user namespace
+	ActMount   Act = "mount"          // mount a tmpfs
+	ActTrace   Act = "trace"          // attach to pid 1, or to nsrun's process beside the command
+	ActSignal  Act = "signal"         // signal nsrun
+	ActForeign Act = "foreign-call"   // make a system call of another architecture
+)
+
+// Acts lists them all, in the order they are tried.
+var Acts = [...]Act{ActRead, ActWrite, ActSocket, ActVsock, ActUser, ActMount, ActTrace, ActSignal, ActForeign}
+
+// selfTest picks the acts that the plan promises to refuse.
+func (c *compiler) selfTest() error {
+	p := c.plan
+	if !c.pol.SelfTest {
+		return nil
+	}
+	if p.Engine == EngineNone {
+		c.impossible("sandbox", "there is no sandbox to test", "leave out self_test")
+		return nil
+	}
+	profile := p.Seccomp != nil && p.Seccomp.Profile != policy.SeccompOff
+	for _, act := range Acts {
+		promised := true
+		switch act {
+		case ActSocket:
+			promised = p.Network == string(policy.NetworkNone) || p.Landlock != nil && p.Landlock.Scoped != 0
+		case ActVsock, ActUser:
+			promised = profile
+		case ActForeign:
+			promised = profile && c.facts.Arch == "amd64" // a 64-bit program has no way to make one on arm64
+		case ActSignal:
+			promised = p.Engine != EngineLandlock || p.KillScope
+		}
+		if promised {
+			p.SelfTest = append(p.SelfTest, act)
+		}
+	}
+	return nil
+}

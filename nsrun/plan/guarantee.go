@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/seccomp"
+)
+
+// requires reports whether the policy requires the guarantee that goes with a lost feature.
+func (c *compiler) requires(feature string) bool {
+	if _, ok := policy.LookupLimit(feature); ok {
+		feature = "limits"
+	}
+	return slices.Contains(c.pol.Require, feature)
+}
+
+// guarantees settles, last of all, what holds: by the engine's traits, by this host, and by the policy's own wishes. What does not hold
+// is a note; if it is required, the policy is not met.
+func (c *compiler) guarantees() error {
+	at := slices.Index(engines[:], c.plan.Engine)
+	for _, t := range Traits {
+		cell := c.here(t.Name, t.Engines[at])
+		if cell.Grade == Carried {
+			c.plan.Holds = append(c.plan.Holds, t.Name)
+			continue
+		}
+		if cell.Loss == "" {
+			cell.Loss = t.Without
+		}
+		required := slices.Contains(c.pol.Require, t.Name)
+		if required {
+			c.unmet = append(c.unmet, Note{Feature: t.Name, Loss: cell.Loss, Fix: c.fixFor(t)})
+		} else if !c.told(t.Name) && c.matters(t.Name) && (c.plan.Engine != EngineNone || t.Name == "sandbox") {
+			c.note(t.Name, cell.Loss, c.fixFor(t))
+		}
+	}
+	if c.plan.Engine == EngineNone { // one note for all of them
+		for i := range c.plan.Notes {
+			if n := &c.plan.Notes[i]; n.Feature == "sandbox" {
+				n.Loss += ": no guarantee holds but " + strings.Join(c.plan.Holds, ", ")
+			}
+		}
+	}
+	return nil
+}
+
+// matters reports whether a lost guarantee is one that this policy relies on.
+func (c *compiler) matters(trait string) bool {
+	switch trait {
+	case "network", "loopback":
+		return c.pol.Network.Mode() == policy.NetworkNone
+	case "device_modes":
+		return c.facts.UID == 0
+	case "terminal":
+		return false // a plan that needs one is refused
+	}
+	return true
+}
+
+// told reports whether a note says already that a guarantee is lost.
+func (c *compiler) told(trait string) bool {
+	return slices.ContainsFunc(c.plan.Notes, func(n Note) bool { return n.Feature == trait })
+}
+
+// fixFor names the engines that give a guarantee.
+func (c *compiler) fixFor(t Trait) string {
+	var all []string
+	for i, cell := range t.Engines {
+		if cell.Grade == Carried && engines[i] != c.plan.Engine {
+			all = append(all, engines[i])
+		}
+	}
+	switch {
+	case len(all) == 0 || t.Engines[slices.Index(engines[:], c.plan.Engine)].Grade == Carried:
+		return ""
+	case c.pol.Isolation.Level() != policy.Container:
+		return "use isolation container"
+	case len(all) == 1:
+		return "use the engine " + all[0]
+	}
+	return "use one of the engines " + strings.Join(all, ", ")
+}
+
+// here is a cell as this host and policy have it.
+func (c *compiler) here(trait string, cell Cell) Cell {
+	weaker := func(when bool, loss string) Cell {
+		if when && cell.Grade == Carried {
+			return Cell{Weaker, loss}
+		}
+		return cell
+	}
+	alone := c.plan.Engine == EngineLandlock
+	has := func(right landlock.Access) bool {
+		return c.plan.Landlock != nil && c.plan.Landlock.HandledFS&right != 0
+	}
+	switch trait {
+	case "landlock":
+		return weaker(c.plan.Landlock == nil, "there is none")
+	case "seccomp":
+		return weaker(c.plan.Seccomp == nil || c.plan.Seccomp.Profile == policy.SeccompOff, "there is no profile")
+	case "network", "loopback":
+		return weaker(c.pol.Network.Mode() == policy.NetworkHost, "the policy keeps the host's network")
+	case "limits":
+		none := c.pol.Isolation.Level() == policy.Permissive && len(c.pol.Limits) > 0
+		return weaker(none || slices.ContainsFunc(c.plan.Notes, c.limitNote), "not all limits hold as they were asked for")
+	case "environment":
+		return weaker(c.pol.Isolation.Level() == policy.Permissive, "the caller's environment is passed as it is")
+	case "device_modes":
+		if c.facts.UID != 0 && c.plan.Engine != EngineNone {
+			return Cell{Grade: Carried}
+		}
+		return cell
+	case "identity":
+		return weaker(c.pol.HostEtc, "the account files are the host's")
+	case "files":
+		return weaker(alone && !has(landlock.Truncate), "files that can be read can be cut short, where the caller may write to them: Landlock ABI 3 has that right")
+	case "processes":
+		return weaker(alone && !c.plan.KillScope, "other processes of the caller's can be signalled: Landlock ABI 6 has that scope")
+	case "kill_tree":
+		return weaker(alone && !c.plan.KillScope, "what the command has started lives on if it kills nsrun's own process beside it: Landlock ABI 6 would keep it from that")
+	case "unix_sockets":
+		return c.unixSockets(cell)
+	}
+	return cell
+}
+
+// unixSockets is what is left of that guarantee. Below a private root there are no sockets but those in granted directories, which are
+// part of what was granted; the abstract ones belong to the network namespace, or are kept away by Landlock's scope.
+func (c *compiler) unixSockets(cell Cell) Cell {
+	host := c.pol.Network.Mode() == policy.NetworkHost
+	switch {
+	case cell.Grade != Carried:
+	case c.plan.Engine == EngineLandlock && !c.refuses(seccomp.RefuseUnix) && c.plan.Landlock != nil && c.plan.Landlock.HandledFS&landlock.ResolveUnix == 0:
+		return Cell{Weaker, "sockets that the caller may connect to can be connected to, since some are granted: Landlock ABI 9 can tell them apart"}
+	case host && (c.plan.Landlock == nil || c.plan.Landlock.Scoped&landlock.ScopeAbstractUnix == 0):
+		return Cell{Weaker, "abstract sockets of the host's network namespace can be connected to"}
+	}
+	return cell
+}
+
+// limitNote reports whether a note is about a limit that does not hold at all.
+func (c *compiler) limitNote(n Note) bool {
+	_, limit := policy.LookupLimit(n.Feature)
+	return limit && n.Feature != "memory_mb"
+}
+
+func (c *compiler) refuses(group string) bool {
+	return c.plan.Seccomp != nil && slices.Contains(c.plan.Seccomp.Refuse, group)
+}

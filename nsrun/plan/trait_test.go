@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func compileFor(t *testing.T, p policy.Policy, f facts.Facts) *Plan {
+	t.Helper()
+	out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: environ}, f)
+	require.NoError(t, err)
+	return out
+}
+
+func TestTraitsAreComplete(t *testing.T) {
+	seen := map[string]bool{}
+	for _, row := range Traits {
+		assert.NotEmpty(t, row.Promise, row.Name)
+		assert.NotEmpty(t, row.Without, row.Name)
+		assert.False(t, seen[row.Name], "%s has two rows", row.Name)
+		seen[row.Name] = true
+		assert.Equal(t, Carried, row.Engines[0].Grade, "%s: native gives every guarantee", row.Name)
+		for i, cell := range row.Engines {
+			if cell.Grade == Weaker {
+				assert.NotEmpty(t, cell.Loss, "%s, %s: weaker says by what", row.Name, Engines()[i])
+			}
+			if cell.Grade == Carried {
+				assert.Empty(t, cell.Loss, "%s, %s", row.Name, Engines()[i])
+			}
+		}
+		got, ok := LookupTrait(row.Name)
+		assert.True(t, ok)
+		assert.Equal(t, row, got)
+	}
+	assert.Len(t, policy.Guarantees, len(seen))
+	for i, name := range policy.Guarantees {
+		assert.Equal(t, Traits[i].Name, name, "the names of both tables, in the same order")
+	}
+	_, ok := LookupTrait("no_such")
+	assert.False(t, ok)
+}
+
+// TestNoGuaranteeIsLostInSilence holds for every engine, host and policy here: a guarantee holds, or a note tells, or the policy has no
+// use for it.
+func TestNoGuaranteeIsLostInSilence(t *testing.T) {
+	for name, pol := range map[string]policy.Policy{"workspace": workspacePolicy(), "network": networkPolicy()} {
+		for _, b := range policy.Backends {
+			for where, f := range hosts {
+				p, err := Compile(Request{Policy: backend(pol, b), Command: []string{"x"}}, f)
+				if err != nil {
+					continue
+				}
+				for _, row := range Traits {
+					useless := row.Name == "terminal" || row.Name == "device_modes" && f.UID != 0 ||
+						pol.Network == policy.NetworkHost && (row.Name == "network" || row.Name == "loopback")
+					noted := slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Feature == row.Name })
+					held := slices.Contains(p.Holds, row.Name)
+					noted = noted || !held && p.Engine == EngineNone && strings.Contains(p.String(), "sandbox: the command runs without a sandbox: no guarantee holds but ")
+					assert.True(t, held || noted || useless, "%s, engine %s, %s: %s is lost in silence", name, p.Engine, where, row.Name)
+					assert.False(t, held && noted && row.Name != "landlock", "%s, engine %s, %s: %s holds and does not", name, p.Engine, where, row.Name)
+				}
+			}
+		}
+	}
+}
+
+func TestRequire(t *testing.T) {
+	user := hosts["kernel 6.18, user"]
+	pol := workspacePolicy()
+	for _, row := range Traits {
+		if row.Name != "limits" { // memory_mb
+			pol.Require = append(pol.Require, row.Name)
+		}
+	}
+	p := compileFor(t, pol, user)
+	assert.Equal(t, EngineNative, p.Engine, "native holds what can be required")
+
+	pol.Backend = policy.BackendLandlock
+	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, user)
+	var refused *CompatibilityError
+	require.ErrorAs(t, err, &refused)
+	var names []string
+	for _, n := range refused.Unmet {
+		names = append(names, n.Feature)
+		assert.NotEmpty(t, n.Fix, n.Feature)
+	}
+	assert.Subset(t, names, []string{"view", "private_tmp", "process_view", "hostname", "loopback"}, "all at once")
+
+	pol.Require = []string{"veiw", "sandbox", "nonsense"}
+	_, err = Compile(Request{Policy: pol, Command: []string{"x"}}, user)
+	assert.ErrorContains(t, err, `require[0]: "veiw" is not a guarantee`)
+	assert.ErrorContains(t, err, `require[2]: "nonsense" is not a guarantee`)
+}
+
+func TestRequireIsStrongerThanDegrade(t *testing.T) {
+	pol := degraded(workspacePolicy())
+	pol.Require = []string{"landlock"}
+	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 5.10, no Landlock, user"])
+	assert.ErrorContains(t, err, "landlock: ")
+
+	pol.Require = []string{"view"}
+	_, err = Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
+	var refused *CompatibilityError
+	require.ErrorAs(t, err, &refused, "the ladder does not go below what is required")
+	assert.Contains(t, err.Error(), "nor can the engine landlock: view: ")
+}
+
+func TestTheLadder(t *testing.T) {
+	pol := degraded(workspacePolicy())
+	for _, tt := range []struct {
+		lacks []facts.Name
+		want  string
+	}{
+		{nil, EngineNative},
+		{[]facts.Name{facts.UserNS}, EngineBwrap},
+		{[]facts.Name{facts.UserNS, facts.Bwrap}, EngineDocker},
+		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker}, EngineDocker},
+		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker, facts.Podman}, EngineLandlock},
+		{[]facts.Name{facts.Landlock}, EngineNative},
+	} {
+		p := compileFor(t, pol, host("6.18", 7, 1000, tt.lacks...))
+		assert.Equal(t, tt.want, p.Engine, tt.lacks)
+		if p.Engine != EngineNative {
+			assert.Contains(t, p.String(), "native cannot be used here: user_namespace")
+		}
+	}
+	unasked := facts.Facts{Arch: "amd64", UID: 1, LandlockABI: 7, Answers: map[facts.Name]facts.Answer{facts.UserNS: {State: facts.No}}}
+	assert.Equal(t, EngineLandlock, compileFor(t, pol, unasked).Engine, "a program that nobody has asked about is no rung")
+	podman := compileFor(t, backend(pol, policy.BackendDocker), host("6.18", 7, 1000, facts.Docker))
+	assert.Equal(t, "podman", podman.Container.CLI)
+}
+
+func TestStrictSaysWhatDegradeWouldDo(t *testing.T) {
+	_, err := Compile(Request{Policy: workspacePolicy(), Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "with fallback degrade (--fallback degrade) the engine landlock would run it, without the guarantees view,")
+}
+
+func TestLandlockRefusesWhatTakesAMount(t *testing.T) {
+	pol := backend(workspacePolicy(), policy.BackendLandlock)
+	id := 7
+	pol.UID, pol.Hostname = &id, "x"
+	pol.FS = append(pol.FS,
+		policy.FS{Kind: policy.Bind, Source: "/srv", Dest: "/elsewhere", Why: "one"},
+		policy.FS{Kind: policy.Bind, Source: "/home/me/project/.git", Dest: "/home/me/project/.git", Why: "two"},
+		policy.FS{Kind: policy.File, Dest: "/made", Why: "three"})
+	_, err := Compile(Request{Policy: pol, Command: []string{"x"}, Terminal: true}, hosts["kernel 6.18, user"])
+	for _, words := range []string{"/srv at /elsewhere (one)", "/home/me/project/.git (two) is to have fewer rights", "file /made (three)", "user namespace",
+		"UTS namespace", "a terminal of the command's own"} {
+		assert.ErrorContains(t, err, words)
+	}
+}
+
+func TestLandlockListsNothingButGrants(t *testing.T) {
+	p := compileFor(t, backend(workspacePolicy(), policy.BackendLandlock), hosts["kernel 6.18, user"])
+	for _, rule := range p.Landlock.Paths {
+		assert.NotEqual(t, "/", rule.Path, "rights on the root are rights on everything")
+	}
+	assert.NotZero(t, p.Landlock.HandledNet)
+	assert.True(t, p.KillScope)
+	assert.Equal(t, []string{"inet", "unix", "ipc"}, p.Seccomp.Refuse)
+	old := compileFor(t, backend(networkPolicy(), policy.BackendLandlock), hosts["kernel 6.1, user"])
+	assert.False(t, old.KillScope)
+	assert.Equal(t, []string{"ipc", "sessions"}, old.Seccomp.Refuse, "the network is the host's, and a socket is granted")
+	for _, name := range []string{"files", "processes", "kill_tree", "unix_sockets"} {
+		assert.NotContains(t, old.Holds, name)
+	}
+}
+
+func TestIsolationLevels(t *testing.T) {
+	pol := workspacePolicy()
+	pol.Isolation = policy.Subprocess
+	p := compileFor(t, pol, hosts["kernel 6.18, user"])
+	assert.Equal(t, EngineNone, p.Engine)
+	assert.Equal(t, []string{"environment", "descriptors", "limits", "status"}, p.Holds)
+	assert.NotContains(t, strings.Join(p.Env, "\n"), "GH_TOKEN")
+	assert.NotEmpty(t, p.Limits)
+
+	pol.Isolation = policy.Permissive
+	p = compileFor(t, pol, hosts["kernel 6.18, user"])
+	assert.Equal(t, environ, p.Env, "as the caller would run it")
+	assert.Empty(t, p.Limits)
+	assert.NotContains(t, p.Holds, "environment")
+	assert.Equal(t, pol.Timeout.String(), p.Timeout.String())
+}
+
+func TestDockerCarriesLimitsOfAllTogether(t *testing.T) {
+	pol := backend(workspacePolicy(), policy.BackendDocker).WithLimit("pids", 50).WithLimit("cpu_percent", 150)
+	p := compileFor(t, pol, hosts["kernel 6.18, root"])
+	assert.Equal(t, &Container{CLI: "docker", MemoryMB: 512, Pids: 50, CPUPercent: 150}, p.Container)
+	assert.Contains(t, p.Holds, "limits")
+}
