@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/internal/engine"
 	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"golang.org/x/sys/unix"
 )
 
 // Options is what a run takes beside its plan. The zero value is ready to use.
@@ -35,7 +38,7 @@ type Options struct {
 func Facts() facts.Facts { return probe.Quick() }
 
 // Probe returns all that can be found out of this host, by really making each kind of namespace and mount in children that end at
-// once. It takes some milliseconds.
+// once, and asking bubblewrap, Docker and Podman. It takes some 10 ms, 100 where those are installed, and 3 s where a daemon hangs.
 func Probe() facts.Facts { return probe.Full() }
 
 // Compile plans a request for this host. See [plan.Compile].
@@ -46,27 +49,94 @@ func Compile(req plan.Request) (*plan.Plan, error) { return plan.Compile(req, Fa
 type PolicyCompatibilityError = plan.CompatibilityError
 
 // Start plans req by [Facts] and runs it. If the sandbox cannot be started because a fact was wrong, it asks again in full, plans
-// again, and tries that plan once if it differs. What it returns is the plan that was tried last; none if the host turns out not to be
-// able to enforce the policy, which is a [*PolicyCompatibilityError].
+// again, and tries that plan if it differs; an engine that fails all the same is a fact too. What it returns is the plan that was tried
+// last; none if the host turns out not to be able to enforce the policy, which is a [*PolicyCompatibilityError].
 func Start(req plan.Request, opts Options) (*plan.Plan, Result, error) {
-	p, err := Compile(req)
+	known := Facts()
+	p, err := plan.Compile(req, known)
+	if aboutFacts(err) { // for the causes, and for engines that are other programs
+		known = Probe()
+		p, err = plan.Compile(req, known)
+	}
 	if err != nil {
 		return nil, Result{}, err
 	}
 	result, err := Run(p, opts)
+	for tries := 0; startFailed(err) && tries <= len(plan.Engines()); tries++ {
+		if tries == 0 {
+			known = Probe()
+		} else {
+			known = amend(known, p, err)
+		}
+		again, planErr := plan.Compile(req, known)
+		switch {
+		case planErr != nil: // it says more than the step that failed
+			return nil, Result{}, planErr
+		case !same(p, again):
+			p = again
+			result, err = Run(p, opts)
+		case tries > 0 || !free(req.Policy):
+			return p, result, err
+		}
+	}
+	return p, result, err
+}
+
+// aboutFacts reports whether an error of planning is about what a host has.
+func aboutFacts(err error) bool {
+	var lacks *PolicyCompatibilityError
+	return errors.As(err, &lacks) && slices.ContainsFunc(lacks.Unmet, func(n plan.Note) bool {
+		_, feature := facts.Lookup(facts.Name(n.Feature))
+		return feature
+	})
+}
+
+// free reports whether a policy leaves the choice of an engine to what works.
+func free(p policy.Policy) bool {
+	return p.Fallback == policy.Degrade && (p.Backend == "" || p.Backend == policy.BackendAuto) && p.Isolation.Level() == policy.Container
+}
+
+// startFailed reports whether a sandbox could not be made, for whatever reason but that it was tested and does not hold.
+func startFailed(err error) bool {
 	var failed *Error
-	if !errors.As(err, &failed) || failed.Stage == "exec" {
-		return p, result, err
+	return errors.As(err, &failed) && failed.Stage != "exec" && failed.Stage != "self-test"
+}
+
+// amend makes a fact of an engine's failure to start: an LSM, or a daemon, has refused what a probe thought fine.
+func amend(known facts.Facts, p *plan.Plan, err error) facts.Facts {
+	name := facts.Name("")
+	switch p.Engine {
+	case plan.EngineNative:
+		if refusedByKernel(err) {
+			name = facts.UserNS
+		}
+	case plan.EngineBwrap:
+		name = facts.Bwrap
+	case plan.EngineDocker:
+		if name = facts.Docker; p.Container.CLI == "podman" {
+			name = facts.Podman
+		}
 	}
-	again, planErr := plan.Compile(req, Probe())
-	if planErr != nil { // it says more than the step that failed
-		return nil, Result{}, planErr
+	if name == "" {
+		return known
 	}
-	if same(p, again) {
-		return p, result, err
+	return known.With(name, facts.Answer{State: facts.No, Detail: err.Error()})
+}
+
+// refusedByKernel tells a refusal of namespaces and mounts from a mistake in the policy.
+func refusedByKernel(err error) bool {
+	var failed *Error
+	var errno unix.Errno
+	if !errors.As(err, &failed) || !errors.As(failed.Err, &errno) {
+		return false
 	}
-	result, err = Run(again, opts)
-	return again, result, err
+	switch failed.Stage {
+	case "namespaces", "identity", "network", "hostname", "root":
+		return true
+	case "mount":
+		return slices.Contains([]unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EINVAL, unix.ENODEV}, errno)
+	}
+	return false
 }
 
 func same(a, b *plan.Plan) bool {

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strings"
+	"os"
+	"slices"
 
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -15,13 +16,14 @@ import (
 
 // doctorFlags are those of doctor.
 type doctorFlags struct {
-	asJSON            bool
+	asJSON, selfTest  bool
 	require, manifest string
 }
 
 func (f *doctorFlags) set() *flag.FlagSet {
 	fs := newFlags("doctor")
 	fs.BoolVar(&f.asJSON, "json", false, "")
+	fs.BoolVar(&f.selfTest, "self-test", false, "")
 	fs.StringVar(&f.require, "require", "", "")
 	fs.StringVar(&f.manifest, "manifest", "", "")
 	return fs
@@ -57,6 +59,10 @@ func (a *app) doctor(args []string) int {
 		r.what = append(r.what, q.what)
 		r.missing = append(r.missing, missing...)
 	}
+	if len(r.missing) == 0 && (f.selfTest || f.require == "" && f.manifest == "") || f.selfTest {
+		r.tested, r.missing = a.selfTest(r.missing)
+	}
+	r.engines, r.degrade = a.engines(known)
 	text := r.String()
 	if f.asJSON {
 		data, err := json.MarshalIndent(known, "", "  ")
@@ -79,9 +85,16 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 	var all []question
 	var faults []error
 	if f.require != "" {
-		names, err := featureNames(f.require)
+		names, guarantees, err := featureNames(f.require)
 		faults = append(faults, err)
-		all = append(all, question{"what --require names", func(known facts.Facts) ([]plan.Note, error) { return lacking(known, names), nil }})
+		all = append(all, question{"what --require names", func(known facts.Facts) ([]plan.Note, error) {
+			missing := lacking(known, names)
+			if len(guarantees) == 0 {
+				return missing, nil
+			}
+			more, err := a.unmet(policy.Default(homeDir()).Requiring(guarantees...))(known)
+			return append(missing, more...), err
+		}})
 	}
 	home := homeDir()
 	if f.manifest != "" {
@@ -98,18 +111,25 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 	return all, errors.Join(faults...)
 }
 
-func featureNames(list string) (names []facts.Name, err error) {
+// featureNames splits a list into features of the host and guarantees of a sandbox. What is both is the feature.
+func featureNames(list string) (names []facts.Name, guarantees []string, err error) {
 	var faults []error
-	for _, word := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
-		if _, ok := facts.Lookup(facts.Name(word)); !ok {
-			faults = append(faults, fmt.Errorf("--require %s: not a feature%s; see nsrun doctor for their names", word, facts.DidYouMean(word)))
+	for _, word := range listed(list) {
+		_, feature := facts.Lookup(facts.Name(word))
+		switch {
+		case feature:
+			names = append(names, facts.Name(word))
+		case slices.Contains(policy.Guarantees[:], word):
+			guarantees = append(guarantees, word)
+		default:
+			faults = append(faults, fmt.Errorf("--require %s: not a feature%s; see nsrun doctor for their names, or nsrun status for guarantees",
+				word, facts.DidYouMean(word)))
 		}
-		names = append(names, facts.Name(word))
 	}
-	if len(names) == 0 {
+	if len(names)+len(guarantees)+len(faults) == 0 {
 		faults = append(faults, fmt.Errorf("--require %s: names no feature; see nsrun doctor for their names", list))
 	}
-	return names, errors.Join(faults...)
+	return names, guarantees, errors.Join(faults...)
 }
 
 // lacking lists the features that are not known to be here.
@@ -117,7 +137,7 @@ func lacking(known facts.Facts, names []facts.Name) (missing []plan.Note) {
 	for _, name := range names {
 		if known.State(name) != facts.Yes {
 			row, _ := facts.Lookup(name)
-			missing = append(missing, plan.Note{Feature: string(name), Loss: row.Loss, Fix: known.Fix(name)})
+			missing = append(missing, plan.Note{Feature: string(name), Loss: row.Loss, Found: known.Answers[name].Detail, Fix: known.Fix(name)})
 		}
 	}
 	return missing
@@ -133,4 +153,37 @@ func (a *app) unmet(pol policy.Policy) func(facts.Facts) ([]plan.Note, error) {
 		}
 		return nil, err
 	}
+}
+
+// engines says what each engine is worth here, and which one fallback degrade comes to.
+func (a *app) engines(known facts.Facts) (all []engineStatus, degrade string) {
+	for _, name := range plan.Engines() {
+		all = append(all, a.engineStatus(name, known))
+	}
+	pol := policy.Default(homeDir())
+	pol.Fallback = policy.Degrade
+	degrade, _ = a.engineFor(pol, known)
+	return all, degrade
+}
+
+// selfTest starts a sandbox of the default policy whose self-test is on, and returns what it tried, or why it is missing.
+func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
+	fail := func(err error) ([]plan.Act, []plan.Note) {
+		return nil, append(missing, plan.Note{Feature: "self-test", Loss: err.Error(), Fix: nsrun.Failure(err).Hint})
+	}
+	self, err := os.Executable() // the program that is there on every host
+	if err != nil {
+		return fail(err)
+	}
+	pol := policy.Default(homeDir()).Grant(self, false, "self-test")
+	pol.FS, _ = policy.Arrange(pol.FS)
+	pol.SelfTest = true
+	p, result, err := nsrun.Start(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, nsrun.Options{DieWithParent: true})
+	switch {
+	case err != nil:
+		return fail(err)
+	case result.Code != 0:
+		return fail(fmt.Errorf("the sandbox was started, and its command ended with %d", result.Code))
+	}
+	return p.SelfTest, missing
 }

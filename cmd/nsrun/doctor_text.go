@@ -18,13 +18,16 @@ type report struct {
 	known   facts.Facts
 	what    []string // was asked about
 	missing []plan.Note
+	tested  []plan.Act // that were tried in a sandbox of this host's, and failed
+	engines []engineStatus
+	degrade string // the engine that fallback degrade comes to, if any
 	colour  bool
 }
 
 // String is the verdict, a few lines on the host, and the table: one section each.
 func (r report) String() string {
 	var out strings.Builder
-	for i, section := range []func(*strings.Builder){r.verdict, r.host, r.table} {
+	for i, section := range []func(*strings.Builder){r.verdict, r.host, r.table, r.engineTable} {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
@@ -38,6 +41,9 @@ func (r report) verdict(out *strings.Builder) {
 	what := strings.Join(r.what, " and ")
 	if len(r.missing) == 0 {
 		fmt.Fprintln(out, r.paint(good, printable("this host can enforce "+what)))
+		if len(r.tested) > 0 {
+			fmt.Fprintf(out, "self-test: in a sandbox started for it, these failed as they must: %s\n", plan.JoinActs(r.tested))
+		}
 		return
 	}
 	fmt.Fprintln(out, r.paint(bad, printable("this host cannot enforce "+what)))
@@ -53,6 +59,9 @@ func (r report) verdict(out *strings.Builder) {
 			}
 		}
 		fmt.Fprintf(out, "  %s\n", printable(strings.Join(names, ", ")+": "+losses[0]))
+		if n.Found != "" {
+			fmt.Fprintf(out, "      found: %s\n", printable(n.Found))
+		}
 		if n.Fix != "" {
 			fmt.Fprintf(out, "      fix: %s\n", printable(n.Fix))
 		}
@@ -122,6 +131,19 @@ func (r report) row(out *strings.Builder, row facts.Feature) {
 	}
 	if state != facts.Yes {
 		fmt.Fprintf(out, "    lost:  %s\n    fix:   %s\n", printable(row.Loss), printable(r.known.Fix(row.Name)))
+	}
+}
+
+// engineTable says which engines can carry out the default policy here, and what each does not give.
+func (r report) engineTable(out *strings.Builder) {
+	fmt.Fprintf(out, "%s\n", r.paint(bold, "engines (--backend)"))
+	for _, e := range r.engines {
+		out.WriteString(printable(e.String()))
+	}
+	if r.degrade != "" {
+		fmt.Fprintf(out, "with --fallback degrade a run would use %s\n", r.degrade)
+	} else {
+		fmt.Fprintln(out, "with --fallback degrade a run would be refused all the same")
 	}
 }
 

@@ -96,18 +96,20 @@ Examples:
   nsrun plan --manifest agent.json --syscalls -- python3 tool.py
 `
 
-const doctorHelp = `nsrun doctor [--json] [--require LIST] [--manifest FILE]     (also: nsrun probe)
+const doctorHelp = `nsrun doctor [--json] [--require LIST] [--manifest FILE] [--self-test]     (also: nsrun probe)
 
 Says first whether this host can enforce the default policy, and if not what is missing and the one action that
-brings it. Then feature by feature: here or not, since which kernel, what was found, what is lost, what to do.
-Each feature is really used, in children that end at once and leave nothing behind. Exit codes: 0 it can, 1 it
-cannot, 125 wrong usage.
+brings it. If it can, a sandbox is started that tries what must fail. Then feature by feature: here or not,
+since which kernel, what was found, what is lost, what to do; and the same for each engine. Each feature is
+really used, in children that end at once and leave nothing behind. Exit codes: 0 it can, 1 it cannot, 125 wrong
+usage.
 
   --json           the facts as JSON, for nsrun plan --facts; the exit code is the same
-  --require LIST   ask for these features instead, separated by commas
+  --require LIST   ask for these features of the host, or guarantees of a sandbox, instead; separated by commas
+  --self-test      start a sandbox of the default policy that tries what must fail, whatever else is asked
   --manifest FILE  ask for what this manifest needs instead, under the operator's ceiling
 
-With both of the last two all of it must be there.
+What several of them ask for must all be there.
 
 Examples:
   nsrun doctor

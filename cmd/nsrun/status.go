@@ -154,19 +154,25 @@ func (s status) String() string {
 	}
 	fmt.Fprintf(&out, "%s\n\n", strings.Join(words, ", "))
 	for _, e := range s.Engines {
-		state := "available"
-		if !e.Available {
-			state = "not here"
-		}
-		fmt.Fprintf(&out, "%-8s %-9s %s\n", e.Name, state, strings.Join(strings.Fields(e.Version+" "+e.Path), " "))
-		if e.Why != "" {
-			fmt.Fprintf(&out, "    why:   %s\n", e.Why)
-		}
-		if e.Loses != "" {
-			fmt.Fprintf(&out, "    loses: %s\n", e.Loses)
-		}
+		out.WriteString(e.String())
 	}
 	return out.String()
+}
+
+// String is one engine in a few lines.
+func (e engineStatus) String() string {
+	state := "available"
+	if !e.Available {
+		state = "not here"
+	}
+	text := strings.TrimRight(fmt.Sprintf("%-8s  %-9s  %s", e.Name, state, strings.TrimSpace(e.Version+" "+e.Path)), " ") + "\n"
+	if e.Why != "" {
+		text += "    why:   " + e.Why + "\n"
+	}
+	if e.Loses != "" {
+		text += "    loses: " + e.Loses + "\n"
+	}
+	return text
 }
 
 // lastMile is not for people: it is what this binary does inside of a bubblewrap.

@@ -38,7 +38,7 @@ func (p *Plan) String() string {
 		line("kill scope", "the Landlock domain")
 	}
 	if len(p.SelfTest) > 0 {
-		line("self-test", "%s", joinActs(p.SelfTest))
+		line("self-test", "%s", JoinActs(p.SelfTest))
 	}
 	if p.Bwrap == nil {
 		line("guarantees", "%s", p.held())
@@ -105,7 +105,8 @@ func (b *Container) Limits() (words []string) {
 	return words
 }
 
-func joinActs(acts []Act) string {
+// JoinActs lists acts by name.
+func JoinActs(acts []Act) string {
 	words := make([]string, len(acts))
 	for i, a := range acts {
 		words[i] = string(a)

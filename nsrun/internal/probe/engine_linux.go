@@ -22,15 +22,21 @@ type engine struct {
 	ask   []string
 	word  string // before the version
 	apart bool   // it gets directories of its own, which are removed
+	// try has it make a sandbox for a program that does not exist: it must come to that. Installed is not enough, as in a container that
+	// refuses namespaces to everybody.
+	try []string
 }
 
 // Docker's is the daemon's version, so that a client alone is a no. Podman needs no daemon: "podman version" makes its storage and leaves a
 // process behind, and even --version makes directories where it keeps its state.
 var engines = [...]engine{
-	{facts.Bwrap, []string{"--version"}, "bubblewrap ", false},
-	{facts.Docker, []string{"version", "--format", "{{.Server.Version}}"}, "", false},
-	{facts.Podman, []string{"--version"}, "podman version ", true},
+	{facts.Bwrap, []string{"--version"}, "bubblewrap ", false,
+		[]string{"--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", noProgram}},
+	{facts.Docker, []string{"version", "--format", "{{.Server.Version}}"}, "", false, nil},
+	{facts.Podman, []string{"--version"}, "podman version ", true, nil},
 }
+
+const noProgram = "/nsrun-no-such-program"
 
 // engineTime is how long an engine may take to answer.
 const engineTime = 3 * time.Second
@@ -64,37 +70,48 @@ func (e engine) probe(path string, patience time.Duration) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, e.ask...)
+	out, said, err := e.run(ctx, program, e.ask)
+	version := strings.TrimPrefix(firstLine(out), e.word)
+	if err == nil && version == "" {
+		return "", fmt.Errorf("%s gives no version", program)
+	}
+	if err == nil && e.try != nil {
+		if _, said, err = e.run(ctx, program, e.try); strings.Contains(said, noProgram) {
+			err = nil // it has come to the program
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return "", e.refused(program, fmt.Sprintf(silence+" within %v", patience))
+	case err != nil && said != "":
+		return "", e.refused(program, lastLine(said))
+	case err != nil:
+		return "", e.refused(program, err.Error())
+	}
+	return version + " (" + program + ")", nil
+}
+
+// run runs the program in a process group of its own, so that what it has started ends with it.
+func (e engine) run(ctx context.Context, program string, args []string) (out, said string, err error) {
+	cmd := exec.CommandContext(ctx, program, args...)
 	if e.apart {
 		dir, err := spareDir()
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		defer os.RemoveAll(dir)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "TMPDIR="+dir, "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
 	}
-	var out, failure head
-	cmd.Stdout, cmd.Stderr = &out, &failure
-	// In a group of its own, so that what it has started ends with it.
+	var stdout, stderr head
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	kill := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.Cancel, cmd.WaitDelay = kill, time.Second
-	err := cmd.Run()
+	err = cmd.Run()
 	if cmd.Process != nil {
 		kill()
 	}
-	version := strings.TrimPrefix(firstLine(out.String()), e.word)
-	switch {
-	case ctx.Err() != nil:
-		return "", e.refused(program, fmt.Sprintf(silence+" within %v", patience))
-	case err != nil && failure.Len() > 0:
-		return "", e.refused(program, lastLine(failure.String()))
-	case err != nil:
-		return "", e.refused(program, err.Error())
-	case version == "":
-		return "", fmt.Errorf("%s gives no version", program)
-	}
-	return version + " (" + program + ")", nil
+	return stdout.String(), stderr.String(), err
 }
 
 // spareDir makes a directory, in memory if it can: a probe leaves even the times of the caller's directories as they are.
@@ -109,7 +126,11 @@ func spareDir() (string, error) {
 // refused tells a daemon that does not answer from a program that does not work.
 func (e engine) refused(program, said string) error {
 	if e.name != facts.Docker {
-		return &unsupported{program + ": " + said, "mend what " + program + " " + strings.Join(e.ask, " ") + " says"}
+		fix := "mend what " + program + " " + strings.Join(e.ask, " ") + " says"
+		if e.try != nil {
+			fix = "allow what user_namespace and the other namespaces above ask for"
+		}
+		return &unsupported{program + ": " + said, fix}
 	}
 	daemon := os.Getenv("DOCKER_HOST")
 	for word := range strings.FieldsSeq(said) {

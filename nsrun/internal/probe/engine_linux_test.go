@@ -34,6 +34,19 @@ func TestEngineVersions(t *testing.T) {
 	}
 }
 
+// TestInstalledIsNotEnough asks a bubblewrap that has a version and makes no sandbox, and one that makes it.
+func TestInstalledIsNotEnough(t *testing.T) {
+	bwrap := engines[0]
+	_, err := bwrap.probe(program(t, "bwrap", `[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit; echo "bwrap: setting up uid map: Permission denied" >&2; exit 1`), engineTime)
+	var u *unsupported
+	require.ErrorAs(t, err, &u)
+	assert.Contains(t, u.reason, "bwrap: setting up uid map: Permission denied")
+	assert.NotEmpty(t, u.fix)
+	got, err := bwrap.probe(program(t, "bwrap", `[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit; shift $(($# - 1)); echo "bwrap: execvp $1: No such file or directory" >&2; exit 1`), engineTime)
+	require.NoError(t, err)
+	assert.Contains(t, got, "0.8.0")
+}
+
 func TestEngineThatIsNotThere(t *testing.T) {
 	_, err := engines[0].probe("", engineTime)
 	assert.EqualError(t, err, "there is no bwrap on PATH")
