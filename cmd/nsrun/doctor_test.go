@@ -21,8 +21,8 @@ func madeUp() report {
 	f = f.With(facts.Bwrap, facts.Answer{State: facts.Yes, Detail: "0.8.0 (/usr/bin/bwrap)"})
 	f = f.With(facts.TimeNS, facts.Answer{State: facts.No, Detail: "too old"})
 	return report{known: f, what: []string{"a", "b"}, missing: []plan.Note{
-		{Feature: "user_namespace", Loss: "first", Fix: "do this"}, {Feature: "landlock", Loss: "second", Fix: "do that"},
-		{Feature: "mount_namespace", Loss: "third", Fix: "do this"}, {Feature: "user_namespace", Loss: "first", Fix: "do this"},
+		{Feature: "user_namespace", Loss: "first", Found: "EPERM", Fix: "do this"}, {Feature: "landlock", Loss: "second", Fix: "do that"},
+		{Feature: "mount_namespace", Loss: "third", Found: "EPERM", Fix: "do this"}, {Feature: "user_namespace", Loss: "first", Found: "EPERM", Fix: "do this"},
 	}}
 }
 
@@ -31,6 +31,7 @@ func TestDoctorSaysTheVerdictFirst(t *testing.T) {
 	text := r.String()
 	assert.True(t, strings.HasPrefix(text, `this host cannot enforce a and b
   user_namespace, mount_namespace: first
+      found: EPERM
       fix: do this
   landlock: second
       fix: do that
@@ -44,7 +45,7 @@ inside of docker, wsl2
 	assert.Contains(t, text, `
 user_namespace        no       3.8  required
     found: clone: EPERM?
-    lost:  no sandbox for an ordinary user
+    lost:  no sandbox by the engine native
     fix:   do? this
 `)
 	assert.Contains(t, text, "\ntime_namespace        no       5.6\n    found: too old\n", "what is not required is no alarm")
@@ -93,4 +94,13 @@ func TestDoctorColoursATerminalAlone(t *testing.T) {
 		assert.Equal(t, c.want, strings.Contains(string(out), "\x1b[1;32mthis host can enforce"), c.env)
 		assert.Equal(t, c.want, strings.Contains(string(out), "\x1b"), c.env)
 	}
+}
+
+func TestDoctorOnEngines(t *testing.T) {
+	r := madeUp()
+	r.engines = []engineStatus{{Name: "native", Why: "no\x1b"}, {Name: "landlock", Available: true, Version: "1", Loses: "view"}}
+	assert.Contains(t, r.String(), "\nengines (--backend)\nnative    not here\n    why:   no?\nlandlock  available  1\n    loses: view\nwith --fallback degrade a run would be refused all the same\n")
+	r.degrade, r.missing, r.tested = "landlock", nil, plan.Acts[:2]
+	assert.Contains(t, r.String(), "with --fallback degrade a run would use landlock\n")
+	assert.Contains(t, r.String(), "\nself-test: in a sandbox started for it, these failed as they must: read-outside write-outside\n")
 }

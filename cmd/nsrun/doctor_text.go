@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
-	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -47,18 +46,8 @@ func (r report) verdict(out *strings.Builder) {
 		return
 	}
 	fmt.Fprintln(out, r.paint(bad, printable("this host cannot enforce "+what)))
-	for i, n := range r.missing {
-		same := func(m plan.Note) bool { return m.Fix == n.Fix }
-		if slices.IndexFunc(r.missing, same) < i {
-			continue
-		}
-		var names, losses []string
-		for _, m := range r.missing {
-			if same(m) && !slices.Contains(names, m.Feature) {
-				names, losses = append(names, m.Feature), append(losses, m.Loss)
-			}
-		}
-		fmt.Fprintf(out, "  %s\n", printable(strings.Join(names, ", ")+": "+losses[0]))
+	for _, n := range plan.Together(r.missing) {
+		fmt.Fprintf(out, "  %s\n", printable(n.Feature+": "+n.Loss))
 		if n.Found != "" {
 			fmt.Fprintf(out, "      found: %s\n", printable(n.Found))
 		}

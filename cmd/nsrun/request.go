@@ -123,7 +123,9 @@ func (f *flags) base(home string) (policy.Policy, error) {
 		pol.Dir = cwd
 		return pol, nil
 	}
-	if reason := notGranted(cwd, home); reason != "" {
+	if reason := notGranted(cwd, home); reason != "" && f.chdir != "" {
+		return pol, nil // it starts elsewhere
+	} else if reason != "" {
 		pol.Notes = append(pol.Notes, policy.Note{Feature: "working directory", Loss: cwd + " is " + reason + ", and is not shown; the command starts in /",
 			Fix: "start in a directory of its own, or name what is needed with --ro or --workspace"})
 		return pol, nil

@@ -101,6 +101,9 @@ func (a *app) notes(notes []plan.Note, all bool) {
 	for _, n := range notes {
 		_, feature := facts.Lookup(facts.Name(n.Feature))
 		_, limit := policy.LookupLimit(n.Feature)
+		if _, guarantee := plan.LookupTrait(n.Feature); guarantee && !all { // the way back stands in the note on the engine
+			n.Fix = ""
+		}
 		if all || feature || limit || slices.Contains(told, n.Feature) {
 			fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 		}

@@ -96,7 +96,7 @@ func (a *app) engineFor(pol policy.Policy, known facts.Facts) (engine, why strin
 	switch {
 	case errors.As(err, &lacks):
 		var words []string
-		for _, n := range lacks.Unmet {
+		for _, n := range plan.Together(lacks.Unmet) {
 			words = append(words, n.String())
 		}
 		return "", strings.Join(words, "; ")

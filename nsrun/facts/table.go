@@ -75,7 +75,7 @@ const (
 // Table has one row for each feature, in the order that doctor prints.
 var Table = [...]Feature{
 	{Name: UserNS, Group: Namespaces, Since: "3.8", Required: true,
-		Loss: "no sandbox for an ordinary user", Fix: "allow unprivileged user namespaces (see doctor's detail), or run as root"},
+		Loss: "no sandbox by the engine native", Fix: "allow unprivileged user namespaces (see doctor's detail), or run as root"},
 	{Name: MountNS, Group: Namespaces, Since: "2.4.19", Required: true,
 		Loss: "no private root: host files stay in view", Fix: "run where mount namespaces, and mounts in them, are allowed"},
 	{Name: PidNS, Group: Namespaces, Since: "2.6.24", Required: true,

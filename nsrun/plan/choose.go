@@ -33,7 +33,7 @@ func descend(req Request, f facts.Facts) (*Plan, error) {
 		case err != nil && engine == EngineNative:
 			return nil, err
 		case err == nil && unmet == nil:
-			p.Notes = append(p.Notes, passedOver(first)...)
+			p.Notes = append(passedOver(first), p.Notes...)
 			return p, nil
 		case err != nil:
 			refused = append(refused, fmt.Sprintf("nor can the engine %s: %v", engine, err))
@@ -89,9 +89,9 @@ func instead(req Request, f facts.Facts) string {
 }
 
 func join(notes []Note) string {
-	words := make([]string, len(notes))
-	for i, n := range notes {
-		words[i] = n.String()
+	var words []string
+	for _, n := range Together(notes) {
+		words = append(words, n.String())
 	}
 	return strings.Join(words, "; ")
 }

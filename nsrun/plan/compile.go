@@ -28,16 +28,29 @@ type CompatibilityError struct {
 	Instead string
 }
 
-// Error lists the requirements, one a line.
+// Error lists the requirements, one a line; those that one action brings stand together.
 func (e *CompatibilityError) Error() string {
 	lines := []string{"this host cannot enforce the policy"}
-	for _, n := range e.Unmet {
+	for _, n := range Together(e.Unmet) {
 		lines = append(lines, "  "+n.String())
 	}
 	if e.Instead != "" {
 		lines = append(lines, e.Instead)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Together joins notes on what a host lacks that have the same fix: what the first of them lost and found stands for all.
+func Together(notes []Note) (out []Note) {
+	for _, n := range notes {
+		i := slices.IndexFunc(out, func(o Note) bool { return n.Found != "" && o.Found != "" && o.Fix == n.Fix })
+		if i < 0 {
+			out = append(out, n)
+		} else if !slices.Contains(strings.Split(out[i].Feature, ", "), n.Feature) {
+			out[i].Feature += ", " + n.Feature
+		}
+	}
+	return out
 }
 
 // compiler is the state of planning for one engine.

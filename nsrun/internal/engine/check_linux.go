@@ -12,6 +12,13 @@ import (
 
 // checkHost makes sure of what the set-up relies on.
 func checkHost() error {
+	if err := checkProc(); err != nil {
+		return err
+	}
+	return checkDescriptors()
+}
+
+func checkProc() error {
 	// The maps are written to procfs, or to something that only looks like it: CVE-2025-52881.
 	var fs unix.Statfs_t
 	err := unix.Statfs("/proc", &fs)
@@ -21,6 +28,10 @@ func checkHost() error {
 	if err != nil {
 		return &Error{Stage: "host", Op: "look at", Path: "/proc", Err: err, Hint: "mount procfs at /proc"}
 	}
+	return nil
+}
+
+func checkDescriptors() error {
 	// A directory that is passed is a way out of the view: openat(0, "..") follows it into the host's tree (CVE-2024-21626's kind).
 	for fd, name := range []string{"standard input", "standard output", "standard error"} {
 		var st unix.Stat_t

@@ -193,9 +193,6 @@ func dockerLosses(p *plan.Plan, cli ContainerCLI) []plan.Note {
 	note := func(feature, loss string) {
 		losses = append(losses, plan.Note{Feature: feature, Loss: loss, Fix: native})
 	}
-	if os.Geteuid() == 0 || !cli.Podman {
-		note("user namespace", "there is none: the command is the host's user, without capabilities and without a way to get one")
-	}
 	if !cli.Podman {
 		note("proc_masks", "the engine covers fewer places in /proc than nsrun: cmdline, kallsyms and their like can be read as far as the host's permissions go")
 	}

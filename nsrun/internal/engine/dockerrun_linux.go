@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -96,112 +93,6 @@ func (d *dockerRun) all() (err error) {
 	return nil
 }
 
-// image makes sure that the engine has the image of the root, which stays there: it is some 512 bytes for each name. Two runs that make
-// it at the same time make the same.
-func (d *dockerRun) image() (string, error) {
-	tar, name := d.box.view.image()
-	_, err := d.cli.ask(firstPatience, nil, "image", "inspect", "--format={{.Id}}", name)
-	switch {
-	case err == nil:
-		return name, nil
-	case errors.Is(err, errNoAnswer):
-		return "", d.cli.unanswered(err)
-	}
-	_, err = d.cli.ask(cliPatience, tar, "import", "-", name)
-	return name, d.cli.unanswered(err)
-}
-
-// prepare makes the private directory, with the socket, the profile, and the files that the view has from the plan. Nobody but this user
-// and the engine can look into it, and it is gone before the command runs.
-func (d *dockerRun) prepare() (err error) {
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	if base == "" {
-		base = os.TempDir()
-	}
-	if d.dir, err = os.MkdirTemp(base, "nsrun-"); err != nil {
-		return err
-	}
-	if d.dir, err = filepath.Abs(d.dir); err != nil {
-		return err
-	}
-	if err := d.cli.speakable(d.dir); err != nil {
-		return err
-	}
-	for i, data := range d.box.view.files {
-		mode := os.FileMode(d.box.view.modes[i])
-		if mode == 0 {
-			mode = 0o644
-		}
-		name := d.file(i)
-		if err := errors.Join(os.WriteFile(name, data, 0o600), os.Chmod(name, mode)); err != nil {
-			return err
-		}
-	}
-	if d.box.profile != nil {
-		if err := os.WriteFile(d.dir+"/seccomp", d.box.profile, 0o600); err != nil {
-			return err
-		}
-	}
-	if d.said, err = memory(nil); err != nil {
-		return err
-	}
-	return d.openChannel()
-}
-
-func (d *dockerRun) file(i int) string { return fmt.Sprintf("%s/file%d", d.dir, i) }
-
-// openChannel binds the socket by a descriptor of its directory, since an address holds 107 bytes (unix(7)).
-func (d *dockerRun) openChannel() error {
-	dir, err := unix.Open(d.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	if d.listener, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err != nil {
-		return os.NewSyscallError("socket", err)
-	}
-	name := fmt.Sprintf("/proc/self/fd/%d/channel", dir)
-	if err := unix.Bind(d.listener, &unix.SockaddrUnix{Name: name}); err != nil {
-		return os.NewSyscallError("bind", err)
-	}
-	// For every user: one that is not ours is told so. Only what can enter the directory gets here.
-	return errors.Join(os.Chmod(d.dir+"/channel", 0o666), os.NewSyscallError("listen", unix.Listen(d.listener, 1)))
-}
-
-// start has the client make and start the container. It is left alone if this process dies: a container that is half made would stay,
-// while one that starts finds nobody to talk to, ends and is removed.
-func (d *dockerRun) start(image string) error {
-	exe, err := os.Readlink("/proc/self/exe")
-	if err == nil {
-		err = d.cli.speakable(exe)
-	}
-	if err != nil {
-		return &Error{Stage: "docker", Op: "look for nsrun's binary", Err: err}
-	}
-	args := append([]string{"run", "--name=" + d.name}, d.box.Args...)
-	args = append(args, d.cli.bind(exe, insideName, true), d.cli.bind(d.dir+"/channel", channelName, false))
-	for _, p := range d.box.view.points {
-		if p.file >= 0 {
-			args = append(args, d.cli.bind(d.file(p.file), p.op.Dest, true))
-		}
-	}
-	if d.box.profile != nil {
-		args = append(args, "--security-opt=seccomp="+d.dir+"/seccomp")
-	} else {
-		args = append(args, "--security-opt=seccomp=unconfined")
-	}
-	client := d.cli.command(context.Background(), append(args, image, "inside")...)
-	client.Stdout, client.Stderr = d.said, d.said
-	if err := client.Start(); err != nil {
-		return &Error{Stage: "docker", Op: "start", Path: d.cli.Path, Err: err}
-	}
-	d.client = client
-	if d.clientFD, err = unix.PidfdOpen(client.Process.Pid, 0); err != nil {
-		return &Error{Stage: "docker", Op: "pidfd_open", Err: err}
-	}
-	return nil
-}
-
 // arrive waits until pid 1 of the container has connected, and gives it its orders.
 func (d *dockerRun) arrive() error {
 	const slice = 100 * time.Millisecond // in which a kill is noticed
@@ -247,97 +138,6 @@ func (d *dockerRun) explainClient() error {
 	}
 	text, _ := io.ReadAll(io.NewSectionReader(d.said, 0, 1<<14))
 	return &Error{Stage: "docker", Op: "run", Err: d.cli.said(text, err), Hint: "see to it that " + d.cli.Name() + " works, or use --backend native"}
-}
-
-// accept takes the connection of pid 1, makes sure whose it is, and takes away what nobody else may have.
-func (d *dockerRun) accept() error {
-	fd, _, err := unix.Accept4(d.listener, unix.SOCK_CLOEXEC)
-	if err != nil {
-		return &Error{Stage: "docker", Op: "accept", Err: err}
-	}
-	d.channel = fd
-	d.cleanUp() // before there is a command
-	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return &Error{Stage: "docker", Op: "getsockopt", Err: err}
-	}
-	if want := d.plan.Identity; int(cred.Uid) != want.HostUID || int(cred.Gid) != want.HostGID {
-		return &Error{Stage: "identity", Err: fmt.Errorf("the container runs as the host's uid %d gid %d, not as %d %d", cred.Uid, cred.Gid, want.HostUID, want.HostGID),
-			Hint: "the daemon maps users (rootless Docker, userns-remap): use Podman, or --backend native"}
-	}
-	pidfd, err := unix.PidfdOpen(int(cred.Pid), 0)
-	if err != nil {
-		return &Error{Stage: "docker", Op: "pidfd_open", Err: err, Hint: "run nsrun in the pid namespace of the daemon, or use --backend native"}
-	}
-	d.mu.Lock()
-	d.pidfd = pidfd
-	killed := d.killed
-	d.mu.Unlock()
-	if killed {
-		d.kill()
-		return nil
-	}
-	return d.sendOrders()
-}
-
-// sendOrders passes the orders and the standard descriptors. The orders are a file, for they can be longer than a message.
-func (d *dockerRun) sendOrders() error {
-	data, err := json.Marshal(d.box.orders)
-	if err != nil {
-		return err
-	}
-	file, err := memory(data)
-	if err != nil {
-		return &Error{Stage: "channels", Err: err}
-	}
-	defer file.Close()
-	if err := unix.Sendmsg(d.channel, []byte{'O'}, unix.UnixRights(int(file.Fd()), 0, 1, 2), nil, unix.MSG_NOSIGNAL); err != nil {
-		return &Error{Stage: "docker", Op: "send orders", Err: err}
-	}
-	return nil
-}
-
-// listen takes what pid 1 says, and serves the clock and the caller's end meanwhile, until the connection ends.
-func (d *dockerRun) listen() {
-	for {
-		fds := []unix.PollFd{{Fd: int32(d.channel), Events: unix.POLLIN}, {Fd: int32(d.parent), Events: unix.POLLIN}}
-		n, err := unix.Ppoll(fds, d.untilDeadline(), nil)
-		switch {
-		case err != nil && !errors.Is(err, unix.EINTR):
-			d.kill()
-			return
-		case n <= 0:
-			d.timeUp()
-		case fds[1].Revents != 0:
-			d.orphaned()
-		case !d.hear():
-			return
-		}
-	}
-}
-
-// hear takes one message, and says whether there may be more.
-func (d *dockerRun) hear() bool {
-	buf, oob := make([]byte, 1<<14), make([]byte, unix.CmsgSpace(4))
-	n, oobn, _, _, err := unix.Recvmsg(d.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
-	if errors.Is(err, unix.EINTR) {
-		return true
-	}
-	if err != nil || n == 0 {
-		return false
-	}
-	fd, passed := passedFD(oob[:oobn])
-	switch body := buf[1:n]; {
-	case passed:
-		d.passed(buf[0], fd)
-	case buf[0] == 'F':
-		d.failed = new(farFailure)
-		_ = json.Unmarshal(body, d.failed)
-	case buf[0] == 'X':
-		d.exit = new(farExit)
-		_ = json.Unmarshal(body, d.exit)
-	}
-	return true
 }
 
 // awaitEnd waits until the container's processes are gone, pid 1 being the last of them, and then until the engine has removed it.

@@ -38,6 +38,7 @@ var rooms = map[string]string{
 	"cmd/nsbench":           "",
 	"e2e":                   "",
 	"e2e/room":              "",
+	"e2e/host":              "e2e/room",
 	"e2e/docker":            "e2e/docker/daemon e2e/room",
 	"e2e/docker/daemon":     "",
 }

@@ -1,0 +1,162 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/e2e/room"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+// built is what TestMain makes.
+var built struct{ room, nsrun, lock string }
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := room.Make("nsrun-host-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		built.room, built.nsrun, built.lock = dir, filepath.Join(dir, "nsrun"), filepath.Join(dir, "lock")
+		for out, pkg := range map[string]string{built.nsrun: "../../cmd/nsrun", built.lock: "./testdata/lock"} {
+			cmd := exec.Command("go", "build", "-o", out, pkg)
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			text, buildErr := cmd.CombinedOutput()
+			if buildErr == nil {
+				buildErr = os.Chmod(out, 0o755)
+			}
+			if buildErr != nil {
+				err = fmt.Errorf("build %s: %w\n%s", pkg, buildErr, text)
+			}
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e/host:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// hosts are the kinds of lock that make one host each, and what it is like.
+var hosts = []struct{ name, kinds string }{
+	{"as it is", ""},
+	{"max_user_namespaces is 0", "no-user"},
+	{"max_net_namespaces is 0", "no-net"},
+	{"max_pid_namespaces is 0", "no-pid"},
+	{"max_mnt_namespaces is 0", "no-mnt"},
+	{"max_ipc_namespaces is 0", "no-ipc"},
+	{"a filter like Docker's", "container"},
+	{"a filter like Docker's, and a masked proc", "container,masked-proc"},
+	{"a masked proc", "masked-proc"},
+	{"hidepid", "pidns,hidepid"},
+	{"no proc", "no-proc"},
+	{"no sys", "no-sys"},
+	{"a chroot", "chroot"},
+}
+
+// other is the ordinary user: a number that nobody has.
+const other = 61234
+
+// TestLockedDownHosts makes each host for real, and asks three things of it: doctor's verdict, the error of a strict run, and what fallback
+// degrade comes to. Root alone can make them.
+func TestLockedDownHosts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make such hosts; its run of this test has an ordinary user in it")
+	}
+	for who, uid := range map[string]int{"root": 0, "user": other} {
+		t.Run(who, func(t *testing.T) {
+			file := filepath.Join("testdata", who+".txtar")
+			got := &txtar.Archive{Comment: []byte("What " + who + " is told on locked-down hosts. go test ./e2e/host -update writes this file anew; review it like code.\n\n")}
+			for _, h := range hosts {
+				got.Files = append(got.Files, txtar.File{Name: h.name, Data: []byte(ask(t, h.kinds, uid))})
+			}
+			if *update {
+				require.NoError(t, os.WriteFile(file, txtar.Format(got), 0o644))
+				return
+			}
+			want, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			require.Len(t, got.Files, len(want.Files))
+			for i := range want.Files {
+				assert.Equal(t, string(want.Files[i].Data), string(got.Files[i].Data), want.Files[i].Name)
+			}
+		})
+	}
+}
+
+// ask is the conversation with one host.
+func ask(t *testing.T, kinds string, uid int) string {
+	t.Helper()
+	var out strings.Builder
+	text, code := locked(t, kinds, uid, "doctor")
+	verdict, _, _ := strings.Cut(text, "\n\nkernel ")
+	fmt.Fprintf(&out, "$ nsrun doctor   # %d\n%s\n", code, verdict)
+	text, code = locked(t, kinds, uid, "run", "--chdir", "/", "--", "true")
+	fmt.Fprintf(&out, "$ nsrun run -- true   # %d\n%s", code, text)
+	text, code = locked(t, kinds, uid, "run", "--fallback", "degrade", "--chdir", "/", "--result", "FD:1", "--", "true")
+	fmt.Fprintf(&out, "$ nsrun run --fallback degrade -- true   # %d\n%s", code, settled(t, text))
+	return ours.Replace(numbers.ReplaceAllString(out.String(), "N"))
+}
+
+var (
+	numbers = regexp.MustCompile(`\b(` + strconv.Itoa(other) + `)\b`)
+	ours    = strings.NewReplacer("/proc/acpi, /proc/tty", "...", "/proc/acpi, /proc/scsi, /proc/tty", "...", "/proc/tty", "...")
+)
+
+// settled is what the result says: the engine, and what was lost. What the command's standard error had stands before.
+func settled(t *testing.T, text string) string {
+	t.Helper()
+	i := strings.Index(text, `{"version"`)
+	if i < 0 {
+		return text
+	}
+	line, after, _ := strings.Cut(text[i:], "\n")
+	var result struct {
+		Verdict string
+		Receipt struct {
+			Engine string
+			Lost   []string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(line), &result), text)
+	lost := "nothing"
+	if len(result.Receipt.Lost) > 0 {
+		lost = strings.Join(result.Receipt.Lost, " ")
+	}
+	return fmt.Sprintf("%s%sverdict %s, engine %s, lost: %s\n", text[:i], after, result.Verdict, result.Receipt.Engine, lost)
+}
+
+// locked runs nsrun on a host that is locked down, without other engines on PATH.
+func locked(t *testing.T, kinds string, uid int, args ...string) (string, int) {
+	t.Helper()
+	root := t.TempDir()
+	require.NoError(t, os.Chmod(root, 0o755))
+	cmd := exec.Command(built.lock, append([]string{kinds, strconv.Itoa(uid), built.nsrun}, args...)...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin/no-engines", "HOME=/nonexistent", "LOCK_ROOT=" + root}
+	cmd.Dir = "/"
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 10 * time.Second
+	err := cmd.Run()
+	if err != nil {
+		require.NotNil(t, cmd.ProcessState, "%v", err)
+	}
+	code := cmd.ProcessState.ExitCode()
+	require.NotEqual(t, 111, code, "the host could not be made: %s", out.String())
+	return out.String(), code
+}
