@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +65,7 @@ func podmanWorld(t *testing.T) (w *world, podman func(args ...string) (string, e
 		text, err := cmd.CombinedOutput()
 		return string(text), err
 	}
+	groups := podmanGroups()
 	t.Cleanup(func() {
 		// Podman 4.3 waits long for a conmon that it does not see end; what it is to wait for is gone.
 		for _, name := range processes(w.path("path/podman"), "run", "--name=nsrun-") {
@@ -75,6 +77,11 @@ func podmanWorld(t *testing.T) (w *world, podman func(args ...string) (string, e
 		text, err := podman("rm", "--force", "--all")
 		assert.NoError(t, err, text)
 		unmountBelow(t, dir)
+		for _, group := range podmanGroups() {
+			if !slices.Contains(groups, group) {
+				_ = syscall.Rmdir(group) // the innermost come first; one that is in use stays
+			}
+		}
 		assert.NoError(t, os.RemoveAll(dir))
 	})
 	var said []string
@@ -92,6 +99,21 @@ func podmanWorld(t *testing.T) (w *world, podman func(args ...string) (string, e
 	}
 	t.Skipf("podman cannot run a container here:\n%s", strings.Join(said, "\n"))
 	return nil, nil
+}
+
+// podmanGroups lists Podman's control groups, the innermost first.
+func podmanGroups() (found []string) {
+	for _, pattern := range []string{"/sys/fs/cgroup/libpod_parent", "/sys/fs/cgroup/*/libpod_parent"} {
+		for _, below := range []string{"/*/*", "/*", ""} {
+			names, _ := filepath.Glob(pattern + below)
+			for _, name := range names {
+				if info, err := os.Lstat(name); err == nil && info.IsDir() {
+					found = append(found, name)
+				}
+			}
+		}
+	}
+	return found
 }
 
 func unmountBelow(t *testing.T, dir string) {

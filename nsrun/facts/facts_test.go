@@ -73,7 +73,7 @@ func TestFixIsTheProbesThenTheDistributionsThenTheTables(t *testing.T) {
 	assert.Equal(t, "dnf install bubblewrap", bwrap(Distro{ID: "rocky", Like: []string{"rhel", "centos", "fedora"}}))
 	assert.Equal(t, "zypper install bubblewrap", bwrap(Distro{ID: "opensuse-leap", Like: []string{"suse", "opensuse"}}))
 	rocky := Facts{Distro: Distro{ID: "rocky", Like: []string{"rhel", "centos", "fedora"}}}
-	assert.Equal(t, "install docker-ce from download.docker.com", rocky.Fix(Docker), "the nearest one that it is like")
+	assert.Equal(t, "install docker-ce from the packages that Docker itself offers", rocky.Fix(Docker), "the nearest one that it is like")
 	assert.Equal(t, "dnf install moby-engine", Facts{Distro: Distro{ID: "fedora"}}.Fix(Docker))
 	assert.Equal(t, "do this", rocky.With(Docker, Answer{State: No, Fix: "do this"}).Fix(Docker))
 	assert.Empty(t, Facts{}.Fix("no_such"))

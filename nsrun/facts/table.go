@@ -141,7 +141,7 @@ var Table = [...]Feature{
 			{"alpine", "apk add bubblewrap"}, {"suse", "zypper install bubblewrap"}}},
 	{Name: Docker, Group: Engines, Since: "3.10",
 		Loss: "no containers of Docker's", Fix: "install Docker and start its daemon",
-		On: [6]FixOn{{"debian", "apt install docker.io"}, {"fedora", "dnf install moby-engine"}, {"rhel", "install docker-ce from download.docker.com"}, {"arch", "pacman -S docker"},
+		On: [6]FixOn{{"debian", "apt install docker.io"}, {"fedora", "dnf install moby-engine"}, {"rhel", "install docker-ce from the packages that Docker itself offers"}, {"arch", "pacman -S docker"},
 			{"alpine", "apk add docker"}, {"suse", "zypper install docker"}}},
 	{Name: Podman, Group: Engines, Since: "3.10",
 		Loss: "no containers of Podman's", Fix: "install Podman",

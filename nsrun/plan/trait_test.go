@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -195,4 +196,21 @@ func TestDockerCarriesLimitsOfAllTogether(t *testing.T) {
 	p := compileFor(t, pol, hosts["kernel 6.18, root"])
 	assert.Equal(t, &Container{CLI: "docker", MemoryMB: 512, Pids: 50, CPUPercent: 150}, p.Container)
 	assert.Contains(t, p.Holds, "limits")
+}
+
+// TestReadmeHasTheTraits keeps the table in the README in step; -update writes it anew.
+func TestReadmeHasTheTraits(t *testing.T) {
+	const readme, begin, end = "../../README.md", "<!-- traits:begin -->\n", "<!-- traits:end -->\n"
+	data, err := os.ReadFile(readme)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(data), begin)
+	require.True(t, ok, "the README has a place for the table")
+	_, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	want := before + begin + Markdown() + end + after
+	if *update {
+		require.NoError(t, os.WriteFile(readme, []byte(want), 0o644))
+		return
+	}
+	assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Readme -update")
 }

@@ -31,6 +31,7 @@ type Daemon struct {
 
 	cmd    *exec.Cmd
 	ended  chan error
+	groups string   // name of its control groups
 	before []string // of places that daemons make outside of Dir, those that were there
 }
 
@@ -44,9 +45,12 @@ func Start(dir string) (*Daemon, error) {
 			return nil, fmt.Errorf("%w: %s is not installed (package docker.io)", ErrMissing, name)
 		}
 	}
-	d := &Daemon{Dir: dir, Host: "unix://" + dir + "/docker.sock", ended: make(chan error, 1), before: present()}
-	config := filepath.Join(dir, "daemon.json")
-	if err := errors.Join(os.WriteFile(config, []byte("{}"), 0o600), os.MkdirAll(dir+"/tmp", 0o700)); err != nil {
+	d := &Daemon{Dir: dir, Host: "unix://" + dir + "/docker.sock", ended: make(chan error, 1), before: present(), groups: strings.ReplaceAll(dir[1:], "/", "-")}
+	config, options := filepath.Join(dir, "daemon.json"), "{}"
+	if version, err := exec.Command("dockerd", "--version").Output(); err == nil && strings.Contains(string(version), " version 20.") {
+		options = fmt.Sprintf(`{"deprecated-key-path": %q}`, dir+"/key.json") // or it would be in /etc/docker; newer ones do not know the word
+	}
+	if err := errors.Join(os.WriteFile(config, []byte(options), 0o600), os.MkdirAll(dir+"/tmp", 0o700)); err != nil {
 		return nil, err
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
@@ -55,7 +59,8 @@ func Start(dir string) (*Daemon, error) {
 	}
 	defer log.Close()
 	d.cmd = exec.Command("dockerd", "--config-file="+config, "--data-root="+dir+"/data", "--exec-root="+dir+"/exec", "--pidfile="+dir+"/pid",
-		"--host="+d.Host, "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs")
+		"--host="+d.Host, "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs",
+		"--exec-opt=native.cgroupdriver=cgroupfs", "--cgroup-parent=/"+d.groups)
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + dir, "DOCKER_TMPDIR=" + dir + "/tmp"}
 	d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = dir, log, log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM} // of the thread below

@@ -33,13 +33,8 @@ func (d *Daemon) unmount() error {
 // elsewhere are places that dockerd and containerd make whatever they are told.
 var elsewhere = []string{"/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd", "/run/containerd/s", "/run/containerd", "/run/docker/plugins", "/run/docker"}
 
-// present lists such places as they are now, and the control groups that Docker makes with either driver.
-func present() []string {
-	var found []string
-	for _, pattern := range []string{"/sys/fs/cgroup/docker", "/sys/fs/cgroup/*/docker"} {
-		groups, _ := filepath.Glob(pattern)
-		found = append(found, groups...)
-	}
+// present lists such places as they are now.
+func present() (found []string) {
 	for _, p := range elsewhere {
 		if _, err := os.Lstat(p); err == nil {
 			found = append(found, p)
@@ -48,27 +43,37 @@ func present() []string {
 	return found
 }
 
-// removeMade removes those that were not there before, as far as they are empty: directories alone, never files.
+// removeMade removes the daemon's control groups, and those of elsewhere that were not there before and that no other daemon uses. It
+// removes directories alone, and only empty ones.
 func (d *Daemon) removeMade() error {
 	var errs []error
-	for _, p := range present() {
-		if slices.Contains(d.before, p) {
-			continue
+	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} { // of both versions
+		groups, _ := filepath.Glob(pattern + d.groups)
+		for _, group := range groups {
+			errs = append(errs, removeTree(group))
 		}
-		var dirs []string
-		err := filepath.WalkDir(p, func(path string, e fs.DirEntry, err error) error {
-			if err == nil && e.IsDir() {
-				dirs = append(dirs, path)
-			}
-			return nil
-		})
-		errs = append(errs, err)
-		slices.Reverse(dirs)
-		for _, dir := range dirs {
-			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, &fs.PathError{Op: "rmdir", Path: dir, Err: err})
-			}
+	}
+	for _, p := range present() {
+		if !slices.Contains(d.before, p) {
+			_ = syscall.Rmdir(p)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func removeTree(root string) error {
+	var dirs []string
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	slices.Reverse(dirs)
+	for _, dir := range dirs {
+		if rmErr := syscall.Rmdir(dir); rmErr != nil {
+			err = errors.Join(err, &fs.PathError{Op: "rmdir", Path: dir, Err: rmErr})
+		}
+	}
+	return err
 }

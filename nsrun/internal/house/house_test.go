@@ -39,6 +39,7 @@ var rooms = map[string]string{
 	"e2e":                   "",
 	"e2e/room":              "",
 	"e2e/host":              "e2e/room",
+	"e2e/container":         "e2e/docker/daemon e2e/room",
 	"e2e/docker":            "e2e/docker/daemon e2e/room",
 	"e2e/docker/daemon":     "",
 }
