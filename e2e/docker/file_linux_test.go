@@ -1,7 +1,9 @@
 package docker_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -61,17 +63,32 @@ func TestSystemIsTheHostsAndAccountsAreNot(t *testing.T) {
 	})
 }
 
+// The mount is in the daemon's mount namespace, not in the machine's, and nsrun joins it there.
 func TestSubmountsAreShownAndReadOnly(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		w.write(t, "tree/sub/hidden", "")
-		require.NoError(t, syscall.Mount("tmpfs", w.path("tree/sub"), "tmpfs", 0, "size=64k,mode=0777"))
-		defer func() { require.NoError(t, syscall.Unmount(w.path("tree/sub"), 0)) }()
-		w.write(t, "tree/sub/file", "below")
-		assert.Equal(t, "below", w.shell(t, "cat "+w.path("tree/sub/file"), "--ro", w.path("tree")))
-		o := w.run(t, "--ro", w.path("tree"), "--", "touch", w.path("tree/sub/new"))
-		assert.NotEqual(t, 0, o.code, "a mount below a read-only grant is writable")
-		assert.NoFileExists(t, w.path("tree/sub/new"))
-	})
+	need(t)
+	nsenter, err := exec.LookPath("nsenter")
+	require.NoError(t, err, "package util-linux")
+	w := newWorld(t, 0)
+	w.write(t, "tree/sub/hidden", "")
+	within := func(args ...string) outcome {
+		cmd := w.command()
+		cmd.Path = nsenter
+		cmd.Args = append([]string{"nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", built.daemon.Pid()), "--"}, args...)
+		cmd.Env = append(w.env, "PATH="+built.path+":/usr/sbin:/usr/bin:/sbin:/bin")
+		return finish(t, cmd)
+	}
+	tree := w.path("tree")
+	o := within("sh", "-c", "mount -t tmpfs -o size=64k,mode=0777 tmpfs "+tree+"/sub && echo below > "+tree+"/sub/file")
+	require.Equal(t, 0, o.code, o.stderr)
+	defer func() { assert.Equal(t, 0, within("umount", tree+"/sub").code) }()
+	run := func(args ...string) outcome {
+		return within(append([]string{built.nsrun, "run", "--backend", "docker", "--chdir", "/", "--ro", tree, "--"}, args...)...)
+	}
+	o = run("cat", tree+"/sub/file")
+	assert.Equal(t, "below\n", o.stdout, o.stderr)
+	assert.NotEqual(t, 0, run("touch", tree+"/sub/new").code, "a mount below a read-only grant is writable")
+	assert.NotEqual(t, 0, within("test", "-e", tree+"/sub/new").code)
+	w.nothingLeft(t)
 }
 
 func TestOddPaths(t *testing.T) {

@@ -48,7 +48,7 @@ func podmanWorld(t *testing.T) (w *world, podman func(args ...string) (string, e
 	}
 	dir, err := os.MkdirTemp(built.room, "p")
 	require.NoError(t, err)
-	w = &world{dir: dir, args: []string{"run", "--backend", "docker"}}
+	w = &world{dir: dir, args: []string{"run", "--backend", "docker"}, own: true}
 	for _, name := range []string{"tmp", "work", "home", "path", "store/net"} {
 		require.NoError(t, os.MkdirAll(w.path(name), 0o755))
 	}

@@ -22,6 +22,7 @@ type world struct {
 	dir  string
 	env  []string
 	args []string // before the others
+	own  bool     // each command has a mount namespace of its own, for an engine that mounts in its caller's
 }
 
 // each runs a test as root and as an ordinary user, and makes sure that nothing is left behind.
@@ -73,6 +74,9 @@ func (w *world) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(built.nsrun, append(w.args[:len(w.args):len(w.args)], args...)...)
 	cmd.Env, cmd.Dir = w.env, w.path("work")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.id), Gid: uint32(w.id)}, Setpgid: true}
+	if w.own {
+		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+	}
 	return cmd
 }
 

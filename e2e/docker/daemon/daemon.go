@@ -63,7 +63,8 @@ func Start(dir string) (*Daemon, error) {
 		"--exec-opt=native.cgroupdriver=cgroupfs", "--cgroup-parent=/"+d.groups)
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + dir, "DOCKER_TMPDIR=" + dir + "/tmp"}
 	d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = dir, log, log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM} // of the thread below
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, // of the thread below
+		Unshareflags: syscall.CLONE_NEWNS} // what containers mount is nobody else's to see, and goes with the daemon
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -96,6 +97,9 @@ func (d *Daemon) await(until time.Time) error {
 		}
 	}
 }
+
+// Pid is the daemon's, whose mount namespace is its own.
+func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
 
 // Docker is a call of the client.
 func (d *Daemon) Docker(args ...string) *exec.Cmd {
@@ -146,7 +150,7 @@ func (d *Daemon) Stop() error {
 	for until := time.Now().Add(5 * time.Second); len(d.processes()) > 0 && time.Now().Before(until); {
 		time.Sleep(50 * time.Millisecond)
 	}
-	errs = append(errs, d.unmount(), d.removeMade())
+	errs = append(errs, d.removeMade())
 	return errors.Join(errs...)
 }
 

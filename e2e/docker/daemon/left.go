@@ -6,29 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 )
-
-// unmount takes away the mounts below the directory, the last one first.
-func (d *Daemon) unmount() error {
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	var points []string
-	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], d.Dir+"/") {
-			points = append(points, fields[4])
-		}
-	}
-	slices.Reverse(points)
-	var errs []error
-	for _, p := range points {
-		errs = append(errs, syscall.Unmount(p, syscall.MNT_DETACH))
-	}
-	return errors.Join(errs...)
-}
 
 // elsewhere are places that dockerd and containerd make whatever they are told.
 var elsewhere = []string{"/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd", "/run/containerd/s", "/run/containerd", "/run/docker/plugins", "/run/docker"}
