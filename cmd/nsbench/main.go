@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -105,7 +106,12 @@ func runners(nsrun string, paths []string, bare bool) []*runner {
 	if bare {
 		all = append(all, &runner{name: "nsrun version", argv: []string{nsrun, "version"}})
 	}
-	all = append(all, &runner{name: "nsrun run", argv: append(ours, "--", "/bin/true")})
+	all = append(all, &runner{name: "nsrun run", argv: append(ours[:len(ours):len(ours)], "--", "/bin/true")})
+	if bare {
+		for _, flags := range [][]string{{"--self-test"}, {"--backend=landlock"}, {"--backend=landlock", "--self-test"}, {"--isolation=subprocess"}} {
+			all = append(all, &runner{name: "nsrun run " + strings.Join(flags, " "), argv: append(slices.Concat(ours, flags), "--", "/bin/true")})
+		}
+	}
 	if _, err := exec.LookPath("bwrap"); err == nil {
 		all = append(all, &runner{name: "bwrap", argv: append(theirs[:len(theirs):len(theirs)], "/bin/true")})
 		if bare {
@@ -147,7 +153,7 @@ func compare(title string, n int, all []*runner) error {
 		}
 	}
 	for _, r := range all {
-		line := fmt.Sprintf("  %-14s min %8.2f ms   median %8.2f ms", r.name, ms(r.took[0]), ms(r.median()))
+		line := fmt.Sprintf("  %-44s min %8.2f ms   median %8.2f ms", r.name, ms(r.took[0]), ms(r.median()))
 		if base != nil && r != base {
 			line += fmt.Sprintf("   of bwrap's: %.2f, %.2f", ms(r.took[0])/ms(base.took[0]), ms(r.median())/ms(base.median()))
 		}

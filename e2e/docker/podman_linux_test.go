@@ -76,7 +76,6 @@ func podmanWorld(t *testing.T) (w *world, podman func(args ...string) (string, e
 		}
 		text, err := podman("rm", "--force", "--all")
 		assert.NoError(t, err, text)
-		unmountBelow(t, dir)
 		for _, group := range podmanGroups() {
 			if !slices.Contains(groups, group) {
 				_ = syscall.Rmdir(group) // the innermost come first; one that is in use stays
@@ -114,17 +113,6 @@ func podmanGroups() (found []string) {
 		}
 	}
 	return found
-}
-
-func unmountBelow(t *testing.T, dir string) {
-	t.Helper()
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			assert.NoError(t, syscall.Unmount(fields[4], syscall.MNT_DETACH))
-		}
-	}
 }
 
 func TestPodman(t *testing.T) {
