@@ -12,6 +12,8 @@ const (
 	RefuseUnix     = "unix"     // AF_UNIX sockets that could be connected to others by name; pairs of streams stay
 	RefuseIPC      = "ipc"      // System V and POSIX message queues, semaphores and shared memory
 	RefuseSessions = "sessions" // leaving the process group
+
+	RefuseProcesses = "processes" // priorities and processors of others; what a thread is called by its own number included
 )
 
 // group is the rules of one group.
@@ -26,6 +28,11 @@ var groups = [...]group{
 		shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl
 		mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`}}},
 	{RefuseSessions, []Rule{{Action: eperm, Calls: "setsid setpgid"}}},
+	// Without an argument that means "myself" a filter cannot tell who is meant, and Landlock has no say in it.
+	{RefuseProcesses, []Rule{
+		{Calls: "setpriority ioprio_set", Action: eperm, Cases: []Case{{If: []Cond{{Arg: 1, In: []uint32{0}}, {Arg: 0, In: []uint32{prioProcess, ioprioProcess}}}, Action: Allow}}},
+		{Calls: "sched_setaffinity sched_setscheduler sched_setparam", Action: eperm, Cases: []Case{{If: []Cond{{Arg: 0, In: []uint32{0}}}, Action: Allow}}},
+	}},
 	{RefuseInet, nil},
 	// A pair of datagram sockets can be connected to another name, or send to one (unix_dgram_connect, unix_dgram_sendmsg in
 	// net/unix/af_unix.c); SOCK_RAW is made one. Streams and SOCK_SEQPACKET cannot.
@@ -34,7 +41,11 @@ var groups = [...]group{
 	}}}},
 }
 
-const sockRaw = 3
+const (
+	sockRaw       = 3
+	prioProcess   = 0 // PRIO_PROCESS
+	ioprioProcess = 1 // IOPRIO_WHO_PROCESS
+)
 
 // Refuse returns a filter that refuses groups of calls and allows the rest, to be stacked with a profile's. It stands in for namespaces
 // where there are none.
@@ -44,7 +55,7 @@ func Refuse(names []string, arch Arch) (Filter, error) {
 		i := slices.IndexFunc(groups[:], func(g group) bool { return g.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("seccomp: group %q is unknown; there are %s", name,
-				strings.Join([]string{RefuseInet, RefuseUnix, RefuseIPC, RefuseSessions}, ", "))
+				strings.Join([]string{RefuseInet, RefuseUnix, RefuseIPC, RefuseSessions, RefuseProcesses}, ", "))
 		}
 		p.Rules = append(p.Rules, groups[i].rules...)
 	}

@@ -37,6 +37,13 @@ func TestRefuse(t *testing.T) {
 			{[]string{RefuseSessions}, "setsid", [6]uint64{}, eperm},
 			{[]string{RefuseSessions}, "setpgid", [6]uint64{}, eperm},
 			{[]string{RefuseSessions}, "execve", [6]uint64{}, Allow},
+			{[]string{RefuseProcesses}, "setpriority", [6]uint64{0, 0}, Allow},
+			{[]string{RefuseProcesses}, "setpriority", [6]uint64{0, 7}, eperm},
+			{[]string{RefuseProcesses}, "setpriority", [6]uint64{2, 0}, eperm},
+			{[]string{RefuseProcesses}, "ioprio_set", [6]uint64{1, 0}, Allow},
+			{[]string{RefuseProcesses}, "ioprio_set", [6]uint64{3, 0}, eperm},
+			{[]string{RefuseProcesses}, "sched_setaffinity", [6]uint64{0}, Allow},
+			{[]string{RefuseProcesses}, "sched_setaffinity", [6]uint64{7}, eperm},
 			{nil, "socket", [6]uint64{afInet, 1}, Allow},
 		} {
 			f, err := Refuse(tt.groups, a)
@@ -52,7 +59,7 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 	_, err := Refuse([]string{"inett"}, AMD64)
-	assert.ErrorContains(t, err, "inet, unix, ipc, sessions")
+	assert.ErrorContains(t, err, "inet, unix, ipc, sessions, processes")
 }
 
 func numberOf(t *testing.T, name string, a Arch) uint32 {

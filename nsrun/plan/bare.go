@@ -124,7 +124,7 @@ func (c *compiler) refuse() error {
 	if c.plan.Landlock.HandledFS&landlock.ResolveUnix == 0 && !sockets {
 		s.Refuse = append(s.Refuse, seccomp.RefuseUnix)
 	}
-	s.Refuse = append(s.Refuse, seccomp.RefuseIPC)
+	s.Refuse = append(s.Refuse, seccomp.RefuseIPC, seccomp.RefuseProcesses)
 	c.plan.KillScope = c.plan.Landlock.Scoped&landlock.ScopeSignal != 0
 	if !c.plan.KillScope {
 		s.Refuse = append(s.Refuse, seccomp.RefuseSessions)

@@ -222,8 +222,14 @@ func (c *compiler) namespaces() error {
 	return nil
 }
 
-// outside asks for the program that an engine is.
+// outside asks for the program that an engine is, and refuses what no other program's sandbox has.
 func (c *compiler) outside() error {
+	if c.plan.Engine != EngineNative && c.req.Terminal {
+		c.impossible("terminal", "a terminal of the command's own is nsrun's to make", "leave out --tty, or use the engine native")
+	}
+	if id := c.facts; c.plan.Engine == EngineDocker && (c.pol.UID != nil && *c.pol.UID != id.UID || c.pol.GID != nil && *c.pol.GID != id.GID) {
+		c.impossible("identity", "the ids inside are those of the host", "leave out uid and gid, or use the engine native")
+	}
 	switch {
 	case c.plan.Engine == EngineBwrap && !c.facts.Can(facts.Bwrap):
 		c.lack(facts.Bwrap, true)

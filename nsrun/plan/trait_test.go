@@ -165,10 +165,10 @@ func TestLandlockListsNothingButGrants(t *testing.T) {
 	}
 	assert.NotZero(t, p.Landlock.HandledNet)
 	assert.True(t, p.KillScope)
-	assert.Equal(t, []string{"inet", "unix", "ipc"}, p.Seccomp.Refuse)
+	assert.Equal(t, []string{"inet", "unix", "ipc", "processes"}, p.Seccomp.Refuse)
 	old := compileFor(t, backend(networkPolicy(), policy.BackendLandlock), hosts["kernel 6.1, user"])
 	assert.False(t, old.KillScope)
-	assert.Equal(t, []string{"ipc", "sessions"}, old.Seccomp.Refuse, "the network is the host's, and a socket is granted")
+	assert.Equal(t, []string{"ipc", "processes", "sessions"}, old.Seccomp.Refuse, "the network is the host's, and a socket is granted")
 	for _, name := range []string{"files", "processes", "kill_tree", "unix_sockets"} {
 		assert.NotContains(t, old.Holds, name)
 	}
