@@ -15,8 +15,10 @@ import (
 // Receipt is what was really on, mechanism by mechanism, and what was not. Of a run that was refused or failed it is what would have
 // been.
 type Receipt struct {
-	Engine     string   `json:"engine,omitempty"`
-	Namespaces []string `json:"namespaces,omitempty"`
+	Engine string `json:"engine,omitempty"`
+	// Container is what a container was made with, by the engine docker.
+	Container  *plan.Container `json:"container,omitempty"`
+	Namespaces []string        `json:"namespaces,omitempty"`
 	// Network is what could be reached, and NetworkBy what kept the rest away: a namespace, a filter, or nothing.
 	Network   string `json:"network,omitempty"`
 	NetworkBy string `json:"network_by,omitempty"`
@@ -62,7 +64,7 @@ type LimitReceipt struct {
 }
 
 func receipt(p *plan.Plan, out engine.Outcome) Receipt {
-	r := Receipt{Engine: p.Engine, Namespaces: p.Namespaces, Network: p.Network, NetworkBy: networkBy(p), Capabilities: "none", NoNewPrivs: true,
+	r := Receipt{Engine: p.Engine, Container: p.Container, Namespaces: p.Namespaces, Network: p.Network, NetworkBy: networkBy(p), Capabilities: "none", NoNewPrivs: true,
 		Landlock: landlockReceipt(p.Landlock, out), Seccomp: seccompReceipt(p.Seccomp), KillTree: killTree(p), SelfTest: p.SelfTest, Holds: p.Holds}
 	if p.Engine == plan.EngineNone {
 		r.Capabilities, r.NoNewPrivs = "the caller's", false

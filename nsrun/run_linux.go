@@ -63,10 +63,13 @@ func Start(req plan.Request, opts Options) (*plan.Plan, Result, error) {
 	}
 	result, err := Run(p, opts)
 	for tries := 0; startFailed(err) && tries <= len(plan.Engines()); tries++ {
-		if tries == 0 {
+		switch {
+		case tries == 0:
 			known = Probe()
-		} else {
+		case free(req.Policy):
 			known = amend(known, p, err)
+		default:
+			return p, result, err
 		}
 		again, planErr := plan.Compile(req, known)
 		switch {
@@ -75,7 +78,7 @@ func Start(req plan.Request, opts Options) (*plan.Plan, Result, error) {
 		case !same(p, again):
 			p = again
 			result, err = Run(p, opts)
-		case tries > 0 || !free(req.Policy):
+		case tries > 0:
 			return p, result, err
 		}
 	}
@@ -175,6 +178,10 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 		return nil, err
 	}
 	notes := missing(p, l.Seen)
+	if p.Engine == plan.EngineDocker {
+		losses, err := engine.DockerLosses(p)
+		return append(notes, losses...), err
+	}
 	if p.Engine == plan.EngineBwrap {
 		call, err := engine.RenderOuter(p, nil)
 		if err != nil {

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=${1:-}
-packages="bubblewrap gcc libc6-dev libseccomp-dev python3 qemu-user-static"
+packages="bubblewrap gcc libc6-dev libseccomp-dev python3 qemu-user-static docker.io podman crun"
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 pure="./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest ./nsrun/bwrap ./mounts ./landlock ./seccomp ./rlimit"
 

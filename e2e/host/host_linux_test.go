@@ -144,10 +144,15 @@ func settled(t *testing.T, text string) string {
 // locked runs nsrun on a host that is locked down, without other engines on PATH.
 func locked(t *testing.T, kinds string, uid int, args ...string) (string, int) {
 	t.Helper()
+	return lockedWith(t, "/usr/sbin:/usr/bin/no-engines", kinds, uid, args...)
+}
+
+func lockedWith(t *testing.T, path, kinds string, uid int, args ...string) (string, int) {
+	t.Helper()
 	root := t.TempDir()
 	require.NoError(t, os.Chmod(root, 0o755))
 	cmd := exec.Command(built.lock, append([]string{kinds, strconv.Itoa(uid), built.nsrun}, args...)...)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin/no-engines", "HOME=/nonexistent", "LOCK_ROOT=" + root}
+	cmd.Env = []string{"PATH=" + path, "HOME=/nonexistent", "LOCK_ROOT=" + root}
 	cmd.Dir = "/"
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -159,4 +164,28 @@ func locked(t *testing.T, kinds string, uid int, args ...string) (string, int) {
 	code := cmd.ProcessState.ExitCode()
 	require.NotEqual(t, 111, code, "the host could not be made: %s", out.String())
 	return out.String(), code
+}
+
+// TestAnEngineThatLies has a bubblewrap that passes every probe and makes no sandbox: a run that may degrade goes on to the next engine, one
+// that names it fails.
+func TestAnEngineThatLies(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make such a host")
+	}
+	dir := filepath.Join(built.room, "lies")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bwrap"), []byte(`#!/bin/sh
+case "$*" in
+--version) echo bubblewrap 0.11.0 ;;
+*nsrun-no-such-program) echo "bwrap: execvp /nsrun-no-such-program: No such file or directory" >&2; exit 1 ;;
+*) echo "bwrap: not today" >&2; exit 1 ;;
+esac
+`), 0o755))
+	path := dir + ":/usr/bin:/bin"
+	text, code := lockedWith(t, path, "container", other, "run", "--fallback", "degrade", "--chdir", "/", "--result", "FD:1", "--", "true")
+	require.Zero(t, code, text)
+	assert.Contains(t, text, `"engine":"landlock"`)
+	text, code = lockedWith(t, path, "container", other, "run", "--backend", "bwrap", "--chdir", "/", "--", "true")
+	assert.Equal(t, 125, code)
+	assert.Contains(t, text, "not today")
 }

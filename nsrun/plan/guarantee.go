@@ -97,6 +97,8 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		return c.plan.Landlock != nil && c.plan.Landlock.HandledFS&right != 0
 	}
 	switch trait {
+	case "tmp_bounds":
+		return weaker(c.plan.Container != nil && c.plan.Container.CLI == "podman", "any number of files can be made there, since Podman has no word for it")
 	case "landlock":
 		return weaker(c.plan.Landlock == nil, "there is none")
 	case "seccomp":

@@ -72,7 +72,23 @@ func cliFor(p *plan.Plan) (ContainerCLI, error) {
 	if !found {
 		return c, &Error{Stage: "docker", Op: "find", Err: fmt.Errorf("%s is not on PATH", p.Container.CLI), Hint: "install it, or use --backend native"}
 	}
+	if c.Podman && (os.Getenv("DOCKER_HOST") != "" || os.Getenv("DOCKER_CONTEXT") != "") { // whoever names a daemon does not mean another engine
+		return FindContainerCLI()
+	}
 	return c, nil
+}
+
+// DockerLosses looks at this host as a run of the engine docker would, and says what it would lose. It does not ask the daemon.
+func DockerLosses(p *plan.Plan) ([]plan.Note, error) {
+	cli, found := lookCLI(p.Container.CLI)
+	if !found {
+		cli = ContainerCLI{Path: p.Container.CLI, Podman: p.Container.CLI == "podman"}
+	}
+	box, err := RenderDocker(p, cli)
+	if err != nil {
+		return nil, err
+	}
+	return box.Losses, nil
 }
 
 func lookCLI(name string) (ContainerCLI, bool) {
