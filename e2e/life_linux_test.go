@@ -252,6 +252,17 @@ func missingLayer(t *testing.T, w *world) {
 	refusal(t, e, "user")
 	e = w.inHost(t, "no-spaces", "-", "echo", "ran")
 	assert.NotContains(t, e.stdout, "ran")
-	words := append([]string{built.probe, "namespace", "no-spaces", "-"}, w.nsrun([]string{"--fallback", "degrade"}, "echo", "ran")...)
-	refusal(t, w.do(t, nil, words...), "")
+	degraded := func(flags ...string) ending {
+		flags = append(flags, "--fallback", "degrade", "--result", "FD:1")
+		return w.do(t, nil, append([]string{built.probe, "namespace", "no-spaces", "-"}, w.nsrun(flags, "echo", "ran")...)...)
+	}
+	e = degraded()
+	assert.Equal(t, 0, e.code, "%v", e)
+	assert.Contains(t, e.stdout, "ran\n")
+	assert.Contains(t, e.stdout, `"engine":"landlock"`, "the strongest engine that works")
+	assert.Contains(t, e.stdout, `"lost":["view"`, "and the result says what is lost")
+	assert.Contains(t, e.stderr, "nsrun: note: view: ", "as standard error does")
+	e = degraded("--require", "view")
+	assert.Equal(t, 125, e.code, "%v", e)
+	assert.NotContains(t, e.stdout, "ran\n")
 }
