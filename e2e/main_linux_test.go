@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -37,15 +36,7 @@ func build() error {
 	built.nsrun = filepath.Join(built.room, "bin", "nsrun")
 	built.probe = filepath.Join(built.room, "probe", "probe")
 	for out, pkg := range map[string]string{built.nsrun: "../cmd/nsrun", built.probe: "./testdata/probe"} {
-		if err := os.Mkdir(filepath.Dir(out), 0o755); err != nil {
-			return err
-		}
-		cmd := exec.Command("go", "build", "-o", out, pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
-		}
-		if err := os.Chmod(out, 0o755); err != nil {
+		if err := room.Build(out, pkg); err != nil {
 			return err
 		}
 	}

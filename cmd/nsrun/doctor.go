@@ -123,7 +123,7 @@ func featureNames(list string) (names []facts.Name, guarantees []string, err err
 			guarantees = append(guarantees, word)
 		default:
 			faults = append(faults, fmt.Errorf("--require %s: not a feature%s; see nsrun doctor for their names, or nsrun status for guarantees",
-				word, facts.DidYouMean(word)))
+				word, didYouMean(word)))
 		}
 	}
 	if len(names)+len(guarantees)+len(faults) == 0 {
@@ -186,4 +186,17 @@ func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
 		return fail(fmt.Errorf("the sandbox was started, and its command ended with %d", result.Code))
 	}
 	return p.SelfTest, missing
+}
+
+// didYouMean is a hint for a word that is nearly the name of a feature or guarantee, and nothing for any other.
+func didYouMean(word string) string {
+	names := slices.Clone(policy.Guarantees[:])
+	for _, row := range facts.Table {
+		names = append(names, string(row.Name))
+	}
+	near, ok := policy.Nearest(word, names)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", near)
 }

@@ -76,12 +76,7 @@ func makeRoot(root string) error {
 		}
 	}
 	for out, pkg := range map[string]string{"usr/bin/nsrun": "../../cmd/nsrun", "usr/bin/inside": "./testdata/inside"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(root, out), pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
-		}
-		if err := os.Chmod(filepath.Join(root, out), 0o755); err != nil {
+		if err := room.Build(filepath.Join(root, out), pkg); err != nil {
 			return err
 		}
 	}

@@ -53,15 +53,7 @@ func run(m *testing.M) (code int) {
 func prepare() error {
 	built.nsrun, built.probe = filepath.Join(built.room, "bin", "nsrun"), filepath.Join(built.room, "probe", "probe")
 	for out, pkg := range map[string]string{built.nsrun: "../../cmd/nsrun", built.probe: "./testdata/probe"} {
-		if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-			return err
-		}
-		cmd := exec.Command("go", "build", "-o", out, pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
-		}
-		if err := os.Chmod(out, 0o755); err != nil {
+		if err := room.Build(out, pkg); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -34,15 +35,7 @@ func run(m *testing.M) int {
 		defer os.RemoveAll(dir)
 		built.room, built.nsrun, built.lock = dir, filepath.Join(dir, "nsrun"), filepath.Join(dir, "lock")
 		for out, pkg := range map[string]string{built.nsrun: "../../cmd/nsrun", built.lock: "./testdata/lock"} {
-			cmd := exec.Command("go", "build", "-o", out, pkg)
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-			text, buildErr := cmd.CombinedOutput()
-			if buildErr == nil {
-				buildErr = os.Chmod(out, 0o755)
-			}
-			if buildErr != nil {
-				err = fmt.Errorf("build %s: %w\n%s", pkg, buildErr, text)
-			}
+			err = errors.Join(err, room.Build(out, pkg))
 		}
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ func (f Facts) Validate() error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(f.Answers)) {
 		if _, ok := Lookup(name); !ok {
-			faults = append(faults, fmt.Errorf("features: %q is not a feature%s", name, DidYouMean(string(name))))
+			faults = append(faults, fmt.Errorf("features: %q is not a feature; nsrun doctor has their names", name))
 		}
 		switch state := f.Answers[name].State; state {
 		case Yes, No, Unknown:
@@ -25,40 +25,4 @@ func (f Facts) Validate() error {
 		faults = append(faults, fmt.Errorf("landlock_abi: %d is not an ABI; 0 means none", f.LandlockABI))
 	}
 	return errors.Join(faults...)
-}
-
-// DidYouMean returns `; did you mean "landlock"?` for a word that is nearly the name of a feature, and nothing for any other.
-func DidYouMean(word string) string {
-	var nearest Name
-	least := max(2, len(word)/3) + 1
-	for i := range Table {
-		if d := distance(word, string(Table[i].Name)); d < least {
-			nearest, least = Table[i].Name, d
-		}
-	}
-	if nearest == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", nearest)
-}
-
-// distance is the number of letters to add, drop or change that makes b of a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

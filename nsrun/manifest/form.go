@@ -74,7 +74,7 @@ func (w words) check(s string) (wrong, fix string) {
 	}
 	if w.choices != nil && !slices.Contains(w.choices, s) {
 		fix = "use " + strings.Join(w.choices, " or ")
-		if near, ok := nearest(s, w.choices); ok {
+		if near, ok := policy.Nearest(s, w.choices); ok {
 			fix = "did you mean " + near + "?"
 		}
 		return clip(s) + " is unknown", fix

@@ -61,7 +61,7 @@ func (d *decoder) unknown(m member, key string, names []string, what string) {
 	if d.full() {
 		return
 	}
-	if near, ok := nearest(m.name, names); ok {
+	if near, ok := policy.Nearest(m.name, names); ok {
 		fix = "did you mean " + near + "?"
 	}
 	d.add(m.at, dotted(key, m.name), what+" has no such key", fix)
