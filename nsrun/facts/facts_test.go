@@ -86,7 +86,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 	assert.EqualError(t, f.Validate(), `features: "landlok" is not a feature; nsrun doctor has their names
 features: overlay: the state "" is unknown; use yes, no or unknown
 features: seccomp: the state "maybe" is unknown; use yes, no or unknown
-features: "zzzzzzzzz" is not a feature
+features: "zzzzzzzzz" is not a feature; nsrun doctor has their names
 landlock_abi: -1 is not an ABI; 0 means none`)
 }
 
