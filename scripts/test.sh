@@ -34,7 +34,7 @@ go version
 say "format, vet, house"
 unformatted=$(gofmt -l $(git ls-files '*.go'))
 [ -z "$unformatted" ] || die "gofmt would change: $unformatted"
-go vet ./... ./e2e/testdata/probe ./e2e/bwrap/testdata/fingerprint
+go vet ./... ./e2e/testdata/probe ./e2e/bwrap/testdata/fingerprint ./e2e/engine/testdata/act ./e2e/host/testdata/lock ./e2e/container/testdata/inside ./e2e/docker/testdata/probe
 GOOS=darwin go vet $pure
 GOARCH=arm64 CGO_ENABLED=0 go vet ./...
 say "staticcheck"

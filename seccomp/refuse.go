@@ -13,7 +13,7 @@ const (
 	RefuseIPC      = "ipc"      // System V and POSIX message queues, semaphores and shared memory
 	RefuseSessions = "sessions" // leaving the process group
 
-	RefuseProcesses = "processes" // priorities and processors of others; what a thread is called by its own number included
+	RefuseProcesses = "processes" // priorities, processors and limits of others; what a thread is called by its own number included
 )
 
 // group is the rules of one group.
@@ -31,7 +31,7 @@ var groups = [...]group{
 	// Without an argument that means "myself" a filter cannot tell who is meant, and Landlock has no say in it.
 	{RefuseProcesses, []Rule{
 		{Calls: "setpriority ioprio_set", Action: eperm, Cases: []Case{{If: []Cond{{Arg: 1, In: []uint32{0}}, {Arg: 0, In: []uint32{prioProcess, ioprioProcess}}}, Action: Allow}}},
-		{Calls: "sched_setaffinity sched_setscheduler sched_setparam", Action: eperm, Cases: []Case{{If: []Cond{{Arg: 0, In: []uint32{0}}}, Action: Allow}}},
+		{Calls: "sched_setaffinity sched_setscheduler sched_setparam sched_setattr prlimit64", Action: eperm, Cases: []Case{{If: []Cond{{Arg: 0, In: []uint32{0}}}, Action: Allow}}},
 	}},
 	{RefuseInet, nil},
 	// A pair of datagram sockets can be connected to another name, or send to one (unix_dgram_connect, unix_dgram_sendmsg in

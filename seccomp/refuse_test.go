@@ -44,6 +44,9 @@ func TestRefuse(t *testing.T) {
 			{[]string{RefuseProcesses}, "ioprio_set", [6]uint64{3, 0}, eperm},
 			{[]string{RefuseProcesses}, "sched_setaffinity", [6]uint64{0}, Allow},
 			{[]string{RefuseProcesses}, "sched_setaffinity", [6]uint64{7}, eperm},
+			{[]string{RefuseProcesses}, "sched_setattr", [6]uint64{7}, eperm},
+			{[]string{RefuseProcesses}, "prlimit64", [6]uint64{0, 7}, Allow},
+			{[]string{RefuseProcesses}, "prlimit64", [6]uint64{7, 7}, eperm},
 			{nil, "socket", [6]uint64{afInet, 1}, Allow},
 		} {
 			f, err := Refuse(tt.groups, a)

@@ -39,6 +39,8 @@ func (c *compiler) selfTest() error {
 			promised = p.Network == string(policy.NetworkNone) || p.Landlock != nil && p.Landlock.Scoped != 0
 		case ActVsock, ActUser:
 			promised = profile
+		case ActTrace: // bubblewrap's own pid 1 is kept away by either
+			promised = profile || p.Landlock != nil || p.Engine != EngineBwrap
 		case ActForeign:
 			promised = profile && c.facts.Arch == "amd64" // a 64-bit program has no way to make one on arm64
 		case ActSignal:

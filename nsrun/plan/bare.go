@@ -54,6 +54,16 @@ func (c *compiler) hostFiles() error {
 	if c.plan.Dir == "" {
 		c.plan.Dir = "/"
 	}
+	if c.pol.Isolation.Level() == policy.Permissive {
+		return nil
+	}
+	for _, e := range c.pol.FS { // what was asked for has to be there, though nothing confines the command to it
+		if bind := e.Kind == policy.Bind || e.Kind == policy.Socket; bind && !e.System {
+			op := c.lowerFS(e)
+			op.Flags = mounts.Flags{mounts.ReadOnly}
+			c.plan.Mounts = append(c.plan.Mounts, op)
+		}
+	}
 	return nil
 }
 

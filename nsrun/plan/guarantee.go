@@ -93,17 +93,32 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		return cell
 	}
 	alone := c.plan.Engine == EngineLandlock
+	profile := c.plan.Seccomp != nil && c.plan.Seccomp.Profile != policy.SeccompOff
 	has := func(right landlock.Access) bool {
 		return c.plan.Landlock != nil && c.plan.Landlock.HandledFS&right != 0
 	}
 	switch trait {
 	case "tmp_bounds":
-		return weaker(c.plan.Container != nil && c.plan.Container.CLI == "podman", "any number of files can be made there, since Podman has no word for it")
+		if c.plan.Container != nil && c.plan.Container.CLI == "podman" {
+			return Cell{Weaker, "any number of files can be made there, since Podman has no word for it"}
+		}
+		return weaker(c.plan.Container != nil && c.facts.UID == 0, "any number of files can be made in the container's own /dev, by a sandbox that root starts")
+	case "init":
+		return weaker(c.plan.Engine == EngineBwrap && c.plan.Landlock == nil, "pid 1 is bubblewrap's, and the command can look into it: its descriptors are the caller's standard ones")
+	case "ownership":
+		return weaker(c.plan.Engine == EngineBwrap && c.facts.UID == 0, "the command is in the user namespace that owns its mounts, without a capability over it")
+	case "privileges":
+		return weaker(!profile && c.plan.Engine != EngineNative, "without a profile the command can make a user namespace, and has capabilities over what it makes in it")
+	case "keyring":
+		return weaker(!profile && (alone || c.plan.Container != nil), "without a profile the caller's user keyring is in reach")
 	case "landlock":
 		return weaker(c.plan.Landlock == nil, "there is none")
 	case "seccomp":
-		return weaker(c.plan.Seccomp == nil || c.plan.Seccomp.Profile == policy.SeccompOff, "there is no profile")
+		return weaker(!profile, "there is no profile")
 	case "network", "loopback":
+		if trait == "network" && !profile && !alone && c.pol.Network.Mode() == policy.NetworkNone {
+			return weaker(true, "without a profile sockets to the machine's hypervisor (AF_VSOCK) can be made, which no namespace keeps away")
+		}
 		return weaker(c.pol.Network.Mode() == policy.NetworkHost, "the policy keeps the host's network")
 	case "limits":
 		none := c.pol.Isolation.Level() == policy.Permissive && len(c.pol.Limits) > 0

@@ -161,7 +161,7 @@ func TestDegradeNotesEachLoss(t *testing.T) {
 	for _, n := range p.Notes {
 		features = append(features, n.Feature)
 	}
-	assert.ElementsMatch(t, []string{"landlock", "seccomp", "cgroup_namespace"}, features)
+	assert.ElementsMatch(t, []string{"landlock", "seccomp", "cgroup_namespace", "network"}, features)
 	assert.Nil(t, p.Landlock)
 	assert.Nil(t, p.Seccomp)
 }

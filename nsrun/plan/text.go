@@ -49,7 +49,9 @@ func (p *Plan) String() string {
 	}
 	line("timeout", "%s", p.timeText())
 	p.Bwrap.text(&out)
-	if p.Engine == EngineLandlock {
+	if p.Engine == EngineNone && len(p.Mounts) > 0 {
+		out.WriteString("\nlooked for, and no more\n")
+	} else if p.Engine == EngineLandlock {
 		out.WriteString("\ngrants\n")
 	} else if len(p.Mounts) > 0 || p.Bwrap != nil {
 		out.WriteString("\nmounts\n")

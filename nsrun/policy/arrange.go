@@ -176,7 +176,8 @@ func nearest(dest string, at map[string]int) (int, bool) {
 	return 0, false
 }
 
-// covered reports whether a, the nearest entry above e, shows already what e would.
+// covered reports whether a, the nearest entry above e, shows already what e would. What has to be there is looked at all the same, so that
+// its absence is an error.
 func covered(e, a FS) bool {
 	switch {
 	case a.Kind != Bind:
@@ -185,5 +186,5 @@ func covered(e, a FS) bool {
 		return a.Write || !a.Optional
 	}
 	rest := strings.TrimPrefix(e.Dest, a.Dest)
-	return e.Kind == Bind && e.Source == a.Source+rest && e.Write == a.Write && e.NoExec == a.NoExec && !a.Optional
+	return e.Kind == Bind && e.Optional && e.Source == a.Source+rest && e.Write == a.Write && e.NoExec == a.NoExec && !a.Optional
 }

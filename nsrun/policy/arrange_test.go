@@ -33,7 +33,8 @@ func TestArrange(t *testing.T) {
 		{"parents first", []FS{bind("/a/b/c", true), bind("/z", false), bind("/a/b", false), bind("/a", true)}, []string{"/a rw", "/z", "/a/b", "/a/b/c rw"}, ""},
 		{"the same twice", []FS{bind("/a", true), bind("/a", true)}, []string{"/a rw"}, ""},
 		{"read-only wins", []FS{bind("/a", true), bind("/a", false)}, []string{"/a"}, "/a was asked for read-only and writable; it is read-only"},
-		{"covered", []FS{bind("/a", true), bind("/a/b", true)}, []string{"/a rw"}, ""},
+		{"covered", []FS{bind("/a", true), optional(bind("/a/b", true))}, []string{"/a rw"}, ""},
+		{"covered, but it has to be there", []FS{bind("/a", true), bind("/a/b", true)}, []string{"/a rw", "/a/b rw"}, ""},
 		{"not covered by another access", []FS{bind("/a", true), bind("/a/b", false)}, []string{"/a rw", "/a/b"}, ""},
 		{"not covered by another source", []FS{bind("/a", false), at(bind("/x", false), "/a/b")}, []string{"/a", "/a/b"}, ""},
 		{"not covered across a tmpfs", []FS{bind("/a", false), {Kind: Tmpfs, Dest: "/a/b"}, bind("/a/b/c", false)}, []string{"/a", "/a/b", "/a/b/c"}, ""},
@@ -74,4 +75,9 @@ func TestStricterKeepsEachBound(t *testing.T) {
 	got, _ := Arrange([]FS{a, b})
 	want := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, SizeMB: 3, Inodes: 7, Mode: 0o700, Why: "w, x", Within: []string{"/q/r"}}
 	assert.Equal(t, []FS{want}, got)
+}
+
+func optional(e FS) FS {
+	e.Optional = true
+	return e
 }
