@@ -26,8 +26,14 @@ func Lower(p *sys.Program, r Ruleset) {
 			continue
 		}
 		attr := &pathBeneath{Access: access}
-		open := p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(rule.Path), sys.Words(unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_PATH|O_NOFOLLOW|O_CLOEXEC")).
-			Keep(fd).Into(&attr.FD)
+		var open *sys.Call
+		if rule.Exact { // every kernel with Landlock has openat2
+			how := &openHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+			open = p.Add(unix.SYS_OPENAT2, sys.AtCWD(), sys.Str(rule.Path), sys.Struct(how), sys.Size(how))
+		} else {
+			open = p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(rule.Path), sys.Words(unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_PATH|O_NOFOLLOW|O_CLOEXEC"))
+		}
+		open.Keep(fd).Into(&attr.FD)
 		if rule.Optional {
 			open.Tolerate(unix.ENOENT, 2)
 		}
@@ -46,6 +52,11 @@ func Lower(p *sys.Program, r Ruleset) {
 }
 
 const ruleNetPort = 2 // LANDLOCK_RULE_NET_PORT, include/uapi/linux/landlock.h
+
+// openHow is struct open_how of openat2(2).
+type openHow struct{ Flags, Mode, Resolve uint64 }
+
+func (h *openHow) String() string { return "{O_PATH|O_NOFOLLOW|O_CLOEXEC, RESOLVE_NO_SYMLINKS}" }
 
 // pathBeneath is struct landlock_path_beneath_attr, which is packed; the four bytes after FD are not read.
 type pathBeneath struct {

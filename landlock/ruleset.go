@@ -21,6 +21,8 @@ type PathRule struct {
 	Access Access `json:"access"`
 	// Optional lets the rule be left out when Path does not exist.
 	Optional bool `json:"optional,omitempty"`
+	// Exact refuses a Path with a symlink anywhere on the way: it has been resolved already, and must not lead elsewhere by now.
+	Exact bool `json:"exact,omitempty"`
 	// File says that Path is not a directory; the kernel takes fewer rights for it, and the others are left out.
 	File bool `json:"file,omitempty"`
 }

@@ -65,7 +65,7 @@ type LimitReceipt struct {
 
 func receipt(p *plan.Plan, out engine.Outcome) Receipt {
 	r := Receipt{Engine: p.Engine, Container: p.Container, Namespaces: p.Namespaces, Network: p.Network, NetworkBy: networkBy(p), Capabilities: "none", NoNewPrivs: true,
-		Landlock: landlockReceipt(p.Landlock, out), Seccomp: seccompReceipt(p.Seccomp), KillTree: killTree(p), SelfTest: p.SelfTest, Holds: p.Holds}
+		Landlock: landlockReceipt(p.Landlock, out), Seccomp: seccompReceipt(p.Seccomp), KillTree: killTree(p), SelfTest: out.Tried, Holds: p.Holds}
 	if p.Engine == plan.EngineNone {
 		r.Capabilities, r.NoNewPrivs = "the caller's", false
 	}

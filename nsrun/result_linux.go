@@ -97,7 +97,6 @@ func failed(p *plan.Plan, err error) Result {
 	r := Failure(err)
 	if p != nil {
 		r.Receipt = receipt(p, engine.Outcome{})
-		r.Receipt.SelfTest = nil
 	}
 	return r
 }

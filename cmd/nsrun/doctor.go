@@ -178,14 +178,14 @@ func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
 	pol := policy.Default(homeDir()).Grant(self, false, "self-test")
 	pol.FS, _ = policy.Arrange(pol.FS)
 	pol.SelfTest = true
-	p, result, err := nsrun.Start(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, nsrun.Options{DieWithParent: true})
+	_, result, err := nsrun.Start(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, nsrun.Options{DieWithParent: true})
 	switch {
 	case err != nil:
 		return fail(err)
 	case result.Code != 0:
 		return fail(fmt.Errorf("the sandbox was started, and its command ended with %d", result.Code))
 	}
-	return p.SelfTest, missing
+	return result.Receipt.SelfTest, missing
 }
 
 // didYouMean is a hint for a word that is nearly the name of a feature or guarantee, and nothing for any other.

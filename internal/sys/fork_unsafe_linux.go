@@ -186,6 +186,12 @@ func run(m *machine, i, to int) int {
 		case kindSpawn:
 			spawn(m, c, i)
 			next += int(c.from)
+		case kindFork:
+			if beside(m) {
+				to = next + int(c.from)
+			} else {
+				next += int(c.from)
+			}
 		case kindReap:
 			reap(m, c)
 		case kindCompare:
@@ -295,6 +301,19 @@ func spawn(m *machine, c *Call, i int) {
 		return
 	}
 	m.slots[c.keep] = pid
+}
+
+// beside starts a child that goes its own way with the next calls, and reports whether this is it.
+//
+//go:nosplit
+//go:norace
+func beside(m *machine) bool {
+	pid, _, e := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if m.errno = uintptr(e); e != 0 || pid != 0 {
+		return false
+	}
+	m.report = -1
+	return true
 }
 
 // vclone is clone(2). In the child it calls entry, which is that of spawned, with m. By its address, because the linker would take

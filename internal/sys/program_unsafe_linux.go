@@ -60,6 +60,7 @@ const (
 	kindCopy         // read from a descriptor to its end, and write it all to another
 	kindReport       // send failures to another descriptor
 	kindJoin         // fork a sibling that goes on with the program; this process ends
+	kindFork         // fork; the child runs the next n calls in a memory of its own, this process skips them
 	kindGuard        // wait for children until one pid ends, or until whoever reads its status is gone
 	kindDrain        // wait for children until there is none
 	kindForeign      // a call of another architecture
@@ -205,6 +206,15 @@ func (p *Program) Compare(buf []byte, n int, e syscall.Errno) {
 // failure with ENOEXEC. The child's pid is kept in pid. If pidfd is not nil it receives a close-on-exec pidfd of the child.
 func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
 	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd})
+	at := len(p.calls) - 1
+	body()
+	p.calls[at].from = int32(len(p.calls) - 1 - at)
+}
+
+// Beside appends a fork(2): the calls that body adds are the child's, in a copy of this process's memory, while this process goes on. The child
+// ends with its calls; one that fails ends it in silence.
+func (p *Program) Beside(body func()) {
+	p.add(Call{kind: kindFork})
 	at := len(p.calls) - 1
 	body()
 	p.calls[at].from = int32(len(p.calls) - 1 - at)

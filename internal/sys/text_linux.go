@@ -30,7 +30,7 @@ func (p *Program) WriteTo(w io.Writer) (int64, error) {
 			indent = "    "
 		}
 		fmt.Fprintf(&out, "%4d  %s%s\n", i, indent, c.text(args))
-		if c.kind == kindSpawn {
+		if c.kind == kindSpawn || c.kind == kindFork {
 			end = i + int(c.from)
 		}
 	}
@@ -53,6 +53,8 @@ func (c *Call) text(args []Arg) string {
 		fmt.Fprintf(&out, "fail(%s)", unix.ErrnoName(unix.Errno(c.errno)))
 	case kindSpawn:
 		fmt.Fprintf(&out, "spawn(%d calls)", c.from)
+	case kindFork:
+		fmt.Fprintf(&out, "fork(%d calls)", c.from)
 	case kindReap:
 		fmt.Fprintf(&out, "reap(until $%d, status to %d)", c.keep, c.from)
 		if c.to != 0 {

@@ -76,7 +76,7 @@ func (c *compiler) grants() error {
 		c.impossible("landlock", "it is switched off, and there is nothing else", "leave Landlock on")
 	}
 	if c.facts.Can(facts.Landlock) && c.facts.LandlockABI < 2 {
-		c.note("files", "files cannot be moved or linked between directories: Landlock ABI 2 has that right", c.facts.Fix(facts.Landlock))
+		c.note("refer", "files cannot be moved or linked between directories: Landlock ABI 2 has that right", c.facts.Fix(facts.Landlock))
 	}
 	if err := c.fileSystem(); err != nil {
 		return err
@@ -118,6 +118,12 @@ func (c *compiler) shrinks(e policy.FS) bool {
 	})
 }
 
+// unixByLandlock reports whether Landlock can tell Unix sockets apart, by path and by abstract name.
+func (c *compiler) unixByLandlock() bool {
+	l := c.plan.Landlock
+	return l != nil && l.HandledFS&landlock.ResolveUnix != 0 && l.Scoped&landlock.ScopeAbstractUnix != 0
+}
+
 // refuse stands in for namespaces: what they would keep apart is refused as a call.
 func (c *compiler) refuse() error {
 	if c.plan.Landlock == nil || !c.facts.Can(facts.Seccomp) {
@@ -131,7 +137,7 @@ func (c *compiler) refuse() error {
 		s.Refuse = append(s.Refuse, seccomp.RefuseInet)
 	}
 	sockets := slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Kind == policy.Socket })
-	if c.plan.Landlock.HandledFS&landlock.ResolveUnix == 0 && !sockets {
+	if !c.unixByLandlock() && !sockets {
 		s.Refuse = append(s.Refuse, seccomp.RefuseUnix)
 	}
 	s.Refuse = append(s.Refuse, seccomp.RefuseIPC, seccomp.RefuseProcesses)

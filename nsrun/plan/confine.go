@@ -136,6 +136,9 @@ func (c *compiler) limits() error {
 		case "memory_mb", "pids", "cpu_percent":
 			c.shared(l)
 		case "tmpfs_mb": // in the mounts
+			if c.plan.Engine == EngineLandlock || c.plan.Engine == EngineNone {
+				c.lose(Note{Feature: "tmpfs_mb", Loss: "the engine " + c.plan.Engine + " has no private file systems to bound", Fix: "use the engine native"}, false)
+			}
 		case "output_bytes":
 			c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "cut the output with head -c"}, false)
 		default:

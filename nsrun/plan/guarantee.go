@@ -94,8 +94,8 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	}
 	alone := c.plan.Engine == EngineLandlock
 	profile := c.plan.Seccomp != nil && c.plan.Seccomp.Profile != policy.SeccompOff
-	has := func(right landlock.Access) bool {
-		return c.plan.Landlock != nil && c.plan.Landlock.HandledFS&right != 0
+	has := func(rights landlock.Access) bool {
+		return c.plan.Landlock != nil && c.plan.Landlock.HandledFS&rights == rights
 	}
 	switch trait {
 	case "tmp_bounds":
@@ -112,7 +112,7 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	case "keyring":
 		return weaker(!profile && (alone || c.plan.Container != nil), "without a profile the caller's user keyring is in reach")
 	case "landlock":
-		return weaker(c.plan.Landlock == nil, "there is none")
+		return weaker(c.plan.Landlock == nil || len(c.facts.LandlockRefused) > 0, "there is none, or the kernel refuses some of its rights")
 	case "seccomp":
 		return weaker(!profile, "there is no profile")
 	case "network", "loopback":
@@ -133,6 +133,9 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	case "identity":
 		return weaker(c.pol.HostEtc, "the account files are the host's")
 	case "files":
+		if basic := landlock.AllFS &^ (landlock.Refer | landlock.IoctlDev | landlock.ResolveUnix | landlock.Truncate); alone && !has(basic) {
+			return Cell{Missing, "this kernel refuses rights that Landlock has for files"}
+		}
 		return weaker(alone && !has(landlock.Truncate), "files that can be read can be cut short, where the caller may write to them: Landlock ABI 3 has that right")
 	case "processes":
 		return weaker(alone && !c.plan.KillScope, "other processes of the caller's can be signalled: Landlock ABI 6 has that scope")
@@ -150,7 +153,7 @@ func (c *compiler) unixSockets(cell Cell) Cell {
 	host := c.pol.Network.Mode() == policy.NetworkHost
 	switch {
 	case cell.Grade != Carried:
-	case c.plan.Engine == EngineLandlock && !c.refuses(seccomp.RefuseUnix) && c.plan.Landlock != nil && c.plan.Landlock.HandledFS&landlock.ResolveUnix == 0:
+	case c.plan.Engine == EngineLandlock && !c.refuses(seccomp.RefuseUnix) && !c.unixByLandlock():
 		return Cell{Weaker, "sockets that the caller may connect to can be connected to, since some are granted: Landlock ABI 9 can tell them apart"}
 	case host && (c.plan.Landlock == nil || c.plan.Landlock.Scoped&landlock.ScopeAbstractUnix == 0):
 		return Cell{Weaker, "abstract sockets of the host's network namespace can be connected to"}
@@ -161,7 +164,7 @@ func (c *compiler) unixSockets(cell Cell) Cell {
 // limitNote reports whether a note is about a limit that does not hold at all.
 func (c *compiler) limitNote(n Note) bool {
 	_, limit := policy.LookupLimit(n.Feature)
-	return limit && n.Feature != "memory_mb"
+	return limit
 }
 
 func (c *compiler) refuses(group string) bool {

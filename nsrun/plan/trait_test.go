@@ -179,7 +179,7 @@ func TestIsolationLevels(t *testing.T) {
 	pol.Isolation = policy.Subprocess
 	p := compileFor(t, pol, hosts["kernel 6.18, user"])
 	assert.Equal(t, EngineNone, p.Engine)
-	assert.Equal(t, []string{"environment", "descriptors", "limits", "status"}, p.Holds)
+	assert.Equal(t, []string{"environment", "descriptors", "status"}, p.Holds, "memory_mb binds each process alone")
 	assert.NotContains(t, strings.Join(p.Env, "\n"), "GH_TOKEN")
 	assert.NotEmpty(t, p.Limits)
 
@@ -213,4 +213,40 @@ func TestReadmeHasTheTraits(t *testing.T) {
 		return
 	}
 	assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Readme -update")
+}
+
+// TestRefusedRightsWeaken holds for kernels that report rights and refuse them.
+func TestRefusedRightsWeaken(t *testing.T) {
+	f := host("6.18", 7, 1000)
+	f.LandlockRefused = []string{"write_file", "make_reg"}
+	p := compileFor(t, backend(workspacePolicy(), policy.BackendLandlock), f)
+	assert.NotContains(t, p.Holds, "files")
+	assert.NotContains(t, p.Holds, "landlock")
+	f = host("7.2", 9, 1000)
+	f.LandlockRefused = []string{"scope_abstract_unix"}
+	p = compileFor(t, backend(workspacePolicy(), policy.BackendLandlock), f)
+	assert.Contains(t, p.Seccomp.Refuse, "unix", "nothing else keeps abstract sockets away")
+	assert.Contains(t, p.Holds, "unix_sockets")
+	old := compileFor(t, backend(workspacePolicy(), policy.BackendLandlock), host("5.15", 1, 1000))
+	assert.Contains(t, old.String(), "files that can be read can be cut short")
+}
+
+func TestWithoutAProfile(t *testing.T) {
+	for b, lost := range map[policy.Backend][]string{
+		policy.BackendNative: {"network", "seccomp"}, policy.BackendBwrap: {"network", "privileges"}, policy.BackendDocker: {"network", "privileges", "keyring"},
+		policy.BackendLandlock: {"privileges", "keyring"},
+	} {
+		pol := backend(workspacePolicy(), b)
+		pol.Seccomp.Profile = policy.SeccompOff
+		p := compileFor(t, pol, hosts["kernel 6.18, user"])
+		for _, name := range lost {
+			assert.NotContains(t, p.Holds, name, b)
+		}
+	}
+}
+
+func TestTmpfsLimitNeedsATmpfs(t *testing.T) {
+	pol := backend(policy.Default("/home/me"), policy.BackendLandlock).WithLimit("tmpfs_mb", 1)
+	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	assert.ErrorContains(t, err, "tmpfs_mb: the engine landlock has no private file systems to bound")
 }

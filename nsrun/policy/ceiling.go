@@ -256,10 +256,14 @@ func (k *cutter) engine(c Ceiling) {
 		k.Backend = BackendAuto
 		k.note("backend", string(b)+" is beyond the ceiling; the engine is nsrun's own", `"fallback": "degrade"`)
 	}
+	most := c.Isolation.Level()
+	if most == Permissive && (len(c.Limits) > 0 || !slices.Contains(c.PassEnv, "*")) { // permissive has neither limits nor a choice of variables
+		most = Subprocess
+	}
 	order := func(i Isolation) int { return slices.Index(Isolations, i.Level()) }
-	if order(k.Isolation) > order(c.Isolation) {
-		k.note("isolation", string(k.Isolation)+" is beyond the ceiling; it is "+string(c.Isolation.Level()), fmt.Sprintf(`"isolation": %q`, k.Isolation))
-		k.Isolation = c.Isolation.Level()
+	if order(k.Isolation) > order(most) {
+		k.note("isolation", string(k.Isolation)+" is beyond the ceiling; it is "+string(most), fmt.Sprintf(`"isolation": %q, "pass_env": ["*"] and no limits`, k.Isolation))
+		k.Isolation = most
 	}
 	k.Policy = k.Requiring(c.Require...)
 }

@@ -58,7 +58,8 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	}
 	out := &Docker{Seen: l.Seen, view: view, Losses: slices.Concat(dockerLosses(p, cli), view.losses)}
 	out.Args = slices.Concat(cli.args(p), view.args)
-	out.orders = insideOrders{Orders: orders(p, l.Seen), Late: view.late, Places: view.places, Mechanisms: p.Mechanisms}
+	out.orders = insideOrders{Orders: orders(p, l.Seen), Late: view.late, Mechanisms: p.Mechanisms}
+	out.orders.Places = view.places
 	out.orders.Dev = "/dev" // Docker's own is always there
 	out.orders.Limits = slices.Concat(otherLimits(), p.Limits)
 	out.profile, err = outerProfile(p.Seccomp)
@@ -236,7 +237,7 @@ func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 	d.mu.Lock()
 	out := d.out
 	d.mu.Unlock()
-	out.Started, out.Seen, out.Losses = d.started, box.Seen, box.Losses
+	out.Started, out.Seen, out.Losses, out.Tried = d.started, box.Seen, box.Losses, triedInside(p, canary)
 	if rules := box.orders.Landlock; rules != nil {
 		out.Rules = rules.Paths
 	}

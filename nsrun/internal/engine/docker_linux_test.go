@@ -119,7 +119,7 @@ func TestPid1FindsAnotherFile(t *testing.T) {
 	st, err := statNoLinks(dir + "/a")
 	require.NoError(t, err)
 	at := func(name string) *farFailure {
-		p := &pid1{orders: insideOrders{Places: []Place{{dir + name, st.Dev, st.Ino}}}}
+		p := &pid1{orders: insideOrders{Orders: Orders{Places: []Place{{dir + name, st.Dev, st.Ino}}}}}
 		return p.ready()
 	}
 	assert.Nil(t, at("/a"))

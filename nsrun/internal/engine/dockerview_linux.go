@@ -43,13 +43,6 @@ type made struct {
 	Mode   uint32 `json:"mode,omitempty"`
 }
 
-// Place is a mount point and what must stand there: the container engine resolves names again, and as root.
-type Place struct {
-	Path string `json:"path"`
-	Dev  uint64 `json:"dev"`
-	Ino  uint64 `json:"ino"`
-}
-
 func newBoxView(ops []mounts.Op, cli ContainerCLI, id plan.Identity, look mounts.Looker) (*boxView, error) {
 	v := &boxView{cli: cli, id: id}
 	var err error

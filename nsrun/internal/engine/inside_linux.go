@@ -17,8 +17,7 @@ import (
 // insideOrders are what pid 1 of a container is given.
 type insideOrders struct {
 	Orders
-	Places     []Place         `json:"places,omitempty"` // what must stand where
-	Late       []made          `json:"late,omitempty"`   // what it makes in the container's own file systems
+	Late       []made          `json:"late,omitempty"` // what it makes in the container's own file systems
 	Mechanisms plan.Mechanisms `json:"mechanisms"`
 }
 
@@ -142,15 +141,8 @@ func (p *pid1) live() *farFailure {
 
 // ready makes sure that the view is what the plan says, and makes what only a process inside can.
 func (p *pid1) ready() *farFailure {
-	for _, want := range p.orders.Places {
-		st, err := statNoLinks(want.Path)
-		switch {
-		case errors.Is(err, unix.EACCES): // nor can the command get there
-		case err != nil:
-			return &farFailure{Stage: "mount", Op: "look at", Path: want.Path, Errno: int(errnoOf(err))}
-		case st.Dev != want.Dev || st.Ino != want.Ino:
-			return &farFailure{Stage: "mount", Op: "look at", Path: want.Path, Text: "something else is there than what was granted: it has changed while the container was made; try again"}
-		}
+	if f := p.orders.checkPlaces(); f != nil {
+		return f
 	}
 	unix.Umask(0)
 	for _, m := range p.orders.Late {

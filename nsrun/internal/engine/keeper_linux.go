@@ -26,6 +26,7 @@ func (l *lowering) keep(look mounts.Looker) error {
 		l.killScope, // before there is anything to kill
 		func() error { return l.grants(look) },
 		l.awaitChildren,
+		l.standBy,
 		l.selfTest,
 		l.spawnCommand,
 		l.keepUntilEnd,
@@ -83,15 +84,42 @@ func (l *lowering) awaitChildren() error {
 	return nil
 }
 
+// standBy forks a process of the same domain that does nothing but wait for the keeper's end, and then kills what is left of the domain. The
+// command can wear the keeper out, whom it can have reap orphans until a limit on CPU time ends it (RLIMIT_CPU is inherited); this one it
+// cannot, as it uses none. The keeper's last kill ends it too.
+func (l *lowering) standBy() error {
+	if !l.plan.KillScope {
+		return nil
+	}
+	l.step("keeper", "stand by")
+	self, poll := l.p.Slot(), &unix.PollFd{Events: unix.POLLIN}
+	l.p.Add(unix.SYS_GETPID).Keep(self)
+	l.p.Beside(func() {
+		l.step("keeper", "standing by")
+		l.p.Add(unix.SYS_CLOSE_RANGE, sys.Int(0), sys.Int(1<<31-1), sys.Int(0)).Tolerate(sys.Any, 0)
+		l.p.Add(unix.SYS_PIDFD_OPEN, sys.Of(self), sys.Int(0)).Into(&poll.Fd).Tolerate(sys.Any, 1) // it has ended already
+		l.p.Add(unix.SYS_PPOLL, sys.Struct(poll), sys.Int(1), sys.Null(), sys.Null(), sys.Int(0)).Tolerate(sys.Any, 0)
+		l.p.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(sys.Any, 0)
+	})
+	return nil
+}
+
 // bareMile is the containment of a command without namespaces: what [lowering.lastMile] has of it.
 func (l *lowering) bareMile() error {
 	parts := []func() error{l.dieWithCaller, l.session, l.descriptors, l.directory, l.setLimits}
 	if l.plan.Engine == plan.EngineLandlock {
 		parts = append(parts, l.keyring, l.signals, l.capabilities, l.ready, l.notDumpable, l.noNewPrivs, l.landlock, l.seccomp)
 	} else {
-		parts = append(parts, l.signals, l.ready)
+		parts = append(parts, l.unblockSignals, l.ready)
 	}
 	return l.all(append(parts, l.exec)...)
+}
+
+// unblockSignals undoes awaitChildren, and leaves what the caller ignores, and its umask, to a command without a sandbox.
+func (l *lowering) unblockSignals() error {
+	l.step("signals", "unblock")
+	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(make([]byte, 8)), sys.Null(), sys.Int(8))
+	return nil
 }
 
 // keepUntilEnd gives up what the keeper does not need, waits, and kills. Without a scope that is the process group of the command's
@@ -132,7 +160,7 @@ func bareRules(p *plan.Plan, seen []mounts.Seen) ([]landlock.PathRule, error) {
 		if !ok {
 			continue
 		}
-		rule.Path, rule.File = s.Source, s.File
+		rule.Path, rule.File, rule.Exact = s.Source, s.File, true
 		spread, err := around(rule, masks)
 		if err != nil {
 			return nil, err
@@ -156,7 +184,7 @@ func around(rule landlock.PathRule, masks []string) ([]landlock.PathRule, error)
 	if err != nil {
 		return nil, err
 	}
-	rules := []landlock.PathRule{{Path: rule.Path, Access: rule.Access & landlock.ReadDir}}
+	rules := []landlock.PathRule{{Path: rule.Path, Access: rule.Access & landlock.ReadDir, Exact: true}}
 	for _, e := range entries {
 		if e.Type()&os.ModeSymlink != 0 { // where it leads has a rule of its own, or none
 			continue

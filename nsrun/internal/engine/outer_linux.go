@@ -65,6 +65,7 @@ type Orders struct {
 	Seccomp  *plan.Seccomp  `json:"seccomp,omitempty"`
 	SelfTest []plan.Act     `json:"self_test,omitempty"`
 	Canary   *Canary        `json:"canary,omitempty"`
+	Places   []Place        `json:"places,omitempty"` // what must stand where
 }
 
 // Outer is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
@@ -108,6 +109,9 @@ func RenderOuter(p *plan.Plan, canary *Canary) (*Outer, error) {
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
 	o := orders(p, l.Seen)
 	o.Canary = canary
+	if o.Places, err = places(simple.Mounts); err != nil {
+		return nil, err
+	}
 	if o.Landlock != nil {
 		out.Rules = o.Landlock.Paths
 	}

@@ -68,7 +68,7 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	err = o.live()
 	out := o.out
 	out.Started, out.Wall, out.Seen, out.Losses = started, time.Since(started), call.Seen, call.Losses
-	out.Rules = call.Rules
+	out.Rules, out.Tried = call.Rules, triedInside(p, canary)
 	return out, err
 }
 
@@ -361,12 +361,20 @@ func LastMile(channel, ordersFD, stderrFD int) error {
 	if n, err := unix.Read(channel, make([]byte, 1)); err != nil || n != 1 {
 		return errors.Join(errors.New("whoever started this is gone"), err)
 	}
+	if f := o.checkPlaces(); f != nil {
+		return f.send(channel)
+	}
 	l := farMile(&o)
 	defer l.closeTest()
 	if err := l.all(l.selfTestHere, l.session, l.ownNull, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.seccomp, l.exec); err != nil {
 		return err
 	}
 	return l.tellFailure(channel, l.p.Run())
+}
+
+// triedInside is what the self-test tries in a pid namespace of another program's.
+func triedInside(p *plan.Plan, c *Canary) []plan.Act {
+	return tried(&plan.Plan{SelfTest: p.SelfTest, Namespaces: []string{plan.Pid}}, c)
 }
 
 // farMile is the lowering of orders, which have what the last mile needs of a plan.
@@ -386,6 +394,11 @@ func (l *lowering) tellFailure(channel int, err error) error {
 		return err
 	}
 	f := l.farFailure(l.testFailure(sys.Failure{Index: uint32(failed.Index), Errno: uint32(failed.Errno)}))
+	return f.send(channel)
+}
+
+// send tells it whoever is at the other end.
+func (f *farFailure) send(channel int) error {
 	data, marshalErr := json.Marshal(f)
 	if marshalErr != nil {
 		return marshalErr

@@ -46,6 +46,7 @@ type Outcome struct {
 	Killed   unix.Signal // the signal to this process that led to the kill, if one did
 	Seen     []mounts.Seen
 	Rules    []landlock.PathRule // that Landlock enforced
+	Tried    []plan.Act          // by the self-test
 	Losses   []plan.Note         // what the engine could not carry
 }
 
@@ -130,7 +131,7 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	out := r.out
 	r.mu.Unlock()
 	out.Started, out.Wall, out.Seen = started, time.Since(started), lowered.Seen
-	out.Rules = lowered.Rules
+	out.Rules, out.Tried = lowered.Rules, tried(p, canary)
 	return out, err
 }
 
