@@ -261,7 +261,7 @@ func missingLayer(t *testing.T, w *world) {
 	assert.Contains(t, e.stdout, "ran\n")
 	assert.Contains(t, e.stdout, `"engine":"landlock"`, "the strongest engine that works")
 	assert.Contains(t, e.stdout, `"lost":["view"`, "and the result says what is lost")
-	assert.Contains(t, e.stderr, "nsrun: note: view: ", "as standard error does")
+	assert.Contains(t, e.stderr, "nsrun: note: guarantees lost: view, ", "as standard error does")
 	e = degraded("--require", "view")
 	assert.Equal(t, 125, e.code, "%v", e)
 	assert.NotContains(t, e.stdout, "ran\n")

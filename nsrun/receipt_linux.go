@@ -77,11 +77,7 @@ func receipt(p *plan.Plan, out engine.Outcome) Receipt {
 			r.Limits = append(r.Limits, LimitReceipt{l, "cgroup"})
 		}
 	}
-	for _, name := range policy.Guarantees {
-		if !slices.Contains(p.Holds, name) {
-			r.Lost = append(r.Lost, name)
-		}
-	}
+	r.Lost = p.Lost()
 	r.Notes = slices.Concat(p.Notes, missing(p, out.Seen), out.Losses)
 	return r
 }

@@ -51,17 +51,19 @@ type Result struct {
 	// Code is the exit code that nsrun ends with.
 	Code int `json:"code"`
 	// ExitStatus is the command's own, and Signal the name of the signal that killed it; at most one of them is given.
-	ExitStatus *int    `json:"exit_status,omitempty"`
-	Signal     string  `json:"signal,omitempty"`
-	Error      string  `json:"error,omitempty"`
-	Step       string  `json:"step,omitempty"`
-	Hint       string  `json:"hint,omitempty"`
-	Started    string  `json:"started,omitempty"` // RFC 3339
-	WallMS     float64 `json:"wall_ms"`
-	UserMS     float64 `json:"user_ms"`
-	SystemMS   float64 `json:"system_ms"`
-	MaxRSSKiB  int64   `json:"max_rss_kib"` // of the largest process
-	Receipt    Receipt `json:"receipt"`
+	ExitStatus *int   `json:"exit_status,omitempty"`
+	Signal     string `json:"signal,omitempty"`
+	Error      string `json:"error,omitempty"`
+	Step       string `json:"step,omitempty"`
+	Hint       string `json:"hint,omitempty"`
+	// Unmet lists what this host, or the engine, lacks of what was asked for; nothing has run then.
+	Unmet     []plan.Note `json:"unmet,omitempty"`
+	Started   string      `json:"started,omitempty"` // RFC 3339
+	WallMS    float64     `json:"wall_ms"`
+	UserMS    float64     `json:"user_ms"`
+	SystemMS  float64     `json:"system_ms"`
+	MaxRSSKiB int64       `json:"max_rss_kib"` // of the largest process
+	Receipt   Receipt     `json:"receipt"`
 }
 
 func ended(p *plan.Plan, out engine.Outcome) Result {
@@ -104,6 +106,10 @@ func failed(p *plan.Plan, err error) Result {
 // Failure is the result of a run that did not begin: err is what stood in its way.
 func Failure(err error) Result {
 	r := Result{Version: 1, Verdict: Refused, Code: CodeFailed, Error: err.Error()}
+	var lacks *PolicyCompatibilityError
+	if errors.As(err, &lacks) {
+		r.Unmet = lacks.Unmet
+	}
 	var step *Error
 	if !errors.As(err, &step) {
 		return r

@@ -41,6 +41,9 @@ func Facts() facts.Facts { return probe.Quick() }
 // once, and asking bubblewrap, Docker and Podman. It takes some 10 ms, 100 where those are installed, and 3 s where a daemon hangs.
 func Probe() facts.Facts { return probe.Full() }
 
+// ProbeHost is [Probe] without other programs.
+func ProbeHost() facts.Facts { return probe.Host() }
+
 // Compile plans a request for this host. See [plan.Compile].
 func Compile(req plan.Request) (*plan.Plan, error) { return plan.Compile(req, Facts()) }
 
@@ -123,7 +126,7 @@ func amend(known facts.Facts, p *plan.Plan, err error) facts.Facts {
 	if name == "" {
 		return known
 	}
-	return known.With(name, facts.Answer{State: facts.No, Detail: err.Error()})
+	return known.With(name, facts.Answer{State: facts.No, Detail: err.Error(), Fix: "nsrun run --backend " + p.Engine + " -- true says what stands in its way"})
 }
 
 // refusedByKernel tells a refusal of namespaces and mounts from a mistake in the policy.

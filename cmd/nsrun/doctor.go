@@ -29,6 +29,13 @@ func (f *doctorFlags) set() *flag.FlagSet {
 	return fs
 }
 
+// doctorJSON are the facts, and the answer to what was asked.
+type doctorJSON struct {
+	facts.Facts
+	Enforceable bool        `json:"enforceable"`
+	Missing     []plan.Note `json:"missing,omitempty"`
+}
+
 // question is one thing that doctor is asked about: what it is, and how to find out what of it this host lacks.
 type question struct {
 	what string
@@ -65,7 +72,7 @@ func (a *app) doctor(args []string) int {
 	r.engines, r.degrade = a.engines(known)
 	text := r.String()
 	if f.asJSON {
-		data, err := json.MarshalIndent(known, "", "  ")
+		data, err := json.MarshalIndent(doctorJSON{known, len(r.missing) == 0, r.missing}, "", "  ")
 		if err != nil {
 			return a.fail(err)
 		}

@@ -98,7 +98,7 @@ func TestDoctorColoursATerminalAlone(t *testing.T) {
 
 func TestDoctorOnEngines(t *testing.T) {
 	r := madeUp()
-	r.engines = []engineStatus{{Name: "native", Why: "no\x1b"}, {Name: "landlock", Available: true, Version: "1", Loses: "view"}}
+	r.engines = []engineStatus{{Name: "native", Why: "no\x1b"}, {Name: "landlock", Available: true, Version: "1", Loses: []string{"view"}}}
 	assert.Contains(t, r.String(), "\nengines (--backend)\nnative    not here\n    why:   no?\nlandlock  available  1\n    loses: view\nwith --fallback degrade a run would be refused all the same\n")
 	r.degrade, r.missing, r.tested = "landlock", nil, plan.Acts[:2]
 	assert.Contains(t, r.String(), "with --fallback degrade a run would use landlock\n")

@@ -1,5 +1,12 @@
 package main
 
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
 const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private root, Landlock, seccomp, limits.
 
   nsrun run [flags] -- CMD ARG...     run CMD
@@ -12,6 +19,7 @@ const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private ro
   nsrun status [--json]               say which engines there are
   nsrun version
   nsrun help VERB                     flags and examples
+  nsrun help guarantees               what each promises, and which engines give it
 
 With no flags the command sees the system's programs and the working directory read-only, an empty /tmp,
 no network, and nothing of the environment but locale, terminal and time zone.
@@ -172,3 +180,42 @@ where this program lies now. Nothing that is there already is replaced; remove t
 Example:
   nsrun install-bwrap ~/.local/bin
 `
+
+// guaranteesHelp prints the table of guarantees.
+func guaranteesHelp() string {
+	var out strings.Builder
+	out.WriteString("The guarantees that --require, \"require\" and NSRUN_REQUIRE may name, what holds, and which engines give each in full\nat best; nsrun status says what is so here.\n")
+	for _, t := range plan.Traits {
+		var give []string
+		for i, cell := range t.Engines {
+			if cell.Grade == plan.Carried {
+				give = append(give, plan.Engines()[i])
+			}
+		}
+		fmt.Fprintf(&out, "\n  %s: %s\n", t.Name, strings.Join(give, " "))
+		for line := range strings.Lines(wrap(t.Promise, 104)) {
+			fmt.Fprintf(&out, "      %s", line)
+		}
+	}
+	return out.String()
+}
+
+// wrap breaks a text into lines of at most so many characters.
+func wrap(text string, most int) string {
+	var out strings.Builder
+	width := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case width == 0:
+		case width+1+len(word) > most:
+			out.WriteByte('\n')
+			width = 0
+		default:
+			out.WriteByte(' ')
+			width++
+		}
+		out.WriteString(word)
+		width += len(word)
+	}
+	return out.String() + "\n"
+}

@@ -138,9 +138,12 @@ func (a *app) help(args []string) int {
 	if len(args) > 1 {
 		return a.fail(fmt.Errorf("help takes one verb, got also %q", args[1]))
 	}
+	if args[0] == "guarantees" {
+		return a.print(guaranteesHelp())
+	}
 	text, ok := helpTexts()[args[0]]
 	if !ok {
-		return a.fail(fmt.Errorf("there is no help on %q; the verbs are run, plan, doctor, bwrap, install-bwrap, manifest, status, version", args[0]))
+		return a.fail(fmt.Errorf("there is no help on %q; the verbs are run, plan, doctor, bwrap, install-bwrap, manifest, status, version; and guarantees", args[0]))
 	}
 	return a.print(text)
 }

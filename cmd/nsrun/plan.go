@@ -10,6 +10,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // planFlags are those of run, so that its arguments are those of plan, and plan's own.
@@ -47,7 +48,7 @@ func (a *app) plan(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	known, err := loadFacts(f.facts)
+	known, err := loadFacts(f.facts, req.Policy)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -134,9 +135,15 @@ func onThisHost(p *plan.Plan) string {
 	return printable(out.String())
 }
 
-func loadFacts(name string) (facts.Facts, error) {
-	if name == "" {
-		return nsrun.Facts(), nil
+// loadFacts reads a file of facts, or asks this host in full: a plan is to say what a run would come to. Other engines are asked about where the
+// policy may come to them.
+func loadFacts(name string, pol policy.Policy) (facts.Facts, error) {
+	switch {
+	case name != "":
+	case pol.Fallback == policy.Degrade, pol.Backend == policy.BackendBwrap, pol.Backend == policy.BackendDocker:
+		return nsrun.Probe(), nil
+	default:
+		return nsrun.ProbeHost(), nil
 	}
 	var f facts.Facts
 	data, err := readFile(name, 1<<20)

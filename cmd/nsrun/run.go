@@ -94,19 +94,22 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, request func
 // notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, and dropped
 // variables; all of it with -v.
 func (a *app) notes(notes []plan.Note, all bool) {
-	told := []string{"env", "working directory", "engine", switchNote, "sandbox"}
-	if slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Feature == "engine" }) { // it is not the one asked for
-		told = append(told, policy.Guarantees[:]...)
-	}
+	told := []string{"env", "environment", "working directory", "engine", switchNote, "sandbox", "backend", "isolation", "fallback"}
+	degraded := slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Feature == "engine" }) // the engine is not the one asked for
+	var lost []string
 	for _, n := range notes {
 		_, feature := facts.Lookup(facts.Name(n.Feature))
 		_, limit := policy.LookupLimit(n.Feature)
-		if _, guarantee := plan.LookupTrait(n.Feature); guarantee && !all { // the way back stands in the note on the engine
-			n.Fix = ""
+		if _, guarantee := plan.LookupTrait(n.Feature); guarantee && !all && degraded {
+			lost = append(lost, n.Feature)
+			continue
 		}
 		if all || feature || limit || slices.Contains(told, n.Feature) {
 			fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 		}
+	}
+	if len(lost) > 0 {
+		fmt.Fprintf(a.stderr, "nsrun: note: guarantees lost: %s (-v says what each means)\n", strings.Join(lost, ", "))
 	}
 }
 

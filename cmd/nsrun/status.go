@@ -16,12 +16,12 @@ import (
 
 // engineStatus is one engine in status --json.
 type engineStatus struct {
-	Name      string `json:"name"`
-	Available bool   `json:"available"` // it can carry out the default policy here
-	Version   string `json:"version,omitempty"`
-	Path      string `json:"path,omitempty"`
-	Why       string `json:"why,omitempty"`   // it is not available
-	Loses     string `json:"loses,omitempty"` // guarantees that it does not give
+	Name      string   `json:"name"`
+	Available bool     `json:"available"` // it can carry out the default policy here
+	Version   string   `json:"version,omitempty"`
+	Path      string   `json:"path,omitempty"`
+	Why       string   `json:"why,omitempty"`   // it is not available
+	Loses     []string `json:"loses,omitempty"` // guarantees that it does not give here, or anywhere if it is not available
 }
 
 // status is what status --json prints.
@@ -91,6 +91,14 @@ func (a *app) statusHere() (status, error) {
 
 // engineFor plans a policy, and says what engine that comes to or why it comes to none.
 func (a *app) engineFor(pol policy.Policy, known facts.Facts) (engine, why string) {
+	p, why := a.planFor(pol, known)
+	if p == nil {
+		return "", why
+	}
+	return p.Engine, ""
+}
+
+func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why string) {
 	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ}, known)
 	var lacks *plan.CompatibilityError
 	switch {
@@ -99,19 +107,21 @@ func (a *app) engineFor(pol policy.Policy, known facts.Facts) (engine, why strin
 		for _, n := range plan.Together(lacks.Unmet) {
 			words = append(words, n.String())
 		}
-		return "", strings.Join(words, "; ")
+		return nil, strings.Join(words, "; ")
 	case err != nil:
-		return "", err.Error()
+		return nil, err.Error()
 	}
-	return p.Engine, ""
+	return p, ""
 }
 
 func (a *app) engineStatus(name string, known facts.Facts) engineStatus {
 	pol := policy.Default(homeDir())
 	pol.Backend = policy.Backend(name)
-	s := engineStatus{Name: name, Loses: strings.Join(plan.Loses(name), " ")}
-	_, s.Why = a.engineFor(pol, known)
-	s.Available = s.Why == ""
+	s := engineStatus{Name: name, Loses: plan.Loses(name)}
+	var p *plan.Plan
+	if p, s.Why = a.planFor(pol, known); p != nil {
+		s.Available, s.Loses = true, p.Lost()
+	}
 	switch name {
 	case plan.EngineBwrap:
 		s.Version, s.Path = installed(known, facts.Bwrap)
@@ -169,8 +179,8 @@ func (e engineStatus) String() string {
 	if e.Why != "" {
 		text += "    why:   " + e.Why + "\n"
 	}
-	if e.Loses != "" {
-		text += "    loses: " + e.Loses + "\n"
+	if len(e.Loses) > 0 {
+		text += "    loses: " + strings.Join(e.Loses, " ") + "\n"
 	}
 	return text
 }

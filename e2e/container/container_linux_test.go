@@ -176,7 +176,7 @@ func TestDefaultContainer(t *testing.T) {
 			found, r, errs := sandboxed(t, options, "--fallback", "degrade", "--self-test")
 			assert.Equal(t, "landlock", r.Receipt.Engine)
 			assert.Contains(t, errs, "nsrun: note: engine: native cannot be used here: ")
-			assert.Contains(t, errs, "nsrun: note: process_view: ")
+			assert.Contains(t, errs, "nsrun: note: guarantees lost: view, places, ")
 			landlocked(t, found, r)
 			control := unsandboxed(t, options)
 			for _, act := range []string{"read_outside", "write_outside", "write_tmp", "loopback"} {

@@ -79,13 +79,7 @@ func instead(req Request, f facts.Facts) string {
 	if err != nil || p.Engine == EngineNative { // each loss has said so itself
 		return ""
 	}
-	var lost []string
-	for _, t := range Traits {
-		if !slices.Contains(p.Holds, t.Name) {
-			lost = append(lost, t.Name)
-		}
-	}
-	return fmt.Sprintf("  with fallback degrade (--fallback degrade) the engine %s would run it, without the guarantees %s", p.Engine, strings.Join(lost, ", "))
+	return fmt.Sprintf("  with fallback degrade (--fallback degrade) the engine %s would run it, without the guarantees %s", p.Engine, strings.Join(p.Lost(), ", "))
 }
 
 func join(notes []Note) string {

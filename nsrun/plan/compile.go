@@ -244,6 +244,20 @@ func (c *compiler) outside() error {
 	return nil
 }
 
+// tmpDir is where programs are told to put temporary files. Without a /tmp that is the writable directory that the command starts in, if there
+// is one.
+func (c *compiler) tmpDir() string {
+	if c.plan.Engine != EngineLandlock {
+		return "/tmp"
+	}
+	for _, e := range c.pol.FS {
+		if e.Kind == policy.Bind && e.Write && policy.Inside(c.plan.Dir, e.Dest) {
+			return e.Dest
+		}
+	}
+	return "/tmp"
+}
+
 // environment builds the command's, with what every program expects to find set by us.
 func (c *compiler) environment() error {
 	if c.pol.Isolation.Level() == policy.Permissive {
@@ -258,7 +272,7 @@ func (c *compiler) environment() error {
 	user := userName(c.plan.Identity.UID)
 	base := []policy.Var{
 		{Name: "PATH", Value: policy.DefaultPath}, {Name: "HOME", Value: home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},
-		{Name: "PWD", Value: c.plan.Dir}, {Name: "TMPDIR", Value: "/tmp"},
+		{Name: "PWD", Value: c.plan.Dir}, {Name: "TMPDIR", Value: c.tmpDir()},
 	}
 	environ, dropped := c.pol.Env.Environ(c.req.Environ, base)
 	c.plan.Env = environ

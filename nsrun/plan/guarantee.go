@@ -77,7 +77,7 @@ func (c *compiler) fixFor(t Trait) string {
 	case len(all) == 0 || t.Engines[slices.Index(engines[:], c.plan.Engine)].Grade == Carried:
 		return ""
 	case c.pol.Isolation.Level() != policy.Container:
-		return "use isolation container"
+		return "use isolation container, and leave NSRUN_SANDBOX alone"
 	case len(all) == 1:
 		return "use the engine " + all[0]
 	}

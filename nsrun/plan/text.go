@@ -77,14 +77,19 @@ func (p *Plan) String() string {
 	return out.String()
 }
 
-// held says which guarantees hold, in the fewest words.
-func (p *Plan) held() string {
-	var lost []string
+// Lost lists the guarantees that do not hold in full.
+func (p *Plan) Lost() (names []string) {
 	for _, t := range Traits {
 		if !slices.Contains(p.Holds, t.Name) {
-			lost = append(lost, t.Name)
+			names = append(names, t.Name)
 		}
 	}
+	return names
+}
+
+// held says which guarantees hold, in the fewest words.
+func (p *Plan) held() string {
+	lost := p.Lost()
 	switch {
 	case len(lost) == 0:
 		return "all"

@@ -72,7 +72,7 @@ var Traits = [...]Trait{
 	{"places", "files can be shown at other places, made for the sandbox alone, and kept read-only inside what is writable", "files are where the host has them",
 		[...]Cell{{Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {}, {}}},
 	{"private_tmp", "/tmp, /var/tmp and /dev/shm are empty, writable, and gone afterwards", "/tmp is the host's",
-		[...]Cell{{Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {Missing, "there is no /tmp: the host's is out of reach; set TMPDIR to a directory that is granted writable"}, {}}},
+		[...]Cell{{Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {Missing, "there is no /tmp: the host's is out of reach, and TMPDIR names the writable directory that the command starts in, if it does so in one"}, {}}},
 	{"tmp_bounds", "the private file systems are bounded in size and number of files", "nothing bounds what is written to temporary directories",
 		[...]Cell{{Grade: Carried}, {Weaker, "any number of files can be made there"}, {Grade: Carried}, {}, {}}},
 	{"devices", "there are no devices but null, zero, full, random and urandom, and terminals of the sandbox's own", "all devices that the caller may open can be opened",

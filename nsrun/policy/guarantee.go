@@ -18,6 +18,10 @@ func (p Policy) checkRequire(say sayer) {
 	for i, name := range p.Require {
 		switch field := fmt.Sprintf("require[%d]", i); {
 		case !slices.Contains(Guarantees[:], name):
+			if near, ok := Nearest(name, Guarantees[:]); ok {
+				say(field, "%q is not a guarantee; did you mean %s?", name, near)
+				continue
+			}
 			say(field, "%q is not a guarantee; they are %s", name, strings.Join(Guarantees[:], ", "))
 		case slices.Contains(p.Require[:i], name):
 			say(field, "%s is given twice", name)

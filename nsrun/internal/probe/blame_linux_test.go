@@ -54,7 +54,7 @@ func TestBlameNamesTheCauseAndOneAction(t *testing.T) {
 		{"Docker's AppArmor profile", hosts["default Docker"], true, facts.MountNS, mounting, unix.EACCES,
 			"the AppArmor profile docker-default", "start the container with docker run --security-opt apparmor=unconfined"},
 		{"Docker's masks", hosts["default Docker"], true, facts.ProcMount, sys.Step{Stage: "mount", Op: "proc"}, unix.EPERM,
-			"masked by mounts over /proc/bus, /proc/sys, /proc/acpi, /proc/kcore", "start the container with docker run --security-opt systempaths=unconfined"},
+			"masked by mounts over /proc/bus, /proc/sys, /proc/acpi, /proc/kcore", "start the container with docker run --user 1000 --security-opt systempaths=unconfined (root there could write /proc/sys)"},
 		{"Podman's masks", hosts["rootless Podman"], true, facts.ProcMount, sys.Step{Stage: "mount", Op: "proc"}, unix.EPERM,
 			"masked", "start the container with podman run --security-opt unmask=ALL"},
 		{"a pod's masks", hosts["Kubernetes pod"], true, facts.ProcMount, sys.Step{Stage: "mount", Op: "proc"}, unix.EPERM,

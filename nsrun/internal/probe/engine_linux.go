@@ -31,7 +31,7 @@ type engine struct {
 // process behind, and even --version makes directories where it keeps its state.
 var engines = [...]engine{
 	{facts.Bwrap, []string{"--version"}, "bubblewrap ", false,
-		[]string{"--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", noProgram}},
+		[]string{"--unshare-user", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", noProgram}},
 	{facts.Docker, []string{"version", "--format", "{{.Server.Version}}"}, "", false, nil},
 	{facts.Podman, []string{"--version"}, "podman version ", true, nil},
 }

@@ -63,7 +63,7 @@ func (b blamer) unmasked() string {
 	return b.choose([]remedy{
 		{"kubernetes", "set securityContext.procMount: Unmasked and hostUsers: false in the pod's specification"},
 		{"podman", "start the container with podman run --security-opt unmask=ALL"},
-		{"docker", "start the container with docker run --security-opt systempaths=unconfined"},
+		{"docker", "start the container with docker run --user 1000 --security-opt systempaths=unconfined (root there could write /proc/sys)"},
 		{"lxc", "set security.nesting=true on the container"},
 		{"", "unmount what is mounted below /proc"},
 	})
