@@ -68,7 +68,7 @@ type compiler struct {
 // enforce is a [*CompatibilityError].
 //
 // The engine is the one that the policy names, whose declared losses are then notes; else native. With fallback degrade it is the first
-// of [Engines] that can be used, none excepted, and each loss is a note. What the policy requires holds in any case.
+// of [Engines] that can be used, but never none, and each loss is a note. What the policy requires holds in any case.
 func Compile(req Request, f facts.Facts) (*Plan, error) {
 	if err := errors.Join(req.Policy.Validate(), checkCommand(req.Command)); err != nil {
 		return nil, err
