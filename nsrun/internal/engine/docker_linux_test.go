@@ -177,3 +177,16 @@ func TestFindContainerCLI(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, ContainerCLI{bin + "/docker", true}, c, "podman-docker")
 }
+
+func TestSweeperRemovesWhatIsLeft(t *testing.T) {
+	fds := openFDs(t)
+	dir := t.TempDir() + "/private"
+	require.NoError(t, errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(dir+"/file0", []byte("x"), 0o600)))
+	s, err := newSweeper(dir, []string{dir + "/channel", dir + "/file0"})
+	require.NoError(t, err)
+	assert.FileExists(t, dir+"/file0", "while this process lives")
+	s.end()
+	assert.NoDirExists(t, dir)
+	assert.Equal(t, fds, openFDs(t))
+	assert.Empty(t, children(t))
+}

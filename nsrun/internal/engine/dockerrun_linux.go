@@ -22,6 +22,7 @@ type dockerRun struct {
 	started time.Time
 
 	dir      string // private, with what is mounted from there; empty once it is gone
+	sweeper  *sweeper
 	listener int
 	channel  int
 	client   *exec.Cmd // which stays until the container has been removed
@@ -188,6 +189,10 @@ func (d *dockerRun) cleanUp() {
 	if d.dir != "" {
 		_ = os.RemoveAll(d.dir)
 		d.dir = ""
+	}
+	if d.sweeper != nil {
+		d.sweeper.end()
+		d.sweeper = nil
 	}
 }
 

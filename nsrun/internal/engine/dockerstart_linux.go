@@ -43,6 +43,13 @@ func (d *dockerRun) prepare() (err error) {
 	if err := d.cli.speakable(d.dir); err != nil {
 		return err
 	}
+	made := []string{d.dir + "/channel", d.dir + "/seccomp"}
+	for i := range d.box.view.files {
+		made = append(made, d.file(i))
+	}
+	if d.sweeper, err = newSweeper(d.dir, made); err != nil {
+		return err
+	}
 	for i, data := range d.box.view.files {
 		mode := os.FileMode(d.box.view.modes[i])
 		if mode == 0 {
