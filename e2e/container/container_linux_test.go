@@ -127,28 +127,23 @@ type result struct {
 }
 
 // sandboxed runs the inspecting program in a sandbox in a container, and returns what it found and the result.
-func sandboxed(t *testing.T, options []string, flags ...string) (map[string]string, result, string) {
+func sandboxed(t *testing.T, options []string, flags ...string) (sight, result, string) {
 	t.Helper()
-	args := append([]string{"/usr/bin/nsrun", "run", "--workspace", "/work", "--result", "FD:1"}, flags...)
+	args := append([]string{"/usr/bin/inside", "/usr/bin/nsrun", "run", "--workspace", "/work", "--result", "FD:1"}, flags...)
 	out, errs, code := in(t, options, append(args, "--", "inside")...)
 	require.Zero(t, code, "%s%s", out, errs)
-	first, second, _ := strings.Cut(out, "\n")
-	var found map[string]string
+	lines := strings.SplitN(out, "\n", 3)
+	require.Len(t, lines, 3, out)
+	var control, found map[string]string
 	var r result
-	require.NoError(t, json.Unmarshal([]byte(first), &found), out)
-	require.NoError(t, json.Unmarshal([]byte(second), &r), out)
-	return found, r, errs
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &control), out)
+	require.NoError(t, json.Unmarshal([]byte(lines[1]), &found), out)
+	require.NoError(t, json.Unmarshal([]byte(lines[2]), &r), out)
+	return sight{found, control}, r, errs
 }
 
-// unsandboxed is the same program in the same container: the positive control.
-func unsandboxed(t *testing.T, options []string) map[string]string {
-	t.Helper()
-	out, errs, code := in(t, options, "inside")
-	require.Zero(t, code, errs)
-	var found map[string]string
-	require.NoError(t, json.Unmarshal([]byte(out), &found), out)
-	return found
-}
+// sight is what the program found in the sandbox, and, as the positive control, without one in the same container.
+type sight struct{ found, control map[string]string }
 
 // users are whom containers run as.
 var users = map[string][]string{"root": nil, "user": {"--user=1000:1000"}}
@@ -173,12 +168,12 @@ func TestDefaultContainer(t *testing.T) {
 			assert.Contains(t, errs, "--security-opt seccomp=unconfined")
 			assert.Contains(t, errs, "with fallback degrade (--fallback degrade) the engine landlock would run it, without the guarantees view, places,")
 
-			found, r, errs := sandboxed(t, options, "--fallback", "degrade", "--self-test")
+			seen, r, errs := sandboxed(t, options, "--fallback", "degrade", "--self-test")
 			assert.Equal(t, "landlock", r.Receipt.Engine)
 			assert.Contains(t, errs, "nsrun: note: engine: native cannot be used here: ")
 			assert.Contains(t, errs, "nsrun: note: guarantees lost: view, places, ")
-			landlocked(t, found, r)
-			control := unsandboxed(t, options)
+			landlocked(t, seen.found, r)
+			control := seen.control
 			for _, act := range []string{"read_outside", "write_outside", "write_tmp", "loopback"} {
 				assert.Equal(t, "done", control[act], "positive control: %s", act)
 			}
@@ -220,7 +215,8 @@ func TestSmallestOptions(t *testing.T) {
 			assert.Zero(t, code, out)
 			assert.True(t, strings.HasPrefix(out, "this host can enforce the default policy\nself-test: "), out)
 
-			found, r, errs := sandboxed(t, with, "--self-test")
+			seen, r, errs := sandboxed(t, with, "--self-test")
+			found, control := seen.found, seen.control
 			assert.Empty(t, errs)
 			assert.Equal(t, "native", r.Receipt.Engine)
 			assert.Empty(t, r.Receipt.Lost, "every guarantee holds")
@@ -232,7 +228,6 @@ func TestSmallestOptions(t *testing.T) {
 			for _, act := range []string{"write_granted", "write_tmp", "loopback"} {
 				assert.Equal(t, "done", found[act], act)
 			}
-			control := unsandboxed(t, with)
 			for _, ns := range r.Receipt.Namespaces {
 				name := map[string]string{"mount": "mnt"}[ns]
 				if name == "" {
@@ -264,9 +259,9 @@ func TestEachOptionIsNeeded(t *testing.T) {
 func TestRestrictedPod(t *testing.T) {
 	need(t)
 	with := []string{"--user=1000:1000", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--read-only", "--tmpfs=/work:mode=1777,exec"}
-	found, r, _ := sandboxed(t, with, "--fallback", "degrade", "--require", "files,network,kill_tree,unix_sockets,privileges,seccomp", "--self-test")
+	seen, r, _ := sandboxed(t, with, "--fallback", "degrade", "--require", "files,network,kill_tree,unix_sockets,privileges,seccomp", "--self-test")
 	assert.Equal(t, "landlock", r.Receipt.Engine)
-	landlocked(t, found, r)
+	landlocked(t, seen.found, r)
 	_, errs, code := in(t, with, "/usr/bin/nsrun", "run", "--workspace", "/work", "--fallback", "degrade", "--require", "view", "--", "inside")
 	assert.Equal(t, 125, code)
 	assert.Contains(t, errs, "nor can the engine landlock: view: ")
