@@ -9,6 +9,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestSelfTestFindsWhatDoesNotHold takes one protection away behind the plan's back: the self-test must notice and nothing may start.
@@ -71,7 +72,11 @@ func without(names []string, name string) (out []string) {
 
 // TestCanaryIsThere holds that what the self-test must not reach can be reached without a sandbox.
 func TestCanaryIsThere(t *testing.T) {
-	p, _ := touch(t, func(pol *policy.Policy) { pol.SelfTest = true })
+	mine := t.TempDir() // which this user may write to, and the sandbox may not
+	p, _ := touch(t, func(pol *policy.Policy) {
+		*pol = pol.Grant(mine, false, "test")
+		pol.SelfTest = true
+	})
 	fds := openFDs(t)
 	c, err := newCanary(p)
 	require.NoError(t, err)
@@ -83,7 +88,8 @@ func TestCanaryIsThere(t *testing.T) {
 	conn, err := net.Dial("unix", "@"+c.Socket)
 	require.NoError(t, err, "the socket can be connected to outside")
 	conn.Close()
-	assert.DirExists(t, c.Inside)
+	require.DirExists(t, c.Inside)
+	assert.NoError(t, unix.Access(c.Inside, unix.W_OK))
 	c.close()
 	_, err = net.Dial("unix", "@"+c.Socket)
 	assert.Error(t, err, "and is gone afterwards")
