@@ -13,7 +13,6 @@ import (
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit"
 	"github.com/nsrun/nsrun/seccomp"
-	"golang.org/x/sys/unix"
 )
 
 // The engine "docker": a container of Docker's or Podman's is the sandbox, nsrun's own binary is its pid 1, and starts the command by the
@@ -242,17 +241,4 @@ func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 		out.Rules = rules.Paths
 	}
 	return out, err
-}
-
-// statNoLinks tells what stands at a path that holds no symlink.
-func statNoLinks(name string) (st unix.Stat_t, err error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // before Linux 5.6, or refused by a container's filter
-		fd, err = unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	}
-	if err != nil {
-		return st, err
-	}
-	defer unix.Close(fd)
-	return st, unix.Fstat(fd, &st)
 }
