@@ -103,11 +103,11 @@ func TestEarlySignal(t *testing.T) {
 	})
 }
 
-// However nsrun dies, and whenever: the container is gone soon after. The private directory is too, once the container runs.
+// However nsrun dies, and whenever: the container, its client and the private directory are gone soon after.
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		sleep := number(w, 3)
-		for _, delay := range []time.Duration{30, 100, 180, 260, 0} {
+		for _, delay := range []time.Duration{30, 80, 110, 130, 150, 170, 190, 210, 230, 260, 300, 0} {
 			cmd := w.command("--", "sh", "-c", "setsid sleep "+sleep)
 			require.NoError(t, cmd.Start())
 			if delay == 0 {
@@ -120,14 +120,10 @@ func TestKilled(t *testing.T) {
 			}
 			require.NoError(t, cmd.Process.Kill())
 			_ = cmd.Process.Release()
-			eventually(t, func() bool { return containers(t) == "" && len(sleepers(sleep)) == 0 && len(clients(w.dir)) == 0 },
-				fmt.Sprintf("all is gone, killed after %d ms", delay))
-			if delay != 0 { // the directory may be left: nobody was there to remove it
-				left, _ := filepath.Glob(w.path("tmp") + "/*")
-				for _, dir := range left {
-					require.NoError(t, os.RemoveAll(dir))
-				}
-			}
+			eventually(t, func() bool {
+				left, err := os.ReadDir(w.path("tmp"))
+				return err == nil && len(left) == 0 && containers(t) == "" && len(sleepers(sleep)) == 0 && len(clients(w.dir)) == 0
+			}, fmt.Sprintf("all is gone, killed after %d ms", delay))
 		}
 	})
 }
@@ -161,6 +157,8 @@ func TestContainerRemovedUnderneath(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		cmd := w.command("--", "sleep", "1000")
 		require.NoError(t, cmd.Start())
+		stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+		defer stop.Stop()
 		eventually(t, func() bool { return containers(t) != "" }, "the container runs")
 		time.Sleep(300 * time.Millisecond)
 		require.NoError(t, built.daemon.Docker("rm", "--force", containers(t)).Run())

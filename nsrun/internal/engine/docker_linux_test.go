@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -184,9 +185,27 @@ func TestSweeperRemovesWhatIsLeft(t *testing.T) {
 	require.NoError(t, errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(dir+"/file0", []byte("x"), 0o600)))
 	s, err := newSweeper(dir, []string{dir + "/channel", dir + "/file0"})
 	require.NoError(t, err)
+	client, err := unix.FcntlInt(s.lifeline.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
 	assert.FileExists(t, dir+"/file0", "while this process lives")
-	s.end()
+	require.NoError(t, s.lifeline.Close()) // as if it were killed
+	time.Sleep(50 * time.Millisecond)
+	assert.FileExists(t, dir+"/file0", "while the client lives")
+	require.NoError(t, unix.Close(client))
+	_, err = unix.Wait4(s.pid, nil, 0, nil)
+	require.NoError(t, err)
 	assert.NoDirExists(t, dir)
+	assert.Equal(t, fds, openFDs(t))
+}
+
+func TestSweeperIsLetGo(t *testing.T) {
+	fds := openFDs(t)
+	s, err := newSweeper(t.TempDir(), nil)
+	require.NoError(t, err)
+	client, err := unix.FcntlInt(s.lifeline.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	s.end() // and does not wait for the client
+	require.NoError(t, unix.Close(client))
 	assert.Equal(t, fds, openFDs(t))
 	assert.Empty(t, children(t))
 }

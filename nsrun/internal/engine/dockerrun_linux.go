@@ -152,18 +152,18 @@ func (d *dockerRun) awaitEnd() {
 	d.mu.Lock()
 	d.ended = true
 	d.mu.Unlock()
-	d.endClient(removePatience)
+	d.endClient()
 }
 
 // endClient waits until the client has ended, which it does when the container has been removed. One that takes too long is killed, and
 // the container removed by its name.
-func (d *dockerRun) endClient(patience time.Duration) {
+func (d *dockerRun) endClient() {
 	if d.client == nil {
 		return
 	}
 	fds := []unix.PollFd{{Fd: int32(d.clientFD), Events: unix.POLLIN}}
 	n, err := 0, error(nil)
-	for until := time.Now().Add(patience); n == 0; {
+	for until := time.Now().Add(removePatience); n == 0; {
 		ts := unix.NsecToTimespec(max(time.Until(until), 0).Nanoseconds())
 		if n, err = unix.Ppoll(fds, &ts, nil); !errors.Is(err, unix.EINTR) {
 			break
@@ -180,12 +180,17 @@ func (d *dockerRun) endClient(patience time.Duration) {
 	}
 }
 
-// cleanUp takes away the private directory, and the socket's end that others could connect to.
-func (d *dockerRun) cleanUp() {
+// deafen takes away the socket's end that others could connect to: a pid 1 that comes now ends at once.
+func (d *dockerRun) deafen() {
 	if d.listener >= 0 {
 		unix.Close(d.listener)
 		d.listener = -1
 	}
+}
+
+// cleanUp takes away the private directory, and the socket.
+func (d *dockerRun) cleanUp() {
+	d.deafen()
 	if d.dir != "" {
 		_ = os.RemoveAll(d.dir)
 		d.dir = ""
@@ -197,17 +202,12 @@ func (d *dockerRun) cleanUp() {
 }
 
 func (d *dockerRun) close() {
-	d.cleanUp()
+	d.deafen()
 	if d.channel >= 0 {
 		unix.Close(d.channel) // which ends pid 1, if it is still there
 	}
-	if d.client != nil {
-		patience := time.Duration(0)
-		if d.channel >= 0 {
-			patience = removePatience
-		}
-		d.endClient(patience)
-	}
+	d.endClient() // before its container's sources of mounts are gone
+	d.cleanUp()
 	if d.clientFD >= 0 {
 		unix.Close(d.clientFD)
 	}

@@ -115,6 +115,7 @@ func (d *dockerRun) start(image string) error {
 	}
 	client := d.cli.command(context.Background(), append(args, image, "inside")...)
 	client.Stdout, client.Stderr = d.said, d.said
+	client.ExtraFiles = []*os.File{d.sweeper.lifeline}
 	if err := client.Start(); err != nil {
 		return &Error{Stage: "docker", Op: "start", Path: d.cli.Path, Err: err}
 	}

@@ -2,14 +2,18 @@ package engine
 
 import (
 	"errors"
+	"os"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
-// sweeper is a process that removes the private directory should this one be killed before it could.
+// sweeper is a process that removes the private directory should this one be killed before it could. It waits until nobody has the
+// lifeline: this process, and the client, which inherits it. For Docker 20.10 refuses to start a container whose sources of mounts have
+// gone since it was made, and then neither removes it nor lets the client end (ContainerStart in moby's daemon/start.go).
 type sweeper struct {
-	pid, lifeline int
+	pid      int
+	lifeline *os.File
 }
 
 // newSweeper starts one for files and the directory that they are in. It is in a session of its own, and waits for the end of a pipe.
@@ -36,12 +40,13 @@ func newSweeper(dir string, files []string) (*sweeper, error) {
 		return nil, err
 	}
 	unix.Close(pidfd)
-	return &sweeper{pid: pid, lifeline: pipe[1]}, nil
+	return &sweeper{pid: pid, lifeline: os.NewFile(uintptr(pipe[1]), "lifeline")}, nil
 }
 
-// end lets it go. What it would remove is gone.
+// end lets it go, what it would remove being gone.
 func (s *sweeper) end() {
-	unix.Close(s.lifeline)
+	_ = unix.Kill(s.pid, unix.SIGKILL) // the client may have the lifeline for a while
+	s.lifeline.Close()
 	for {
 		if _, err := unix.Wait4(s.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
 			return
