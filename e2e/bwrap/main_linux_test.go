@@ -45,7 +45,7 @@ func prepare() error {
 	if err := os.Mkdir(built.inside, 0o755); err != nil {
 		return err
 	}
-	if err := compile(built.finger, "./testdata/fingerprint"); err != nil {
+	if err := room.Build(built.finger, "./testdata/fingerprint"); err != nil {
 		return err
 	}
 	if err := checkHost(); err != nil {
@@ -55,15 +55,6 @@ func prepare() error {
 		return err
 	}
 	return findBinary()
-}
-
-func compile(out, pkg string) error {
-	cmd := exec.Command("go", "build", "-o", out, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
-	}
-	return os.Chmod(out, 0o755)
 }
 
 // findBinary finds or builds the binary under test and calls it bwrap.
@@ -83,7 +74,7 @@ func findBinary() error {
 			return os.Symlink(path, built.underway)
 		}
 	}
-	if err := compile(filepath.Join(dir, "nsrun"), "../../cmd/nsrun"); err != nil {
+	if err := room.Build(filepath.Join(dir, "nsrun"), "../../cmd/nsrun"); err != nil {
 		return err
 	}
 	return os.Symlink("nsrun", built.underway)

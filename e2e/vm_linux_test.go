@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/e2e/vm"
+)
+
+var (
+	onKernels = flag.String("kernels", "", "lines of kernels for TestVM, separated by commas; all of the set if empty")
+	keepVM    = flag.Bool("keep", false, "keep the directories of TestVM's machines, and say how each is booted")
+	fullVM    = flag.Bool("full", false, "TestVM with all machines, and all tests that can run in one: hours where there is no KVM")
+)
+
+// inVM says that this process is in one of TestVM's machines.
+var inVM = os.Getenv("NSRUN_TEST_VM") != ""
+
+// TestVM boots kernels and runs tests in them, as root and as an ordinary user. It runs when it is named, since it takes minutes. What
+// follows the user in a name is a suite and a test:
+//
+//	go test ./e2e -run TestVM -timeout 60m
+//	go test ./e2e -run TestVM/6.1/user/engine/TestContract -keep
+func TestVM(t *testing.T) {
+	words := strings.Split(flag.Lookup("test.run").Value.String(), "/")
+	if inVM || !strings.Contains(words[0], "TestVM") {
+		t.Skip("boots virtual machines for minutes, and runs when it is named: go test ./e2e -run TestVM -timeout 60m")
+	}
+	_, err := vm.FindQemu(runtime.GOARCH)
+	need(t, err == nil, fmt.Sprint(err))
+	module, err := filepath.Abs("..")
+	require.NoError(t, err)
+	h := &harness{module: module, accel: vm.FindAccel(), only: words}
+	t.Logf("machines by %s", h.accel)
+	t.Cleanup(func() { t.Log("tests in the machines:\n" + h.table()) })
+	for _, m := range machines {
+		if m.wanted() {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel() // as many at a time as go test's -parallel says
+				h.run(t, m)
+			})
+		}
+	}
+}

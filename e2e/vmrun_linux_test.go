@@ -1,0 +1,300 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/e2e/vm"
+	"github.com/nsrun/nsrun/e2e/vm/guest"
+)
+
+// harness is what the machines have in common.
+type harness struct {
+	module string
+	accel  string
+	only   []string // the parts of go test's -run: TestVM, machine, user, suite, and what is left to the tests inside
+
+	building sync.Mutex
+	payload  vm.Tree
+	roots    map[string]vm.Tree
+
+	counting sync.Mutex
+	counts   []count
+}
+
+// count is what came of one user's tests on one machine.
+type count struct {
+	machine, release, user string
+	passed, failed         int
+	skipped                map[string]int // by reason
+	seconds                float64
+}
+
+// slow is how many times slower than hardware a machine is.
+func (h *harness) slow() int {
+	if h.accel == "kvm" {
+		return 2
+	}
+	return 15
+}
+
+// stepped is what one step came to.
+type stepped struct {
+	step string
+	code int
+	out  bytes.Buffer
+	left string
+	took time.Duration
+}
+
+// run boots a machine, and makes subtests of what it answers.
+func (h *harness) run(t *testing.T, m machine) {
+	dir := t.TempDir()
+	if *keepVM {
+		var err error
+		dir, err = os.MkdirTemp("", "nsrun-vm-"+m.name+"-")
+		require.NoError(t, err)
+	}
+	line, found := vm.FindLine(m.line)
+	require.True(t, found, "no line %s in vm.Lines", m.line)
+	kernel, err := vm.FetchKernel(line.Name, line.Suite, runtime.GOARCH)
+	require.NoError(t, err)
+	root, err := h.rootOf(m)
+	require.NoError(t, err)
+	steps := h.steps(m)
+	image, initramfs, err := vm.Prepare(dir, kernel, root, guest.Plan{Host: m.host, Steps: steps})
+	require.NoError(t, err)
+	box := vm.Machine{Arch: runtime.GOARCH, Accel: h.accel, MemoryMB: max(m.memory, 1024), Kernel: image, Initramfs: initramfs, Append: m.append, Dir: dir}
+	if m.memory > 0 {
+		box.MemoryMB = m.memory
+	}
+	t.Logf("%s, SHA-256 of the image %s", kernel.Package, kernel.Sum)
+	if *keepVM {
+		t.Logf("boot it by: %s", box.Command())
+	}
+	limit := time.Duration(0)
+	for _, s := range steps {
+		limit += time.Duration(s.Seconds) * time.Second
+	}
+	results := make(chan *stepped, len(steps))
+	ended := make(chan error, 1)
+	go func() {
+		defer close(results)
+		ended <- box.Boot(t.Context(), limit+5*time.Minute, collect(results))
+	}()
+	h.replay(t, m, kernel.Release, steps, results)
+	require.NoError(t, <-ended)
+}
+
+// collect makes results of frames.
+func collect(results chan<- *stepped) func(guest.Frame) {
+	var r *stepped
+	var began time.Time
+	return func(f guest.Frame) {
+		switch f.Kind {
+		case guest.Begin:
+			r, began = &stepped{step: f.Name}, time.Now()
+		case guest.Out:
+			r.out.Write(f.Data)
+		case guest.Left:
+			r.left += string(f.Data) + "\n"
+		case guest.Exit:
+			r.code, _ = strconv.Atoi(string(f.Data))
+			r.took = time.Since(began)
+			results <- r
+		}
+	}
+}
+
+// rootOf is a machine's root with all that runs in it. It is built once for each kind.
+func (h *harness) rootOf(m machine) (vm.Tree, error) {
+	h.building.Lock()
+	defer h.building.Unlock()
+	if h.payload == nil {
+		var tests []string
+		for _, s := range suites {
+			tests = append(tests, s.dir)
+		}
+		payload := vm.Tree{}
+		if err := payload.Payload(h.module, runtime.GOARCH, programs, tests); err != nil {
+			return nil, err
+		}
+		h.payload, h.roots = payload, map[string]vm.Tree{}
+	}
+	if root := h.roots[m.root]; root != nil {
+		return root, nil
+	}
+	root, err := map[string]func(string) (vm.Tree, error){"debian": vm.DebianRoot, "busybox": vm.BusyboxRoot, "musl": vm.MuslRoot,
+		"bare": func(string) (vm.Tree, error) { return vm.Tree{}, nil }}[m.root](runtime.GOARCH)
+	if err != nil {
+		return nil, err
+	}
+	root.Add(h.payload)
+	h.roots[m.root] = root
+	return root, nil
+}
+
+// users are who the tests are run as.
+var users = []struct {
+	name string
+	id   int
+}{{"root", 0}, {"user", 1000}}
+
+// steps are a machine's: each suite as each user.
+func (h *harness) steps(m machine) (steps []guest.Step) {
+	for _, u := range users {
+		for _, name := range m.suites {
+			if !h.runs(2, u.name) || !h.runs(3, name) {
+				continue
+			}
+			s := suites[name]
+			seconds := s.seconds * h.slow()
+			argv := []string{filepath.Join(vm.ModuleDir, s.dir, "run.test"), "-test.v=test2json", fmt.Sprintf("-test.timeout=%ds", seconds-10)}
+			if len(h.only) > 4 {
+				argv = append(argv, "-test.run="+strings.Join(h.only[4:], "/"))
+			}
+			if s.skip != "" && !*fullVM {
+				argv = append(argv, "-test.skip="+s.skip)
+			}
+			steps = append(steps, guest.Step{Name: u.name + "/" + name, UID: u.id, Argv: argv, Dir: filepath.Join(vm.ModuleDir, s.dir), Seconds: seconds,
+				Env: []string{"NSRUN_TEST_VM=" + m.name, room.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", room.Slow, h.slow())}})
+		}
+	}
+	return steps
+}
+
+// runs says whether a part of a test's name is asked for.
+func (h *harness) runs(part int, name string) bool {
+	if part >= len(h.only) {
+		return true
+	}
+	match, err := regexp.MatchString(h.only[part], name)
+	return err != nil || match
+}
+
+// replay makes subtests of the results, for each user and suite.
+func (h *harness) replay(t *testing.T, m machine, release string, steps []guest.Step, results <-chan *stepped) {
+	for _, u := range users {
+		c := count{machine: m.name, release: release, user: u.name, skipped: map[string]int{}}
+		t.Run(u.name, func(t *testing.T) {
+			for _, s := range steps {
+				name, ours := strings.CutPrefix(s.Name, u.name+"/")
+				if !ours {
+					continue
+				}
+				t.Run(name, func(t *testing.T) {
+					r := <-results
+					require.NotNil(t, r, "the machine has not come so far")
+					c.seconds += r.took.Seconds()
+					c.add(t, r)
+				})
+			}
+		})
+		h.counting.Lock()
+		h.counts = append(h.counts, c)
+		h.counting.Unlock()
+	}
+}
+
+// event is a line of go tool test2json.
+type event struct {
+	Action, Test, Output string
+	Elapsed              float64
+}
+
+// add makes subtests of one step's events.
+func (c *count) add(t *testing.T, r *stepped) {
+	cmd := exec.Command("go", "tool", "test2json")
+	cmd.Stdin = &r.out
+	whole := r.out.String()
+	text, err := cmd.Output()
+	require.NoError(t, err)
+	said := map[string]*strings.Builder{}
+	ended := 0
+	for line := range bytes.Lines(text) {
+		var e event
+		require.NoError(t, json.Unmarshal(line, &e))
+		if said[e.Test] == nil {
+			said[e.Test] = &strings.Builder{}
+		}
+		said[e.Test].WriteString(e.Output)
+		if e.Test != "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action) {
+			ended++
+			c.one(t, e, said[e.Test].String())
+		}
+	}
+	if r.left != "" {
+		t.Errorf("left behind: %s", r.left)
+	}
+	if r.code != 0 && !t.Failed() || ended == 0 {
+		t.Errorf("exit code %d after %v\n%s", r.code, r.took, whole[max(0, len(whole)-20000):])
+	}
+}
+
+// one is one test of the guest's.
+func (c *count) one(t *testing.T, e event, said string) {
+	t.Run(e.Test, func(t *testing.T) {
+		t.Logf("%.2f s in the guest\n%s", e.Elapsed, said)
+		switch e.Action {
+		case "fail":
+			c.failed++
+			t.Fail()
+		case "skip":
+			c.skipped[reason(said)]++
+			t.SkipNow()
+		default:
+			c.passed++
+		}
+	})
+}
+
+// reason is why a test was skipped.
+func reason(said string) string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	for _, line := range slices.Backward(lines) {
+		line = strings.TrimSpace(line)
+		if file, why, ok := strings.Cut(line, ": "); ok && strings.Contains(file, ".go:") {
+			return why
+		}
+	}
+	return "no reason given"
+}
+
+// table is what all machines came to.
+func (h *harness) table() string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "machine\tkernel\tuser\tpassed\tfailed\tskipped\tseconds")
+	slices.SortFunc(h.counts, func(a, b count) int { return strings.Compare(a.machine+a.user, b.machine+b.user) })
+	for _, c := range h.counts {
+		skipped := 0
+		for _, n := range c.skipped {
+			skipped += n
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%.0f\n", c.machine, c.release, c.user, c.passed, c.failed, skipped, c.seconds)
+	}
+	w.Flush()
+	for _, c := range h.counts {
+		for _, why := range slices.Sorted(maps.Keys(c.skipped)) {
+			fmt.Fprintf(&out, "%s %s skipped %d: %s\n", c.machine, c.user, c.skipped[why], why)
+		}
+	}
+	return out.String()
+}
