@@ -96,7 +96,9 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 		os.WriteFile(filepath.Join(dir, "status"), nil, 0o644))
 }
 
-func (a *Archive) run(name string, args ...string) (string, error) { return a.runIn(filepath.Join(a.dir(), "debs"), name, args...) }
+func (a *Archive) run(name string, args ...string) (string, error) {
+	return a.runIn(filepath.Join(a.dir(), "debs"), name, args...)
+}
 
 func (a *Archive) runIn(dir, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)

@@ -22,10 +22,11 @@ type Machine struct {
 	Arch      string // amd64 or arm64
 	Accel     string // kvm or tcg
 	MemoryMB  int
-	Kernel    string // file
-	Initramfs string // file
-	Append    string // to the kernel's command line
-	Dir       string // for the console's log
+	Kernel    string        // file
+	Initramfs string        // file
+	Append    string        // to the kernel's command line
+	Dir       string        // for the console's log
+	Terminal  io.ReadWriter // of a person, for a step with a console; nil if there is none
 }
 
 // ErrNoQemu means that qemu is not installed; the text has the way to.
@@ -147,12 +148,18 @@ func (m Machine) boot(ctx context.Context, take func(guest.Frame)) error {
 	}
 	late := time.AfterFunc(m.upPatience(), kill)
 	defer late.Stop()
-	up, fault, halted := follow(bufio.NewReaderSize(out, 64<<10), func(f guest.Frame) {
+	reader := bufio.NewReaderSize(out, 64<<10)
+	up, fault, halted := follow(reader, func(f guest.Frame) {
 		if f.Kind == guest.Up {
 			late.Stop()
 		}
 		take(f)
+		if f.Kind == guest.Begin && m.Terminal != nil {
+			go func() { _, _ = io.Copy(in, m.Terminal) }()
+			_, _ = io.Copy(m.Terminal, reader)
+		}
 	})
+	halted = halted || up && m.Terminal != nil
 	if halted {
 		time.AfterFunc(10*time.Second, kill)
 	}

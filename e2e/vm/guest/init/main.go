@@ -66,6 +66,9 @@ func run() error {
 		if err := runStep(step, plan.Host); err != nil {
 			return fmt.Errorf("step %s: %w", step.Name, err)
 		}
+		if step.Console {
+			line = nil // a person reads it
+		}
 	}
 	return nil
 }
