@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/e2e/room"
 	"golang.org/x/sys/unix"
 )
 
@@ -201,7 +203,7 @@ func alive(word string) (pids []string) {
 // gone asserts that within a second no such process is left.
 func gone(t *testing.T, word string) {
 	t.Helper()
-	for end := time.Now().Add(time.Second); len(alive(word)) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(room.Patience(time.Second)); len(alive(word)) > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	assert.Empty(t, alive(word), "nothing with %q survives for a second", word)

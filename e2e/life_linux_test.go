@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/e2e/room"
 	"golang.org/x/sys/unix"
 )
 
@@ -117,7 +119,7 @@ func terminate(t *testing.T, w *world) {
 		require.NoError(t, s.cmd.Process.Signal(unix.SIGTERM))
 		assert.Equal(t, c.code, s.end(t), "SIGTERM %s", c.what)
 		assert.GreaterOrEqual(t, time.Since(began), c.least*9/10, "the command has its grace")
-		assert.Less(t, time.Since(began), c.least+2*time.Second)
+		assert.Less(t, time.Since(began), c.least+room.Patience(2*time.Second))
 		assert.Equal(t, c.what == "is caught", strings.Contains(s.stdout.String(), "caught"))
 		gone(t, mark)
 	}
@@ -180,7 +182,7 @@ func background(t *testing.T, w *world) {
 	began := time.Now()
 	e := w.do(t, nil, w.nsrun(nil, "sh", "-c", script+" & echo main; exit 4")...)
 	assert.Equal(t, ending{4, "main\n", ""}, e)
-	assert.Less(t, time.Since(began), time.Second, "the end of the command is the end of the run, and of its output")
+	assert.Less(t, time.Since(began), room.Patience(time.Second), "the end of the command is the end of the run, and of its output")
 	gone(t, mark)
 }
 
@@ -218,7 +220,7 @@ func manyRuns(t *testing.T, w *world) {
 	w.clean(t, before, mark)
 	assert.LessOrEqual(t, openFiles(t), hadFiles+2, "open descriptors of the caller")
 	// The kernel collects keyrings of ended processes by itself, a little later.
-	assert.Eventually(t, func() bool { return keys(w.uid) <= hadKeys+5 }, 10*time.Second, 50*time.Millisecond, "keys: %d before, %d now", hadKeys, keys(w.uid))
+	assert.Eventually(t, func() bool { return keys(w.uid) <= hadKeys+5 }, room.Patience(10*time.Second), 50*time.Millisecond, "keys: %d before, %d now", hadKeys, keys(w.uid))
 }
 
 func parallelRuns(t *testing.T, w *world) {

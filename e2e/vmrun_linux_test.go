@@ -97,17 +97,21 @@ func (h *harness) run(t *testing.T, m machine) {
 	ended := make(chan error, 1)
 	go func() {
 		defer close(results)
-		ended <- box.Boot(t.Context(), limit+5*time.Minute, collect(results))
+		ended <- box.Boot(t.Context(), limit+5*time.Minute, collect(results, filepath.Join(dir, "output")))
 	}()
 	h.replay(t, m, kernel.Release, steps, results)
 	require.NoError(t, <-ended)
 }
 
-// collect makes results of frames.
-func collect(results chan<- *stepped) func(guest.Frame) {
+// collect makes results of frames. A file has the output as it comes, for those who watch.
+func collect(results chan<- *stepped, log string) func(guest.Frame) {
 	var r *stepped
 	var began time.Time
+	file, err := os.Create(log)
 	return func(f guest.Frame) {
+		if err == nil {
+			fmt.Fprintf(file, "%s", f.Data)
+		}
 		switch f.Kind {
 		case guest.Begin:
 			r, began = &stepped{step: f.Name}, time.Now()

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/e2e/room"
 )
 
 // world is one user with a home directory, a workspace in it, and other programs: what a sandbox of that user could spoil.
@@ -48,6 +50,9 @@ func worlds(t *testing.T) []*world {
 	if os.Getuid() != 0 {
 		return []*world{newWorld(t, "user", os.Getuid(), os.Getgid())}
 	}
+	if inVM { // where the user has a run of its own
+		return []*world{newWorld(t, "root", 0, 0)}
+	}
 	uid, gid := 65533, 65533
 	if name := os.Getenv("NSRUN_TEST_USER"); name != "" {
 		u, err := user.Lookup(name)
@@ -60,14 +65,14 @@ func worlds(t *testing.T) []*world {
 
 func newWorld(t *testing.T, name string, uid, gid int) *world {
 	t.Helper()
-	room := filepath.Join(built.room, name)
+	place := filepath.Join(built.room, name)
 	w := &world{name: name, uid: uid, gid: gid, canary: fmt.Sprintf("canary-%s-%d", name, os.Getpid()),
-		home: filepath.Join(room, "home"), grant: filepath.Join(room, "grant"), tmp: filepath.Join(room, "tmp"), run: filepath.Join(room, "run")}
+		home: filepath.Join(place, "home"), grant: filepath.Join(place, "grant"), tmp: filepath.Join(place, "tmp"), run: filepath.Join(place, "run")}
 	w.work, w.secret = filepath.Join(w.home, "project"), filepath.Join(w.home, ".ssh", "id_canary")
 	w.marker = "marker-" + w.canary
 	w.key, w.queue = strconv.Itoa(0x6e730000+os.Getpid()&0xffff+uid<<16), w.canary
 	w.tmpFile, w.shmFile = filepath.Join(os.TempDir(), w.canary), filepath.Join("/dev/shm", w.canary)
-	for _, dir := range []string{room, w.home, w.tmp, w.run} {
+	for _, dir := range []string{place, w.home, w.tmp, w.run} {
 		w.mkdir(t, dir)
 	}
 	require.NoError(t, os.Chmod(w.home, 0o700))
@@ -228,7 +233,7 @@ func (e ending) String() string {
 }
 
 // patience bounds every program that the tests start.
-const patience = 20 * time.Second
+var patience = room.Patience(20 * time.Second)
 
 // do runs a program; change may alter how.
 func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending {
@@ -261,7 +266,7 @@ func codeOf(state *os.ProcessState) int {
 
 // nsrun gives the words that run a command in a sandbox with flags beside the default policy, the workspace and the probe.
 func (w *world) nsrun(flags []string, command ...string) []string {
-	words := []string{built.nsrun, "run", "--workspace", w.work, "--ro", filepath.Dir(built.probe)}
+	words := append([]string{built.nsrun, "run", "--workspace", w.work, "--ro", filepath.Dir(built.probe)}, room.WithoutLandlock()...)
 	for _, f := range flags {
 		words = append(words, w.fill.Replace(f))
 	}

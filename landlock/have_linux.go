@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ABI returns the Landlock ABI that the running kernel offers. A kernel without Landlock, or with Landlock not among its active
-// LSMs, gives [errors.ErrUnsupported]; any other error means that it could not be told (a seccomp filter, for instance).
+// ABI returns the Landlock ABI that the running kernel offers. A kernel without Landlock gives [errors.ErrUnsupported] and ENOSYS, one
+// with Landlock not among its active LSMs [errors.ErrUnsupported] and EOPNOTSUPP; any other error means that it could not be told (a
+// seccomp filter, for instance).
 // Source: landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION.
 func ABI() (int, error) { return query(unix.LANDLOCK_CREATE_RULESET_VERSION) }
 
@@ -25,7 +26,11 @@ func query(flag int) (int, error) {
 	switch {
 	case err == nil:
 		return int(result), nil
-	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+	case errors.Is(err, unix.ENOSYS):
+		return 0, fmt.Errorf("the kernel has no Landlock (%w): %w", unix.ENOSYS, errors.ErrUnsupported)
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return 0, fmt.Errorf("Landlock is not among the kernel's active LSMs (%w): %w", unix.EOPNOTSUPP, errors.ErrUnsupported)
+	case errors.Is(err, unix.EINVAL):
 		return 0, errors.ErrUnsupported
 	}
 	return 0, err

@@ -22,6 +22,9 @@ func request(t *testing.T, command ...string) (plan.Request, string) {
 	pol := policy.Default("/home/x").Grant(dir, true, "test")
 	pol.FS, _ = policy.Arrange(pol.FS)
 	pol.Dir = dir
+	if !Facts().Can(facts.Landlock) {
+		pol.Fallback = policy.Degrade
+	}
 	return plan.Request{Policy: pol, Command: command, Environ: os.Environ()}, dir
 }
 

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/e2e/room"
 )
 
 // world is one user with files, sockets and another program: what a sandbox of that user could reach.
@@ -59,6 +61,9 @@ func ordinary() (uid, gid int) {
 func names() []string {
 	if os.Getuid() != 0 {
 		return []string{"user"}
+	}
+	if os.Getenv("NSRUN_TEST_VM") != "" { // where the user has a run of its own
+		return []string{"root"}
 	}
 	return []string{"root", "user"}
 }
@@ -238,7 +243,7 @@ func (e ending) String() string {
 }
 
 // patience bounds every program that the tests start.
-const patience = 40 * time.Second
+var patience = room.Patience(40 * time.Second)
 
 func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending {
 	t.Helper()

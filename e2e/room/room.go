@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Make makes a directory that every user can enter, of a name that begins with prefix; the caller removes it. It is not in /tmp if there is
@@ -94,4 +96,21 @@ func Patience(d time.Duration) time.Duration {
 		return d * time.Duration(factor)
 	}
 	return d
+}
+
+// Landlock is the ABI of the kernel's, or 0: what nsrun itself says of it is under test.
+func Landlock() int {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(abi)
+}
+
+// WithoutLandlock are the flags by which nsrun runs a policy on a kernel that has none, and that is what the caller wants.
+func WithoutLandlock() []string {
+	if Landlock() > 0 {
+		return nil
+	}
+	return []string{"--no-landlock"}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -23,6 +24,9 @@ func touch(t *testing.T, change func(*policy.Policy)) (*plan.Plan, string) {
 	pol := policy.Default("/home/nobody").Grant(dir, true, "test")
 	pol.FS, _ = policy.Arrange(pol.FS)
 	pol.Dir = dir
+	if !probe.Quick().Can(facts.Landlock) {
+		pol.Fallback = policy.Degrade
+	}
 	if change != nil {
 		change(&pol)
 	}

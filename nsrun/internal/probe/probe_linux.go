@@ -27,6 +27,7 @@ func Quick() facts.Facts {
 	if err == nil {
 		f.LandlockErrata, _ = landlock.Errata()
 	}
+	err = withoutLandlock(err)
 	answer(f, facts.Landlock, err)
 	for _, row := range landlockRows {
 		answer(f, row.name, row.within(abi, refused, err))
@@ -75,6 +76,17 @@ var landlockRows = [...]landlockRow{
 	{facts.LandlockNet, 4, "bind_tcp connect_tcp"},
 	{facts.LandlockScope, 6, "scope_abstract_unix scope_signal"},
 	{facts.LandlockUnix, 9, "resolve_unix"},
+}
+
+// withoutLandlock tells a kernel that has none, and will have none however it is booted, from one where it is off.
+func withoutLandlock(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return &unsupported{"the kernel has no Landlock", "use a kernel from 5.13 on that is built with CONFIG_SECURITY_LANDLOCK"}
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return &unsupported{reason: "Landlock is not among the kernel's active LSMs"}
+	}
+	return err
 }
 
 func (r landlockRow) within(abi int, refused []string, err error) error {
