@@ -90,11 +90,11 @@ func daemon(t *testing.T, w *world) {
 func killSweep(t *testing.T, w *world) {
 	script, mark := w.sleeper("02")
 	before := w.residue(t)
-	const kills = 60
+	kills := room.Times(60)
 	began := 0
 	for i := range kills {
 		s := w.start(t, nil, w.nsrun(nil, "sh", "-c", "trap '' TERM HUP; echo began; "+script+" & setsid "+script)...)
-		time.Sleep(time.Duration(i) * 8 * time.Millisecond / kills)
+		time.Sleep(room.Patience(time.Duration(i) * 8 * time.Millisecond / time.Duration(kills)))
 		require.NoError(t, s.cmd.Process.Kill())
 		s.end(t)
 		if strings.Contains(s.stdout.String(), "began") {
@@ -207,7 +207,7 @@ func openFiles(t *testing.T) int {
 }
 
 func manyRuns(t *testing.T, w *world) {
-	runs := 200
+	runs := room.Times(200)
 	if os.Getenv("NSRUN_E2E_LONG") != "" {
 		runs = 1000
 	}

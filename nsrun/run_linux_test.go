@@ -60,8 +60,9 @@ func TestMissingOptionalSourcesAreNotes(t *testing.T) {
 	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such", Optional: true, Why: "hint ~/x"})
 	_, result, err := Start(req, Options{})
 	require.NoError(t, err)
-	require.Len(t, result.Receipt.Notes, 1)
-	assert.Equal(t, "fs: /none/such does not exist and is left out (hint ~/x)", result.Receipt.Notes[0].String())
+	require.NotEmpty(t, result.Receipt.Notes)
+	last := result.Receipt.Notes[len(result.Receipt.Notes)-1] // one before it may tell that the kernel has no Landlock
+	assert.Equal(t, "fs: /none/such does not exist and is left out (hint ~/x)", last.String())
 }
 
 func TestFailureOfAPlanNamesTheStep(t *testing.T) {

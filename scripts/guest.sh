@@ -15,6 +15,9 @@ releases="https://go.dev/dl"
 list="$releases/?mode=json&include=all"
 dry=
 release=/etc/os-release
+work= # a directory that is removed at the end
+trap '[ -z "$work" ] || rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
 PATH=/usr/local/go/bin:$PATH
 export PATH
 
@@ -73,7 +76,7 @@ go_package() {
 offered() {
   case $manager in
   apt) apt-cache policy golang-go | sed -n 's/^ *Candidate: \([0-9]*:\)\{0,1\}\([0-9.]*\).*/\2/p' ;;
-  apk) apk search --exact go | sed -n 's/^go-\([0-9.]*\).*/\1/p' ;;
+  apk) apk search --exact go | sed -n 's/^go-\([0-9.]*\).*/\1/p' | tail -n 1 ;;
   dnf) LC_ALL=C dnf --quiet info golang 2>/dev/null | sed -n 's/^Version *: *\([0-9.]*\).*/\1/p' | tail -n 1 ;;
   esac
 }
@@ -93,7 +96,7 @@ fits() {
 
 # published prints the SHA-256 that go.dev's list has for a file.
 published() {
-  tr ',{}' '\n\n\n' <"$1" | awk -F '"' -v file="$2" '
+  sed 's/[,{}]/\n/g' "$1" | awk -F '"' -v file="$2" '
     $2 == "filename" { found = ($4 == file) }
     $2 == "sha256" && found { print $4; exit }'
 }
@@ -114,13 +117,12 @@ fetch_go() {
   if [ -n "$dry" ]; then
     fetch list "$list"
     fetch "$file" "$releases/$file"
-    echo "sha256sum -c $file, against list"
+    echo "# if the SHA-256 is that in list:"
     echo "tar -C $dir -xzf $file"
     return
   fi
-  mkdir -p "$dir" && work=$(mktemp -d "$dir/go.XXXXXX") || die "no directory can be made in $dir: name another one, or be root"
-  trap 'rm -rf "$work"' EXIT
-  trap 'exit 1' HUP INT TERM
+  mkdir -p "$dir" || die "name a directory that can be made, or be root"
+  work=$(mktemp -d "$dir/go.XXXXXX") || die "name a directory that can be written, or be root"
   fetch "$work/list" "$list"
   sum=$(published "$work/list" "$file")
   [ -n "$sum" ] || die "$list has no $file: is the version in go.mod one that was released?"
@@ -173,11 +175,11 @@ tests() {
 # suite runs the tests as whoever calls, in a copy that is theirs, with a git repository that has these files and no history.
 suite() {
   echo "== $(id -un) on $(sed -n 's/^PRETTY_NAME=//p' "$release"), Linux $(uname -r)"
-  copy=$(mktemp -d /var/tmp/nsrun-guest.XXXXXX) || return 1
+  work=$(mktemp -d /var/tmp/nsrun-guest.XXXXXX) || return 1
   result=0
-  (cp -a "$repo/." "$copy" && cd "$copy" && rm -rf .git && chown -R "$(id -u):$(id -g)" . && chmod 755 . &&
-    git init -q && git add -A && tests) || result=1
-  rm -rf "$copy"
+  (cp -a "$repo/." "$work" && cd "$work" && rm -rf .git && chown -R "$(id -u):$(id -g)" . && chmod 755 . &&
+    git -c init.defaultBranch=main init -q && git add -A && tests) || result=1
+  rm -rf "$work"
   return $result
 }
 
@@ -186,11 +188,14 @@ run_tests() {
   for tool in go git; do
     command -v $tool >/dev/null || die "there is no $tool: sudo $self setup"
   done
+  if [ "$(id -u)" = 0 ]; then
+    su -s /bin/sh - "$user" -c "test -r '$repo/go.mod'" || die "$user cannot read $repo: put the repository where they can"
+  fi
   failed=
   suite || failed=" $(id -un)"
   if [ "$(id -u)" = 0 ]; then
-    # -- keeps the shell's flags from su, and - makes an environment of the user's own.
-    su -s /bin/sh - "$user" -c "exec sh '$repo/scripts/guest.sh' test" || failed="$failed $user"
+    # With - the environment is the user's own. These options mean the same to busybox.
+    su -s /bin/sh - "$user" -c "PATH='$PATH' exec sh '$repo/scripts/guest.sh' test" || failed="$failed $user"
   fi
   [ -z "$failed" ] || die "tests failed as:$failed"
 }
@@ -214,14 +219,14 @@ setup)
   setup
   ;;
 go)
-  [ $# = 1 ] && [ -n "$1" ] || usage
+  [ $# = 1 ] || usage
   fits "$(version "$1/go/bin/go")" || fetch_go "$1"
   ;;
 test)
   [ $# -le 1 ] || usage
   user=${1:-${SUDO_USER:-}}
   if [ "$(id -u)" = 0 ]; then
-    [ -n "$user" ] && [ "$user" != root ] || die "an ordinary user is needed, too: $self test USER"
+    [ "${user:-root}" != root ] || die "an ordinary user is needed, too: $self test USER"
     id "$user" >/dev/null 2>&1 || die "there is no user $user: name one that is there"
   else
     [ $# = 0 ] || die "only root can run tests as $1: sudo $self test $1"

@@ -90,6 +90,14 @@ func module() (string, error) {
 // Slow is the variable that says how many times slower than hardware this machine is.
 const Slow = "NSRUN_TEST_SLOW"
 
+// Times is how often to do on this machine what is done n times on hardware, to meet a rare moment: ten times at least.
+func Times(n int) int {
+	if factor, err := strconv.Atoi(os.Getenv(Slow)); err == nil && factor > 1 {
+		return max(n/factor, min(n, 10))
+	}
+	return n
+}
+
 // Patience is how long to wait on this machine for what takes d on hardware.
 func Patience(d time.Duration) time.Duration {
 	if factor, err := strconv.Atoi(os.Getenv(Slow)); err == nil && factor > 1 {

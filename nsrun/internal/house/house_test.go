@@ -42,6 +42,7 @@ var rooms = map[string]string{
 	"e2e/container":         "e2e/docker/daemon e2e/room",
 	"e2e/docker":            "e2e/docker/daemon e2e/room",
 	"e2e/docker/daemon":     "",
+	"e2e/vagrant":           "",
 	"e2e/engine":            "e2e/docker/daemon e2e/room",
 }
 
