@@ -288,7 +288,10 @@ func store(m *machine, c *Call, r uintptr) {
 //go:norace
 //go:nocheckptr
 func spawn(m *machine, c *Call, i int) {
-	flags := uintptr(unix.SIGCHLD) | unix.CLONE_VM | unix.CLONE_VFORK
+	flags := uintptr(unix.SIGCHLD)
+	if c.to == 0 {
+		flags |= unix.CLONE_VM | unix.CLONE_VFORK
+	}
 	if c.into != nil {
 		flags |= unix.CLONE_PIDFD
 	}

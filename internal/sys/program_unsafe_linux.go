@@ -74,7 +74,7 @@ type Call struct {
 	into     *int32 // also receives the result
 	nr       uint32
 	min      int32
-	from, to int32 // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child; kindReap: the descriptor
+	from, to int32 // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child, to is 1 if its memory is a copy; kindReap: the descriptor
 	keep     int32
 	step     int32
 	tol      [maxTolerate]tolerance
@@ -204,8 +204,15 @@ func (p *Program) Compare(buf []byte, n int, e syscall.Errno) {
 // Spawn appends a vfork(2): the calls that body adds are the child's, which shares this process's memory while this process stands
 // still, until the child has executed a program or ended. The child must not fall off the end of its calls, which ends it as a
 // failure with ENOEXEC. The child's pid is kept in pid. If pidfd is not nil it receives a close-on-exec pidfd of the child.
-func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) {
-	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd})
+func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) { p.spawn(pid, pidfd, 0, body) }
+
+// SpawnApart is [Program.Spawn] by fork(2): the child has a copy of this process's memory, and this process goes on. It is for a child that
+// may be killed by a signal that dumps core, such as a seccomp filter's SIGSYS: before Linux 5.16 that ends all processes that share
+// the memory (commit 0258b5fd7c71).
+func (p *Program) SpawnApart(pid Slot, body func()) { p.spawn(pid, nil, 1, body) }
+
+func (p *Program) spawn(pid Slot, pidfd *int32, apart int32, body func()) {
+	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd, to: apart})
 	at := len(p.calls) - 1
 	body()
 	p.calls[at].from = int32(len(p.calls) - 1 - at)

@@ -52,7 +52,11 @@ func (c *Call) text(args []Arg) string {
 	case kindFail:
 		fmt.Fprintf(&out, "fail(%s)", unix.ErrnoName(unix.Errno(c.errno)))
 	case kindSpawn:
-		fmt.Fprintf(&out, "spawn(%d calls)", c.from)
+		apart := ""
+		if c.to != 0 {
+			apart = ", apart"
+		}
+		fmt.Fprintf(&out, "spawn(%d calls%s)", c.from, apart)
 	case kindFork:
 		fmt.Fprintf(&out, "fork(%d calls)", c.from)
 	case kindReap:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,6 +57,9 @@ func open(mode, name string) error {
 		return err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && name != os.DevNull && isNull(info) {
+		return blocked(unix.ENODATA, "covered by /dev/null")
+	}
 	if mode != "r" {
 		return nil
 	}
@@ -68,6 +72,12 @@ func open(mode, name string) error {
 		return err
 	}
 	return reached("%q", buf[:n])
+}
+
+// isNull says whether a file is the null device: 1, 3 (null(4)).
+func isNull(info os.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.Mode()&os.ModeCharDevice != 0 && st.Rdev == unix.Mkdev(1, 3)
 }
 
 func openat(dirfd, name string) error {

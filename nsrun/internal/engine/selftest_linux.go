@@ -132,9 +132,13 @@ func (l *lowering) selfTest() error {
 	}
 	tester, foreign := l.p.Slot(), slices.Contains(l.plan.SelfTest, plan.ActForeign)
 	var err error
-	spawn := func(body func(), parts ...func() error) {
+	spawn := func(apart bool, body func(), parts ...func() error) {
 		l.step(selfTestStage, "start")
-		l.p.Spawn(tester, nil, func() {
+		start := l.p.SpawnApart
+		if !apart {
+			start = func(pid sys.Slot, body func()) { l.p.Spawn(pid, nil, body) }
+		}
+		start(tester, func() {
 			if l.testReport != nil {
 				l.p.ReportTo(int(l.testReport[1].Fd()))
 			}
@@ -150,7 +154,7 @@ func (l *lowering) selfTest() error {
 		groups = slices.Collect(slices.Chunk(groups[0], 1))
 	}
 	for _, acts := range groups {
-		spawn(func() {
+		spawn(raw, func() {
 			for _, act := range acts {
 				l.try(act)
 			}
@@ -160,7 +164,7 @@ func (l *lowering) selfTest() error {
 		l.p.Expect(tester, raw, unix.ECHILD)
 	}
 	if foreign { // the filter kills whoever does this
-		spawn(func() {
+		spawn(true, func() {
 			l.step(selfTestStage, string(plan.ActForeign))
 			l.p.Foreign()
 			l.p.Fail(actDone)

@@ -21,7 +21,10 @@ func Host() facts.Facts {
 	h := files{os.DirFS("/"), os.Getenv}
 	f.Distro, f.Surroundings = h.distro(), h.surroundings()
 	b := blamer{h, f.UID, f.Surroundings}
-	user := b.explain(facts.UserNS, try(unix.CLONE_NEWUSER, nil))
+	user := withoutProcfs()
+	if user == nil {
+		user = b.explain(facts.UserNS, try(unix.CLONE_NEWUSER, nil))
+	}
 	answer(f, facts.UserNS, user)
 	for _, use := range uses {
 		var err error
@@ -45,6 +48,15 @@ func Host() facts.Facts {
 	}
 	groups(f, h)
 	return f
+}
+
+// withoutProcfs tells that what is mounted at /proc is something else: ids that are written there map nothing.
+func withoutProcfs() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/proc/self", &fs); err == nil && fs.Type != unix.PROC_SUPER_MAGIC {
+		return &unsupported{"what is mounted at /proc is not a procfs", "mount procfs at /proc"}
+	}
+	return nil
 }
 
 // use is a feature, and the calls that use it in namespaces like a sandbox's.
