@@ -17,6 +17,7 @@ import (
 var (
 	onKernels = flag.String("kernels", "", "lines of kernels for TestVM, separated by commas; all of the set if empty")
 	keepVM    = flag.Bool("keep", false, "keep the directories of TestVM's machines, and say how each is booted")
+	updateVM  = flag.Bool("update", false, "write anew what TestVM's machines say")
 	fullVM    = flag.Bool("full", false, "TestVM with all machines, and all tests that can run in one: hours where there is no KVM")
 )
 
@@ -41,7 +42,7 @@ func TestVM(t *testing.T) {
 	t.Logf("machines by %s", h.accel)
 	t.Cleanup(func() { t.Log("tests in the machines:\n" + h.table()) })
 	for _, m := range machines {
-		if m.wanted() {
+		if m.wanted(words) {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel() // as many at a time as go test's -parallel says
 				h.run(t, m)

@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nsrun/nsrun/e2e/room"
@@ -99,8 +100,9 @@ func (h *harness) run(t *testing.T, m machine) {
 		defer close(results)
 		ended <- box.Boot(t.Context(), limit+5*time.Minute, collect(results, filepath.Join(dir, "output")))
 	}()
-	h.replay(t, m, kernel.Release, steps, results)
+	said := h.replay(t, m, kernel.Release, steps, results)
 	require.NoError(t, <-ended)
+	said.compare(t, m)
 }
 
 // collect makes results of frames. A file has the output as it comes, for those who watch.
@@ -161,27 +163,35 @@ var users = []struct {
 	id   int
 }{{"root", 0}, {"user", 1000}}
 
-// steps are a machine's: each suite as each user.
+// steps are a machine's: the talk and each suite, as each user.
 func (h *harness) steps(m machine) (steps []guest.Step) {
 	for _, u := range users {
-		for _, name := range m.suites {
-			if !h.runs(2, u.name) || !h.runs(3, name) {
-				continue
+		if !h.runs(2, u.name) {
+			continue
+		}
+		if h.runs(3, "talk") {
+			steps = append(steps, talkSteps(u.name, u.id)...)
+		}
+		for _, name := range m.names() {
+			if h.runs(3, name) {
+				steps = append(steps, h.suiteStep(m, suites[name], u.name+"/"+name, u.id))
 			}
-			s := suites[name]
-			seconds := s.seconds * h.slow()
-			argv := []string{filepath.Join(vm.ModuleDir, s.dir, "run.test"), "-test.v=test2json", fmt.Sprintf("-test.timeout=%ds", seconds-10)}
-			if len(h.only) > 4 {
-				argv = append(argv, "-test.run="+strings.Join(h.only[4:], "/"))
-			}
-			if s.skip != "" && !*fullVM {
-				argv = append(argv, "-test.skip="+s.skip)
-			}
-			steps = append(steps, guest.Step{Name: u.name + "/" + name, UID: u.id, Argv: argv, Dir: filepath.Join(vm.ModuleDir, s.dir), Seconds: seconds,
-				Env: []string{"NSRUN_TEST_VM=" + m.name, room.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", room.Slow, h.slow())}})
 		}
 	}
 	return steps
+}
+
+func (h *harness) suiteStep(m machine, s suite, name string, uid int) guest.Step {
+	seconds := s.seconds * h.slow()
+	argv := []string{filepath.Join(vm.ModuleDir, s.dir, "run.test"), "-test.v=test2json", fmt.Sprintf("-test.timeout=%ds", seconds-10)}
+	if len(h.only) > 4 {
+		argv = append(argv, "-test.run="+strings.Join(h.only[4:], "/"))
+	}
+	if s.skip != "" && !*fullVM {
+		argv = append(argv, "-test.skip="+s.skip)
+	}
+	return guest.Step{Name: name, UID: uid, Argv: argv, Dir: filepath.Join(vm.ModuleDir, s.dir), Seconds: seconds,
+		Env: []string{"NSRUN_TEST_VM=" + m.name, room.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", room.Slow, h.slow())}}
 }
 
 // runs says whether a part of a test's name is asked for.
@@ -193,9 +203,13 @@ func (h *harness) runs(part int, name string) bool {
 	return err != nil || match
 }
 
-// replay makes subtests of the results, for each user and suite.
-func (h *harness) replay(t *testing.T, m machine, release string, steps []guest.Step, results <-chan *stepped) {
+// replay makes subtests of the results, for each user and suite, and returns what was said.
+func (h *harness) replay(t *testing.T, m machine, release string, steps []guest.Step, results <-chan *stepped) *golden {
+	said := &golden{}
 	for _, u := range users {
+		if !h.runs(2, u.name) {
+			continue
+		}
 		c := count{machine: m.name, release: release, user: u.name, skipped: map[string]int{}}
 		t.Run(u.name, func(t *testing.T) {
 			for _, s := range steps {
@@ -207,14 +221,31 @@ func (h *harness) replay(t *testing.T, m machine, release string, steps []guest.
 					r := <-results
 					require.NotNil(t, r, "the machine has not come so far")
 					c.seconds += r.took.Seconds()
+					if strings.HasPrefix(name, "talk/") {
+						said.hear(t, m, r)
+						assert.Empty(t, r.left, "left behind")
+						return
+					}
 					c.add(t, r)
 				})
 			}
 		})
+		if len(h.only) < 4 && !*fullVM {
+			said.add(u.name+"/skipped", c.reasons())
+		}
 		h.counting.Lock()
 		h.counts = append(h.counts, c)
 		h.counting.Unlock()
 	}
+	return said
+}
+
+// reasons are those of skipped tests, by suite.
+func (c *count) reasons() (text string) {
+	for _, why := range slices.Sorted(maps.Keys(c.skipped)) {
+		text += fmt.Sprintf("%d of %s\n", c.skipped[why], why)
+	}
+	return text
 }
 
 // event is a line of go tool test2json.
@@ -225,6 +256,7 @@ type event struct {
 
 // add makes subtests of one step's events.
 func (c *count) add(t *testing.T, r *stepped) {
+	_, suite, _ := strings.Cut(r.step, "/")
 	cmd := exec.Command("go", "tool", "test2json")
 	cmd.Stdin = &r.out
 	whole := r.out.String()
@@ -241,7 +273,7 @@ func (c *count) add(t *testing.T, r *stepped) {
 		said[e.Test].WriteString(e.Output)
 		if e.Test != "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action) {
 			ended++
-			c.one(t, e, said[e.Test].String())
+			c.one(t, suite, e, said[e.Test].String())
 		}
 	}
 	if r.left != "" {
@@ -253,7 +285,7 @@ func (c *count) add(t *testing.T, r *stepped) {
 }
 
 // one is one test of the guest's.
-func (c *count) one(t *testing.T, e event, said string) {
+func (c *count) one(t *testing.T, suite string, e event, said string) {
 	t.Run(e.Test, func(t *testing.T) {
 		t.Logf("%.2f s in the guest\n%s", e.Elapsed, said)
 		switch e.Action {
@@ -261,7 +293,7 @@ func (c *count) one(t *testing.T, e event, said string) {
 			c.failed++
 			t.Fail()
 		case "skip":
-			c.skipped[reason(said)]++
+			c.skipped[suite+": "+reason(said)]++
 			t.SkipNow()
 		default:
 			c.passed++
@@ -296,8 +328,8 @@ func (h *harness) table() string {
 	}
 	w.Flush()
 	for _, c := range h.counts {
-		for _, why := range slices.Sorted(maps.Keys(c.skipped)) {
-			fmt.Fprintf(&out, "%s %s skipped %d: %s\n", c.machine, c.user, c.skipped[why], why)
+		for line := range strings.Lines(c.reasons()) {
+			fmt.Fprintf(&out, "%s %s skipped %s", c.machine, c.user, line)
 		}
 	}
 	return out.String()
