@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -129,7 +130,7 @@ func collect(results chan<- *stepped, log string) func(guest.Frame) {
 	}
 }
 
-// rootOf is a machine's root with all that runs in it. It is built once for each kind.
+// rootOf is a machine's root with all that runs in it, and nothing more: it has to fit into the memory.
 func (h *harness) rootOf(m machine) (vm.Tree, error) {
 	h.building.Lock()
 	defer h.building.Unlock()
@@ -144,17 +145,34 @@ func (h *harness) rootOf(m machine) (vm.Tree, error) {
 		}
 		h.payload, h.roots = payload, map[string]vm.Tree{}
 	}
-	if root := h.roots[m.root]; root != nil {
-		return root, nil
+	base := h.roots[m.root]
+	if base == nil {
+		made, err := map[string]func(string) (vm.Tree, error){"debian": vm.DebianRoot, "busybox": vm.BusyboxRoot, "musl": vm.MuslRoot,
+			"bare": func(string) (vm.Tree, error) { return vm.Tree{}, nil }}[m.root](runtime.GOARCH)
+		if err != nil {
+			return nil, err
+		}
+		base, h.roots[m.root] = made, made
 	}
-	root, err := map[string]func(string) (vm.Tree, error){"debian": vm.DebianRoot, "busybox": vm.BusyboxRoot, "musl": vm.MuslRoot,
-		"bare": func(string) (vm.Tree, error) { return vm.Tree{}, nil }}[m.root](runtime.GOARCH)
-	if err != nil {
-		return nil, err
+	root := maps.Clone(base)
+	for name, e := range h.payload {
+		if m.has(name) {
+			root[name] = e
+		}
 	}
-	root.Add(h.payload)
-	h.roots[m.root] = root
 	return root, nil
+}
+
+// has says whether a file of the payload is needed in a machine.
+func (m machine) has(file string) bool {
+	rel, ofModule := strings.CutPrefix(file, vm.ModuleDir+"/")
+	switch {
+	case !ofModule:
+		return len(m.names()) > 0 || file == "/init" || file == nsrunInVM
+	case path.Base(file) == "run.test":
+		return slices.ContainsFunc(m.names(), func(name string) bool { return suites[name].dir+"/run.test" == rel })
+	}
+	return len(m.names()) > 0
 }
 
 // users are who the tests are run as.

@@ -33,7 +33,6 @@ var talk = []struct {
 	{"doctor", []string{"doctor"}},
 	{"run", []string{"run", "--chdir", "/", "--ro", vm.BuiltDir, "--", nsrunInVM, "--version"}},
 	{"degrade", []string{"run", "--fallback", "degrade", "--self-test", "--result", "FD:1", "--chdir", "/", "--ro", vm.BuiltDir, "--", nsrunInVM, "--version"}},
-	{"memory", []string{"run", "--fallback", "degrade", "--limit", "memory_mb=64", "--result", "FD:1", "--chdir", "/", "--ro", vm.BuiltDir, "--", nsrunInVM, "--version"}},
 }
 
 // talkSteps are the talk's as one user.

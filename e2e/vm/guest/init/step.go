@@ -136,7 +136,7 @@ func groupsFor(s guest.Step, h guest.Host) (groups []string, err error) {
 		roots, _ = filepath.Glob(cgroupRoot + "/*")
 	}
 	for _, root := range roots {
-		dir := filepath.Join(root, s.Name, "own")
+		dir := filepath.Join(root, strings.ReplaceAll(s.Name, "/", "-"), "own")
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}
