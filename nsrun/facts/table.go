@@ -36,6 +36,7 @@ var Groups = [...]string{Namespaces, Files, SystemCalls, Cgroups, Network, Engin
 // The features.
 const (
 	UserNS        Name = "user_namespace"
+	NestedUserNS  Name = "nested_user_namespace"
 	MountNS       Name = "mount_namespace"
 	PidNS         Name = "pid_namespace"
 	NetNS         Name = "network_namespace"
@@ -76,6 +77,9 @@ const (
 var Table = [...]Feature{
 	{Name: UserNS, Group: Namespaces, Since: "3.8", Required: true,
 		Loss: "no sandbox by the engine native", Fix: "allow unprivileged user namespaces (see doctor's detail), or run as root"},
+	{Name: NestedUserNS, Group: Namespaces, Since: "3.8", Required: true,
+		Loss: "no sandbox by the engine native, whose mounts belong to one user namespace and the command to a second",
+		Fix:  "allow user namespaces within user namespaces (see doctor's detail)"},
 	{Name: MountNS, Group: Namespaces, Since: "2.4.19", Required: true,
 		Loss: "no private root: host files stay in view", Fix: "run where mount namespaces, and mounts in them, are allowed"},
 	{Name: PidNS, Group: Namespaces, Since: "2.6.24", Required: true,

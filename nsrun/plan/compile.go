@@ -211,8 +211,12 @@ func (c *compiler) namespaces() error {
 			c.note(string(ns.feature), row.Loss, c.facts.Fix(ns.feature))
 		}
 	}
-	if c.plan.Engine == EngineNative && !c.facts.Can(facts.ProcMount) {
-		c.lack(facts.ProcMount, true)
+	if c.plan.Engine == EngineNative {
+		for _, name := range []facts.Name{facts.NestedUserNS, facts.ProcMount} {
+			if !c.facts.Can(name) {
+				c.lack(name, true)
+			}
+		}
 	}
 	c.plan.Network = string(c.pol.Network.Mode())
 	c.plan.Hostname = c.pol.Hostname

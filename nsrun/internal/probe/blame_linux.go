@@ -47,7 +47,8 @@ var names = [...]struct {
 	feature        facts.Name
 	sysctl, ns, of string
 }{
-	{facts.UserNS, "max_user_namespaces", "user", "CONFIG_USER_NS"}, {facts.MountNS, "max_mnt_namespaces", "mnt", "mount namespaces"},
+	{facts.UserNS, "max_user_namespaces", "user", "CONFIG_USER_NS"}, {facts.NestedUserNS, "max_user_namespaces", "user", "CONFIG_USER_NS"},
+	{facts.MountNS, "max_mnt_namespaces", "mnt", "mount namespaces"},
 	{facts.PidNS, "max_pid_namespaces", "pid", "CONFIG_PID_NS"}, {facts.NetNS, "max_net_namespaces", "net", "CONFIG_NET_NS"},
 	{facts.IpcNS, "max_ipc_namespaces", "ipc", "CONFIG_IPC_NS"}, {facts.UtsNS, "max_uts_namespaces", "uts", "CONFIG_UTS_NS"},
 	{facts.CgroupNS, "max_cgroup_namespaces", "cgroup", "CONFIG_CGROUPS"}, {facts.TimeNS, "max_time_namespaces", "time", "CONFIG_TIME_NS"},
@@ -120,8 +121,8 @@ var causes = [...]cause{
 const noNftables = "the kernel has not got nf_tables, or not loaded it"
 
 // debianSwitch is a patch of Debian's and of hardened kernels, which asks for CAP_SYS_ADMIN.
-func debianSwitch(b blamer, _ facts.Name, r *refusal) bool {
-	return r.making() && b.uid != 0 && b.text("proc/sys/kernel/unprivileged_userns_clone") == "0"
+func debianSwitch(b blamer, name facts.Name, r *refusal) bool {
+	return r.making() && (b.uid != 0 || name == facts.NestedUserNS) && b.text("proc/sys/kernel/unprivileged_userns_clone") == "0"
 }
 
 // ubuntuSwitch refuses the user namespace itself, or lets it be made without any capability: then writing the maps or the first mount fails.

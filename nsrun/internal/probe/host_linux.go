@@ -59,6 +59,13 @@ func withoutProcfs() error {
 	return nil
 }
 
+// nested makes a second user namespace in the first, as the engine native does. Debian's kernel.unprivileged_userns_clone lets root make
+// the first one only.
+func nested(p *sys.Program) {
+	p.At(sys.Step{Stage: "unshare", Op: "second user namespace"})
+	p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+}
+
 // use is a feature, and the calls that use it in namespaces like a sandbox's.
 type use struct {
 	name    facts.Name
@@ -68,6 +75,7 @@ type use struct {
 }
 
 var uses = [...]use{
+	{name: facts.NestedUserNS, more: nested},
 	{name: facts.MountNS, flags: unix.CLONE_NEWNS, more: mounting},
 	{name: facts.PidNS, flags: unix.CLONE_NEWPID},
 	{name: facts.NetNS, flags: unix.CLONE_NEWNET},
