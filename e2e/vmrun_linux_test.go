@@ -167,6 +167,8 @@ func (h *harness) rootOf(m machine) (vm.Tree, error) {
 func (m machine) has(file string) bool {
 	rel, ofModule := strings.CutPrefix(file, vm.ModuleDir+"/")
 	switch {
+	case file == m.host.AppArmor:
+		return true
 	case !ofModule:
 		return len(m.names()) > 0 || file == "/init" || file == nsrunInVM
 	case path.Base(file) == "run.test":

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/e2e/vm"
 	"github.com/nsrun/nsrun/e2e/vm/guest"
 )
 
@@ -48,6 +49,7 @@ var machines = []machine{
 	{name: "no-unprivileged", line: "6.12", root: "debian", host: guest.Host{Sysctl: map[string]string{"kernel.unprivileged_userns_clone": "0"}}},
 	{name: "no-user-namespaces", line: "6.12", root: "debian", host: guest.Host{Sysctl: map[string]string{"user.max_user_namespaces": "0"}}},
 	{name: "landlock-off", line: "6.12", root: "debian", append: "lsm=lockdown,yama,apparmor"},
+	{name: "apparmor", line: "6.12", root: "debian", host: guest.Host{AppArmor: vm.ModuleDir + "/e2e/testdata/apparmor/nsrun.bin"}},
 	{name: "cgroup-v1", line: "6.1", root: "debian", host: guest.Host{Cgroup: "v1"}, suites: []string{"probe"}},
 	{name: "cgroup-hybrid", line: "6.1", root: "debian", host: guest.Host{Cgroup: "hybrid"}, suites: []string{"probe"}},
 	{name: "no-cgroups", line: "6.12", root: "debian", host: guest.Host{Cgroup: "none"}},

@@ -100,6 +100,8 @@ var lateFeatures = map[facts.Name]string{
 // ageOf fails if a feature is absent from a kernel that is as old as the table says, or older.
 func ageOf(t *testing.T, line string, f facts.Facts) {
 	t.Helper()
+	known, _ := vm.FindLine(line)
+	assert.Equal(t, known.ABI, f.LandlockABI, "Landlock's ABI in %s", line)
 	for _, row := range facts.Table {
 		if _, late := lateFeatures[row.Name]; late || older(line, row.Since) {
 			continue

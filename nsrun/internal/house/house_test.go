@@ -44,6 +44,10 @@ var rooms = map[string]string{
 	"e2e/docker/daemon":     "",
 	"e2e/vagrant":           "",
 	"e2e/engine":            "e2e/docker/daemon e2e/room",
+	"e2e/vm":                "e2e/vm/guest",
+	"e2e/vm/guest":          "",
+	"e2e/vm/guest/init":     "e2e/vm/guest",
+	"e2e/cmd/vm":            "e2e/vm e2e/vm/guest",
 }
 
 // pure lists the packages that may not reach the system.
