@@ -206,7 +206,7 @@ func (w *world) startHost(t *testing.T) {
 // command is one that the user starts, in the workspace, with canaries in its environment. On a kernel without Landlock runs of nsrun do
 // without it.
 func (w *world) command(ctx context.Context, argv ...string) *exec.Cmd {
-	if i := slices.Index(argv, built.nsrun) + 1; i > 0 && i < len(argv) && argv[i] == "run" {
+	if i := slices.Index(argv, built.nsrun) + 1; i > 0 && i < len(argv) && (argv[i] == "run" || argv[i] == "plan") {
 		argv = slices.Concat(argv[:i+1], room.WithoutLandlock(), argv[i+1:])
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)

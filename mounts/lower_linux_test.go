@@ -285,6 +285,21 @@ func TestHostLook(t *testing.T) {
 	assert.Equal(t, "real", link.Target)
 }
 
+// TestAMaskOfNothingIsLeftOut has a directory of the sandbox's own, as where the host has no /etc.
+func TestAMaskOfNothingIsLeftOut(t *testing.T) {
+	dir := Op{Kind: Dir, Dest: "/etc"}
+	text, _, err := lower(t, newWay, plainHost, dir, Op{Kind: Mask, Dest: "/etc/shadow", Optional: true})
+	require.NoError(t, err)
+	assert.NotContains(t, text, "shadow")
+	_, _, err = lower(t, newWay, plainHost, dir, Op{Kind: Mask, Dest: "/etc/shadow"})
+	require.ErrorContains(t, err, "nothing is known of /etc/shadow")
+	text, _, err = lower(t, newWay, plainHost, dir, Op{Kind: File, Dest: "/etc/shadow", Data: []byte("x")}, Op{Kind: Mask, Dest: "/etc/shadow", Optional: true})
+	require.NoError(t, err)
+	assert.Contains(t, text, "/dev/null", "what is known to be there is masked")
+	_, _, err = lower(t, newWay, plainHost, Op{Kind: Overlay, Layers: []string{"/etc", "/usr"}, Dest: "/etc"}, Op{Kind: Mask, Dest: "/etc/shadow", Optional: true})
+	require.Error(t, err, "what an overlay has is not known")
+}
+
 // TestNodesAndMasksCannotBeChanged holds the flags of what root owns on the host: without ro, chmod inside would change it there.
 func TestNodesAndMasksCannotBeChanged(t *testing.T) {
 	for _, have := range []Have{newWay, {}} {

@@ -243,6 +243,9 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	if rest == "" {
 		return n.dir, true, nil
 	}
+	if n.place == ours && op.Optional { // what is not known there is not there
+		return false, false, nil
+	}
 	if n.source == "" {
 		return false, false, fmt.Errorf("nothing is known of %s below %s", op.Dest, at)
 	}
