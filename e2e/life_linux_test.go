@@ -254,6 +254,7 @@ func missingLayer(t *testing.T, w *world) {
 	refusal(t, e, "user")
 	e = w.inHost(t, "no-spaces", "-", "echo", "ran")
 	assert.NotContains(t, e.stdout, "ran")
+	need(t, room.Landlock() > 0, "Landlock")
 	degraded := func(flags ...string) ending {
 		flags = append(flags, "--fallback", "degrade", "--result", "FD:1")
 		return w.do(t, nil, append([]string{built.probe, "namespace", "no-spaces", "-"}, w.nsrun(flags, "echo", "ran")...)...)

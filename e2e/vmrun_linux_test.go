@@ -83,7 +83,7 @@ func (h *harness) run(t *testing.T, m machine) {
 	steps := h.steps(m)
 	image, initramfs, err := vm.Prepare(dir, kernel, root, guest.Plan{Host: m.host, Steps: steps})
 	require.NoError(t, err)
-	box := vm.Machine{Arch: runtime.GOARCH, Accel: h.accel, MemoryMB: max(m.memory, 1024), Kernel: image, Initramfs: initramfs, Append: m.append, Dir: dir}
+	box := vm.Machine{Arch: runtime.GOARCH, Accel: h.accel, MemoryMB: 3072, Kernel: image, Initramfs: initramfs, Append: m.append, Dir: dir}
 	if m.memory > 0 {
 		box.MemoryMB = m.memory
 	}

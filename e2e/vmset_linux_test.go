@@ -15,7 +15,7 @@ type machine struct {
 	root   string // what programs there are: debian, busybox, musl, bare
 	host   guest.Host
 	append string   // to the kernel's command line
-	memory int      // MB; 1024 if 0
+	memory int      // MB; 3072 if 0, so that half of it is more than what a sandbox has
 	suites []string // whose tests run; the talk is on all machines
 	more   []string // suites that only the full set has
 	full   bool     // not in the default set

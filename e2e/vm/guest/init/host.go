@@ -70,7 +70,7 @@ func makeHost(h guest.Host) error {
 	if err := errors.Join(os.MkdirAll("/home/tester", 0o750), os.Chown("/home/tester", tester, tester)); err != nil {
 		return err
 	}
-	if err := errors.Join(loopback(), unix.Sethostname([]byte("nsrun-vm")), mountCgroups(h.Cgroup)); err != nil {
+	if err := errors.Join(loopback(), raiseLimits(), unix.Sethostname([]byte("nsrun-vm")), mountCgroups(h.Cgroup)); err != nil {
 		return err
 	}
 	return lockDown(h)
@@ -92,6 +92,13 @@ func leaveInitramfs() error {
 		return err
 	}
 	return errors.Join(unix.Chroot("."), os.Chdir("/"), os.Remove(stage))
+}
+
+// raiseLimits gives what systemd gives a session, since a kernel's own limits differ: before 5.16 memory to lock was 64 KiB.
+func raiseLimits() error {
+	return errors.Join(
+		unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: 8 << 20}),
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1024, Max: 524288}))
 }
 
 // lockDown does what takes something away.
