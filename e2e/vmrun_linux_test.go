@@ -210,8 +210,11 @@ func (h *harness) suiteStep(m machine, s suite, name string, uid int) guest.Step
 	if s.skip != "" && !*fullVM {
 		argv = append(argv, "-test.skip="+s.skip)
 	}
-	return guest.Step{Name: name, UID: uid, Argv: argv, Dir: filepath.Join(vm.ModuleDir, s.dir), Seconds: seconds,
-		Env: []string{"NSRUN_TEST_VM=" + m.name, room.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", room.Slow, h.slow())}}
+	env := []string{"NSRUN_TEST_VM=" + m.name, room.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", room.Slow, h.slow())}
+	if m.host.ReadOnly {
+		env = append(env, "TMPDIR="+guest.WritableTmp)
+	}
+	return guest.Step{Name: name, UID: uid, Argv: argv, Dir: filepath.Join(vm.ModuleDir, s.dir), Seconds: seconds, Env: env}
 }
 
 // runs says whether a part of a test's name is asked for.

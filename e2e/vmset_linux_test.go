@@ -60,12 +60,15 @@ var machines = []machine{
 	{name: "256MB", line: "6.12", root: "busybox", memory: 256, suites: []string{"nsrun"}},
 }
 
-// wanted says that a machine is in the set that was asked for.
+// wanted says that a machine is in the set that was asked for: of some lines of kernels, by name, or by default.
 func (m machine) wanted(words []string) bool {
-	if *onKernels != "" && !slices.Contains(strings.Split(*onKernels, ","), m.line) {
-		return false
+	switch {
+	case *onKernels != "":
+		return slices.Contains(strings.Split(*onKernels, ","), m.line)
+	case m.full:
+		return *fullVM || len(words) > 1 && strings.Contains(words[1], m.name)
 	}
-	return *fullVM || !m.full || len(words) > 1 && words[1] == m.name
+	return true
 }
 
 // names are those of the suites that run in the machine.

@@ -4,7 +4,7 @@
 //	go run ./e2e/cmd/vm -kernel 5.10 -root busybox -user tester -- nsrun doctor
 //
 // The shell's end is the machine's. The guest has no network and nothing of this machine's files but nsrun, and with -with DIR a copy of
-// that directory at /with. With -arch arm64 on another processor all is emulated, at a tenth of amd64's speed or less.
+// that directory at /with. With -arch arm64 on another processor all is emulated.
 package main
 
 import (

@@ -30,11 +30,14 @@ type Host struct {
 	Cgroup       string            // "" or v2, v1, hybrid, none
 	NoDelegation bool              // the steps' control groups are root's, not their users'
 	ProcOptions  string            // of the /proc that there is, such as hidepid=2
-	ReadOnly     bool              // the root; of the places on tmpfs only /run and /home are there
+	ReadOnly     bool              // the root; of the places on tmpfs only /run and /home are there, and WritableTmp
 	NoShm        bool              // no /dev/shm
 	InitramfsTop bool              // the root stays the initramfs, which cannot be pivoted away from before Linux 7.0
 	AppArmor     string            // file with compiled profiles, which are loaded; "" for none
 }
+
+// WritableTmp is a directory for temporary files that everybody can write to on every host.
+const WritableTmp = "/run/tmp"
 
 // Step is one program that /init runs to its end, in a control group of its own.
 type Step struct {

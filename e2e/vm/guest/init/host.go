@@ -67,7 +67,7 @@ func makeHost(h guest.Host) error {
 		}
 	}
 	_ = os.Chmod("/dev/net/tun", 0o666) // as udev does, where there is one
-	if err := errors.Join(os.MkdirAll("/home/tester", 0o750), os.Chown("/home/tester", tester, tester)); err != nil {
+	if err := errors.Join(os.Mkdir(guest.WritableTmp, 0o777), os.Chmod(guest.WritableTmp, 0o777|os.ModeSticky), os.MkdirAll("/home/tester", 0o750), os.Chown("/home/tester", tester, tester)); err != nil {
 		return err
 	}
 	if err := errors.Join(loopback(), raiseLimits(), unix.Sethostname([]byte("nsrun-vm")), mountCgroups(h.Cgroup)); err != nil {
