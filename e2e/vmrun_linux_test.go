@@ -34,8 +34,7 @@ type harness struct {
 	only   []string // the parts of go test's -run: TestVM, machine, user, suite, and what is left to the tests inside
 
 	building sync.Mutex
-	payload  vm.Tree
-	roots    map[string]vm.Tree
+	trees    map[string]vm.Tree // payloads and roots, by name and architecture
 
 	counting sync.Mutex
 	counts   []count
@@ -50,8 +49,8 @@ type count struct {
 }
 
 // slow is how many times slower than hardware a machine is.
-func (h *harness) slow() int {
-	if h.accel == "kvm" {
+func (h *harness) slow(m machine) int {
+	if h.accel == "kvm" && m.goarch() == runtime.GOARCH {
 		return 2
 	}
 	return 15
@@ -76,14 +75,20 @@ func (h *harness) run(t *testing.T, m machine) {
 	}
 	line, found := vm.FindLine(m.line)
 	require.True(t, found, "no line %s in vm.Lines", m.line)
-	kernel, err := vm.FetchKernel(line.Name, line.Suite, runtime.GOARCH)
+	_, err := vm.FindQemu(m.goarch())
+	need(t, err == nil, fmt.Sprint(err))
+	kernel, err := vm.FetchKernel(line.Name, line.Suite, m.goarch())
 	require.NoError(t, err)
 	root, err := h.rootOf(m)
 	require.NoError(t, err)
 	steps := h.steps(m)
 	image, initramfs, err := vm.Prepare(dir, kernel, root, guest.Plan{Host: m.host, Steps: steps})
 	require.NoError(t, err)
-	box := vm.Machine{Arch: runtime.GOARCH, Accel: h.accel, MemoryMB: 3072, Kernel: image, Initramfs: initramfs, Append: m.append, Dir: dir}
+	accel := h.accel
+	if m.goarch() != runtime.GOARCH {
+		accel = "tcg"
+	}
+	box := vm.Machine{Arch: m.goarch(), Accel: accel, MemoryMB: 3072, Kernel: image, Initramfs: initramfs, Append: m.append, Dir: dir}
 	if m.memory > 0 {
 		box.MemoryMB = m.memory
 	}
@@ -134,33 +139,42 @@ func collect(results chan<- *stepped, log string) func(guest.Frame) {
 func (h *harness) rootOf(m machine) (vm.Tree, error) {
 	h.building.Lock()
 	defer h.building.Unlock()
-	if h.payload == nil {
+	payload, err := h.tree("payload", m.goarch(), func(arch string) (vm.Tree, error) {
 		var tests []string
 		for _, s := range suites {
 			tests = append(tests, s.dir)
 		}
-		payload := vm.Tree{}
-		if err := payload.Payload(h.module, runtime.GOARCH, programs, tests); err != nil {
-			return nil, err
-		}
-		h.payload, h.roots = payload, map[string]vm.Tree{}
+		t := vm.Tree{}
+		return t, t.Payload(h.module, arch, programs, tests)
+	})
+	if err != nil {
+		return nil, err
 	}
-	base := h.roots[m.root]
-	if base == nil {
-		made, err := map[string]func(string) (vm.Tree, error){"debian": vm.DebianRoot, "busybox": vm.BusyboxRoot, "musl": vm.MuslRoot,
-			"bare": func(string) (vm.Tree, error) { return vm.Tree{}, nil }}[m.root](runtime.GOARCH)
-		if err != nil {
-			return nil, err
-		}
-		base, h.roots[m.root] = made, made
+	base, err := h.tree(m.root, m.goarch(), map[string]func(string) (vm.Tree, error){"debian": vm.DebianRoot, "busybox": vm.BusyboxRoot, "musl": vm.MuslRoot,
+		"bare": func(string) (vm.Tree, error) { return vm.Tree{}, nil }}[m.root])
+	if err != nil {
+		return nil, err
 	}
 	root := maps.Clone(base)
-	for name, e := range h.payload {
+	for name, e := range payload {
 		if m.has(name) {
 			root[name] = e
 		}
 	}
 	return root, nil
+}
+
+// tree makes a tree once.
+func (h *harness) tree(name, arch string, fresh func(arch string) (vm.Tree, error)) (vm.Tree, error) {
+	key := name + " " + arch
+	if t := h.trees[key]; t != nil {
+		return t, nil
+	}
+	t, err := fresh(arch)
+	if err == nil {
+		h.trees[key] = t
+	}
+	return t, err
 }
 
 // has says whether a file of the payload is needed in a machine.
@@ -202,7 +216,7 @@ func (h *harness) steps(m machine) (steps []guest.Step) {
 }
 
 func (h *harness) suiteStep(m machine, s suite, name string, uid int) guest.Step {
-	seconds := s.seconds * h.slow()
+	seconds := s.seconds * h.slow(m)
 	argv := []string{filepath.Join(vm.ModuleDir, s.dir, "run.test"), "-test.v=test2json", fmt.Sprintf("-test.timeout=%ds", seconds-10)}
 	if len(h.only) > 4 {
 		argv = append(argv, "-test.run="+strings.Join(h.only[4:], "/"))
@@ -210,7 +224,7 @@ func (h *harness) suiteStep(m machine, s suite, name string, uid int) guest.Step
 	if s.skip != "" && !*fullVM {
 		argv = append(argv, "-test.skip="+s.skip)
 	}
-	env := []string{"NSRUN_TEST_VM=" + m.name, room.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", room.Slow, h.slow())}
+	env := []string{"NSRUN_TEST_VM=" + m.name, room.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", room.Slow, h.slow(m))}
 	if m.host.ReadOnly {
 		env = append(env, "TMPDIR="+guest.WritableTmp)
 	}

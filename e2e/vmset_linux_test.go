@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 type machine struct {
 	name   string
 	line   string // of kernels
+	arch   string // this machine's if empty
 	root   string // what programs there are: debian, busybox, musl, bare
 	host   guest.Host
 	append string   // to the kernel's command line
@@ -46,6 +48,8 @@ var machines = []machine{
 	{name: "initramfs", line: "6.12", root: "busybox", host: guest.Host{InitramfsTop: true}},
 	{name: "initramfs-7.2", line: "7.2", root: "busybox", host: guest.Host{InitramfsTop: true}},
 
+	{name: "arm64", line: "6.12", arch: "arm64", root: "busybox", suites: quick, more: []string{"engines", "e2e"}},
+
 	{name: "no-unprivileged", line: "6.12", root: "debian", host: guest.Host{Sysctl: map[string]string{"kernel.unprivileged_userns_clone": "0"}}},
 	{name: "no-user-namespaces", line: "6.12", root: "debian", host: guest.Host{Sysctl: map[string]string{"user.max_user_namespaces": "0"}}},
 	{name: "landlock-off", line: "6.12", root: "debian", append: "lsm=lockdown,yama,apparmor"},
@@ -69,6 +73,14 @@ func (m machine) wanted(words []string) bool {
 		return *fullVM || len(words) > 1 && strings.Contains(words[1], m.name)
 	}
 	return true
+}
+
+// goarch is the machine's architecture as Go and Debian call it.
+func (m machine) goarch() string {
+	if m.arch == "" {
+		return runtime.GOARCH
+	}
+	return m.arch
 }
 
 // names are those of the suites that run in the machine.

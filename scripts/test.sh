@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=${1:-}
 packages="bubblewrap gcc libc6-dev libseccomp-dev python3 qemu-user-static docker.io podman crun"
-ci_packages="vagrant vagrant-libvirt qemu-system-x86 xz-utils cpio" # beside those, where CI is set: a developer's tests skip without
+ci_packages="vagrant vagrant-libvirt qemu-system-x86 qemu-system-arm xz-utils cpio" # beside those, where CI is set: a developer's tests skip without
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 pure="./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest ./nsrun/bwrap ./mounts ./landlock ./seccomp ./rlimit"
 

@@ -3,6 +3,8 @@ package engine
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -87,7 +89,10 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 			p.Mechanisms = plan.Mechanisms{}
 		},
 		"self-test": func(p *plan.Plan) {
-			p.SelfTest = plan.Acts[:]
+			p.SelfTest = slices.Clone(plan.Acts[:])
+			if runtime.GOARCH != "amd64" { // a 64-bit program has no way to make a foreign call there
+				p.SelfTest = slices.DeleteFunc(p.SelfTest, func(a plan.Act) bool { return a == plan.ActForeign })
+			}
 		},
 		"landlock": func(p *plan.Plan) {},
 	} {

@@ -84,7 +84,14 @@ func bounds([]string) (any, error) {
 		return nil, err
 	}
 	dirs, how := []string{"/tmp", "/var/tmp", "/dev/shm"}, map[string]string{}
+	granted, err := os.Getwd() // which may be in memory on the host
+	if err != nil {
+		return nil, err
+	}
 	for _, m := range mountPoints("tmpfs") {
+		if m == granted {
+			continue
+		}
 		file := filepath.Join(m, "nse-bounds")
 		if os.WriteFile(file, nil, 0o600) == nil {
 			os.Remove(file)
@@ -95,7 +102,6 @@ func bounds([]string) (any, error) {
 		}
 	}
 	found, pages := map[string]string{}, uint64(host.Totalram)*uint64(host.Unit)/uint64(os.Getpagesize())
-	var err error
 	for _, dir := range dirs {
 		var s unix.Statfs_t
 		if err := unix.Statfs(dir, &s); err != nil {
