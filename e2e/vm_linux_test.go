@@ -38,7 +38,7 @@ func TestVM(t *testing.T) {
 	need(t, err == nil, fmt.Sprint(err))
 	module, err := filepath.Abs("..")
 	require.NoError(t, err)
-	h := &harness{module: module, trees: map[string]vm.Tree{}, accel: vm.FindAccel(), only: words}
+	h := &harness{module: module, trees: map[string]vm.Tree{}, kernels: map[string]*vm.Kernel{}, accel: vm.FindAccel(), only: words}
 	t.Logf("machines by %s", h.accel)
 	t.Cleanup(func() { t.Log("tests in the machines:\n" + h.table()) })
 	for _, m := range machines {

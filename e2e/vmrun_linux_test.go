@@ -35,6 +35,7 @@ type harness struct {
 
 	building sync.Mutex
 	trees    map[string]vm.Tree // payloads and roots, by name and architecture
+	kernels  map[string]*vm.Kernel
 
 	counting sync.Mutex
 	counts   []count
@@ -77,7 +78,7 @@ func (h *harness) run(t *testing.T, m machine) {
 	require.True(t, found, "no line %s in vm.Lines", m.line)
 	_, err := vm.FindQemu(m.goarch())
 	need(t, err == nil, fmt.Sprint(err))
-	kernel, err := vm.FetchKernel(line.Name, line.Suite, m.goarch())
+	kernel, err := h.kernel(line, m.goarch())
 	require.NoError(t, err)
 	root, err := h.rootOf(m)
 	require.NoError(t, err)
@@ -133,6 +134,21 @@ func collect(results chan<- *stepped, log string) func(guest.Frame) {
 			results <- r
 		}
 	}
+}
+
+// kernel fetches and reads a kernel once.
+func (h *harness) kernel(line vm.Line, arch string) (*vm.Kernel, error) {
+	h.building.Lock()
+	defer h.building.Unlock()
+	key := line.Name + " " + arch
+	if k := h.kernels[key]; k != nil {
+		return k, nil
+	}
+	k, err := vm.FetchKernel(line.Name, line.Suite, arch)
+	if err == nil {
+		h.kernels[key] = k
+	}
+	return k, err
 }
 
 // rootOf is a machine's root with all that runs in it, and nothing more: it has to fit into the memory.

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -104,6 +105,17 @@ func Patience(d time.Duration) time.Duration {
 		return d * time.Duration(factor)
 	}
 	return d
+}
+
+// Settled is a count of what comes to a server, once what is under way has been counted.
+func Settled(count *atomic.Int64) int64 {
+	for {
+		n := count.Load()
+		time.Sleep(Patience(2 * time.Millisecond))
+		if n == count.Load() {
+			return n
+		}
+	}
 }
 
 // Landlock is the ABI of the kernel's, or 0: what nsrun itself says of it is under test.

@@ -46,18 +46,40 @@ func OpenArchive(suite, arch string) (*Archive, error) {
 		return nil, err
 	}
 	a := &Archive{suite, arch, cache}
-	fresh := filepath.Join(a.dir(), "fresh")
-	if info, err := os.Stat(fresh); err == nil && time.Since(info.ModTime()) < 24*time.Hour {
-		return a, nil
-	}
-	if err := a.configure(); err != nil {
+	if err := os.MkdirAll(filepath.Join(a.dir(), "debs"), 0o755); err != nil {
 		return nil, err
 	}
-	if _, err := a.run("apt-get", "update", "-q"); err != nil {
-		return nil, fmt.Errorf("suite %s (%s): %w; a suite that has gone: give its rows in e2e/vm/matrix.go another one", suite, arch, err)
-	}
-	return a, os.WriteFile(fresh, nil, 0o644)
+	return a, locked(a.lock(), a.refresh)
 }
+
+// Ages of what the cache holds.
+const (
+	listsAge   = 24 * time.Hour
+	packageAge = 30 * 24 * time.Hour // since it was used
+)
+
+// refresh brings the lists, and removes packages that nobody has used for long.
+func (a *Archive) refresh() error {
+	fresh := filepath.Join(a.dir(), "fresh")
+	if info, err := os.Stat(fresh); err == nil && time.Since(info.ModTime()) < listsAge {
+		return nil
+	}
+	if err := a.configure(); err != nil {
+		return err
+	}
+	if _, err := a.run("apt-get", "update", "-q"); err != nil {
+		return fmt.Errorf("suite %s (%s): %w; a suite that has gone: give its rows in e2e/vm/matrix.go another one", a.Suite, a.Arch, err)
+	}
+	files, err := filepath.Glob(filepath.Join(a.dir(), "debs", "*.deb"))
+	for _, file := range files {
+		if info, statErr := os.Stat(file); statErr == nil && time.Since(info.ModTime()) > packageAge {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
+	return errors.Join(err, os.WriteFile(fresh, nil, 0o644))
+}
+
+func (a *Archive) lock() string { return filepath.Join(a.dir(), "lock") }
 
 func (a *Archive) dir() string { return filepath.Join(a.cache, "apt", a.Suite+"-"+a.Arch) }
 
@@ -68,7 +90,7 @@ func (a *Archive) configure() error {
 		return err
 	}
 	dir := a.dir()
-	for _, d := range []string{"state/lists/partial", "cache/archives/partial", "parts", "debs"} {
+	for _, d := range []string{"state/lists/partial", "cache/archives/partial", "parts"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return err
 		}
@@ -136,7 +158,15 @@ func (a *Archive) Names(pattern string) ([]string, error) {
 var uri = regexp.MustCompile(`(?m)^'[^']*' (\S+) (\d+) `)
 
 // Fetch returns the files of some packages, and with all also of those that they depend on. What has been fetched before is not again.
-func (a *Archive) Fetch(all bool, names ...string) ([]string, error) {
+func (a *Archive) Fetch(all bool, names ...string) (files []string, err error) {
+	err = locked(a.lock(), func() error {
+		files, err = a.fetch(all, names)
+		return err
+	})
+	return files, err
+}
+
+func (a *Archive) fetch(all bool, names []string) (files []string, err error) {
 	what := []string{"download"}
 	if all {
 		what = []string{"install", "--download-only", "-y"}
@@ -145,7 +175,7 @@ func (a *Archive) Fetch(all bool, names ...string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var files, missing []string
+	var missing []string
 	for _, m := range uri.FindAllStringSubmatch(text, -1) {
 		file := filepath.Join(a.dir(), "debs", m[1])
 		if info, err := os.Stat(file); err != nil || fmt.Sprint(info.Size()) != m[2] {
@@ -161,7 +191,11 @@ func (a *Archive) Fetch(all bool, names ...string) ([]string, error) {
 			return nil, err
 		}
 	}
-	return files, nil
+	now := time.Now()
+	for _, file := range files { // apt leaves the time that the archive has it from
+		err = errors.Join(err, os.Chtimes(file, now, now))
+	}
+	return files, err
 }
 
 // packageOf is NAME of NAME_VERSION_ARCH.deb, with the version, which may not be the suite's only one.
