@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,11 @@ func TestVM(t *testing.T) {
 	if inVM || !strings.Contains(words[0], "TestVM") {
 		t.Skip("boots virtual machines for minutes, and runs when it is named: go test ./e2e -run TestVM -timeout 60m")
 	}
+	require.Empty(t, flag.Lookup("test.skip").Value.String(), "TestVM has no -skip: name what is to run")
+	for _, name := range strings.FieldsFunc(*onKernels, func(r rune) bool { return r == ',' }) {
+		_, found := vm.FindLine(name)
+		require.True(t, found, "-kernels %s: no such line in e2e/vm/matrix.go", name)
+	}
 	_, err := vm.FindQemu(runtime.GOARCH)
 	need(t, err == nil, fmt.Sprint(err))
 	module, err := filepath.Abs("..")
@@ -41,6 +47,7 @@ func TestVM(t *testing.T) {
 	h := &harness{module: module, trees: map[string]vm.Tree{}, kernels: map[string]*vm.Kernel{}, accel: vm.FindAccel(), only: words}
 	t.Logf("machines by %s", h.accel)
 	t.Cleanup(func() { t.Log("tests in the machines:\n" + h.table()) })
+	require.True(t, slices.ContainsFunc(machines, func(m machine) bool { return m.wanted(words) && h.runs(1, m.name) }), "no machine is named so in e2e/vmset_linux_test.go")
 	for _, m := range machines {
 		if m.wanted(words) {
 			t.Run(m.name, func(t *testing.T) {

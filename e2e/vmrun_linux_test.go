@@ -83,6 +83,7 @@ func (h *harness) run(t *testing.T, m machine) {
 	root, err := h.rootOf(m)
 	require.NoError(t, err)
 	steps := h.steps(m)
+	require.NotEmpty(t, steps, "-run asks for nothing of this machine: TestVM/MACHINE/root or user/talk or a suite/TEST")
 	image, initramfs, err := vm.Prepare(dir, kernel, root, guest.Plan{Host: m.host, Steps: steps})
 	require.NoError(t, err)
 	accel := h.accel
@@ -109,7 +110,7 @@ func (h *harness) run(t *testing.T, m machine) {
 	}()
 	said := h.replay(t, m, kernel.Release, steps, results)
 	require.NoError(t, <-ended)
-	said.compare(t, m)
+	said.compare(t, m, len(h.only) < 3)
 }
 
 // collect makes results of frames. A file has the output as it comes, for those who watch.
@@ -120,6 +121,9 @@ func collect(results chan<- *stepped, log string) func(guest.Frame) {
 	return func(f guest.Frame) {
 		if err == nil {
 			fmt.Fprintf(file, "%s", f.Data)
+		}
+		if f.Kind != guest.Begin && (r == nil || f.Name != r.step) {
+			return // what a step's leftovers print after its end
 		}
 		switch f.Kind {
 		case guest.Begin:
@@ -132,6 +136,7 @@ func collect(results chan<- *stepped, log string) func(guest.Frame) {
 			r.code, _ = strconv.Atoi(string(f.Data))
 			r.took = time.Since(began)
 			results <- r
+			r = nil
 		}
 	}
 }
@@ -233,7 +238,7 @@ func (h *harness) steps(m machine) (steps []guest.Step) {
 
 func (h *harness) suiteStep(m machine, s suite, name string, uid int) guest.Step {
 	seconds := s.seconds * h.slow(m)
-	argv := []string{filepath.Join(vm.ModuleDir, s.dir, "run.test"), "-test.v=test2json", fmt.Sprintf("-test.timeout=%ds", seconds-10)}
+	argv := []string{filepath.Join(vm.ModuleDir, s.dir, "run.test"), "-test.v=test2json", "-test.paniconexit0", fmt.Sprintf("-test.timeout=%ds", seconds-10)}
 	if len(h.only) > 4 {
 		argv = append(argv, "-test.run="+strings.Join(h.only[4:], "/"))
 	}
@@ -270,9 +275,10 @@ func (h *harness) replay(t *testing.T, m machine, release string, steps []guest.
 				if !ours {
 					continue
 				}
+				r := <-results
 				t.Run(name, func(t *testing.T) {
-					r := <-results
 					require.NotNil(t, r, "the machine has not come so far")
+					require.Equal(t, s.Name, r.step)
 					c.seconds += r.took.Seconds()
 					if strings.HasPrefix(name, "talk/") {
 						said.hear(t, m, r)
@@ -315,7 +321,7 @@ func (c *count) add(t *testing.T, r *stepped) {
 	whole := r.out.String()
 	text, err := cmd.Output()
 	require.NoError(t, err)
-	said := map[string]*strings.Builder{}
+	said, running := map[string]*strings.Builder{}, map[string]bool{}
 	ended := 0
 	for line := range bytes.Lines(text) {
 		var e event
@@ -324,10 +330,17 @@ func (c *count) add(t *testing.T, r *stepped) {
 			said[e.Test] = &strings.Builder{}
 		}
 		said[e.Test].WriteString(e.Output)
+		if e.Action == "run" {
+			running[e.Test] = true
+		}
 		if e.Test != "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action) {
 			ended++
+			delete(running, e.Test)
 			c.one(t, suite, e, said[e.Test].String())
 		}
+	}
+	if len(running) > 0 {
+		t.Errorf("begun and not ended: %v", slices.Sorted(maps.Keys(running)))
 	}
 	if r.left != "" {
 		t.Errorf("left behind: %s", r.left)

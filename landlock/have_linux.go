@@ -29,7 +29,7 @@ func query(flag int) (int, error) {
 	case errors.Is(err, unix.ENOSYS):
 		return 0, fmt.Errorf("the kernel has no Landlock (%w): %w", unix.ENOSYS, errors.ErrUnsupported)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return 0, fmt.Errorf("Landlock is not among the kernel's active LSMs (%w): %w", unix.EOPNOTSUPP, errors.ErrUnsupported)
+		return 0, fmt.Errorf("no Landlock among the kernel's active LSMs (%w): %w", unix.EOPNOTSUPP, errors.ErrUnsupported)
 	case errors.Is(err, unix.EINVAL):
 		return 0, errors.ErrUnsupported
 	}

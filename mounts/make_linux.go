@@ -195,6 +195,7 @@ var maskFlags = Flags{ReadOnly, NoSuid, NoExec}
 func (l *lowering) mask(op Op) error {
 	dir, found, err := l.kindAt(op)
 	if err != nil || !found {
+		l.seen.Missing = !found
 		return err
 	}
 	if dir {
@@ -237,7 +238,7 @@ func (l *lowering) openNull() error {
 	return nil
 }
 
-// kindAt tells what stands at op.Dest below a bind or a procfs, from what the host has there.
+// kindAt tells what stands at op.Dest: what an operation has made, or below a bind or a procfs what the host has there.
 func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	n, at, rest := l.view.find(op.Dest)
 	if rest == "" {

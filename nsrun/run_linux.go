@@ -126,7 +126,11 @@ func amend(known facts.Facts, p *plan.Plan, err error) facts.Facts {
 	if name == "" {
 		return known
 	}
-	return known.With(name, facts.Answer{State: facts.No, Detail: err.Error(), Fix: "nsrun run --backend " + p.Engine + " -- true says what stands in its way"})
+	fix := "nsrun run --backend " + p.Engine + " -- true says what stands in its way"
+	if failed := (*Error)(nil); errors.As(err, &failed) && failed.Hint != "" {
+		fix = failed.Hint
+	}
+	return known.With(name, facts.Answer{State: facts.No, Detail: err.Error(), Fix: fix})
 }
 
 // refusedByKernel tells a refusal of namespaces and mounts from a mistake in the policy.

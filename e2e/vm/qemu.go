@@ -119,6 +119,9 @@ func (m Machine) Boot(ctx context.Context, limit time.Duration, take func(guest.
 	return err
 }
 
+// offPatience is how long a machine that has said its last may take to go off.
+const offPatience = 10 * time.Second
+
 // upPatience is how long a machine may take to come up: 4 s are usual, and hardware is faster than emulation.
 func (m Machine) upPatience() time.Duration {
 	if m.Accel == "kvm" {
@@ -158,15 +161,15 @@ func (m Machine) boot(ctx context.Context, take func(guest.Frame)) error {
 			late.Stop()
 		}
 		take(f)
+		if f.Kind == guest.Halt {
+			time.AfterFunc(offPatience, kill)
+		}
 		if f.Kind == guest.Begin && m.Terminal != nil {
 			go func() { _, _ = io.Copy(in, m.Terminal) }()
 			_, _ = io.Copy(m.Terminal, reader)
 		}
 	})
 	halted = halted || up && m.Terminal != nil
-	if halted {
-		time.AfterFunc(10*time.Second, kill)
-	}
 	err = cmd.Wait()
 	switch {
 	case fault != "":

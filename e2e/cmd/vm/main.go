@@ -67,6 +67,8 @@ func main() {
 }
 
 func run(o options) (int, error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP) // the directory is to go in any case
+	defer stop()
 	line, found := vm.FindLine(o.line)
 	if !found {
 		return 0, fmt.Errorf("no kernel %q in the matrix: see -help", o.line)
@@ -109,8 +111,6 @@ func run(o options) (int, error) {
 	if o.arch != runtime.GOARCH {
 		m.Accel = "tcg"
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	defer stop()
 	if step.Console {
 		return 0, shell(ctx, m)
 	}

@@ -193,7 +193,7 @@ func TestSweeperRemovesWhatIsLeft(t *testing.T) {
 	assert.FileExists(t, dir+"/file0", "while the client lives")
 	require.NoError(t, unix.Close(client))
 	_, err = unix.Wait4(s.pid, nil, 0, nil)
-	require.NoError(t, err)
+	require.NoError(t, errors.Join(err, unix.Close(s.pidfd)))
 	assert.NoDirExists(t, dir)
 	assert.Equal(t, fds, openFDs(t))
 }

@@ -13,6 +13,7 @@ import (
 // gone since it was made, and then neither removes it nor lets the client end (ContainerStart in moby's daemon/start.go).
 type sweeper struct {
 	pid      int
+	pidfd    int
 	lifeline *os.File
 }
 
@@ -39,13 +40,13 @@ func newSweeper(dir string, files []string) (*sweeper, error) {
 		unix.Close(pipe[1])
 		return nil, err
 	}
-	unix.Close(pidfd)
-	return &sweeper{pid: pid, lifeline: os.NewFile(uintptr(pipe[1]), "lifeline")}, nil
+	return &sweeper{pid: pid, pidfd: pidfd, lifeline: os.NewFile(uintptr(pipe[1]), "lifeline")}, nil
 }
 
 // end lets it go, what it would remove being gone.
 func (s *sweeper) end() {
-	_ = unix.Kill(s.pid, unix.SIGKILL) // the client may have the lifeline for a while
+	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0) // the client may have the lifeline for a while
+	unix.Close(s.pidfd)
 	s.lifeline.Close()
 	for {
 		if _, err := unix.Wait4(s.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {

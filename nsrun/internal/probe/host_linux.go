@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -21,6 +22,7 @@ func Host() facts.Facts {
 	h := files{os.DirFS("/"), os.Getenv}
 	f.Distro, f.Surroundings = h.distro(), h.surroundings()
 	b := blamer{h, f.UID, f.Surroundings}
+	hidden(f, b)
 	user := withoutProcfs()
 	if user == nil {
 		user = b.explain(facts.UserNS, try(unix.CLONE_NEWUSER, nil))
@@ -48,6 +50,14 @@ func Host() facts.Facts {
 	}
 	groups(f, h)
 	return f
+}
+
+// hidden says of a kernel without Landlock that a filter may have answered for it: container engines answer calls that are newer than
+// their profile with ENOSYS.
+func hidden(f facts.Facts, b blamer) {
+	if a := f.Answers[facts.Landlock]; a.Detail == noLandlock && b.seccomp() {
+		answer(f, facts.Landlock, &unsupported{noLandlock + ", or the seccomp filter on this process hides it", b.withoutFilter()})
+	}
 }
 
 // withoutProcfs tells that what is mounted at /proc is something else: ids that are written there map nothing.
@@ -169,8 +179,20 @@ func (r *refusal) making() bool { return r.step.Stage == "clone" || r.step.Stage
 const uidMap = "/proc/self/uid_map"
 
 // try makes the namespaces in a child, as a sandbox would: mapped ids, private mounts, then what more adds. It is a no if the
-// kernel refuses, whatever the errno: for a sandbox it comes to the same. The caller is locked to its thread.
-func try(flags uintptr, more func(*sys.Program)) error {
+// kernel refuses, whatever the errno: for a sandbox it comes to the same. Where few namespaces are allowed, those of the last child may
+// still count for a moment. The caller is locked to its thread.
+func try(flags uintptr, more func(*sys.Program)) (err error) {
+	for range 4 {
+		var r *refusal
+		if err = tryOnce(flags, more); !errors.As(err, &r) || r.errno != unix.ENOSPC || !r.making() {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
+}
+
+func tryOnce(flags uintptr, more func(*sys.Program)) error {
 	var report [2]int
 	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
 		return err

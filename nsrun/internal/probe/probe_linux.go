@@ -65,6 +65,8 @@ type unsupported struct{ reason, fix string }
 func (u *unsupported) Error() string        { return u.reason }
 func (u *unsupported) Is(target error) bool { return target == errors.ErrUnsupported }
 
+const noLandlock = "the kernel has no Landlock"
+
 // landlockRow is a feature that comes with an ABI of Landlock, and the rights that it is made of.
 type landlockRow struct {
 	name   facts.Name
@@ -78,11 +80,11 @@ var landlockRows = [...]landlockRow{
 	{facts.LandlockUnix, 9, "resolve_unix"},
 }
 
-// withoutLandlock tells a kernel that has none, and will have none however it is booted, from one where it is off.
+// withoutLandlock tells a kernel that has none, as far as it says, from one where it is off. See hidden.
 func withoutLandlock(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSYS):
-		return &unsupported{"the kernel has no Landlock", "use a kernel from 5.13 on that is built with CONFIG_SECURITY_LANDLOCK"}
+		return &unsupported{noLandlock, "use a kernel from 5.13 on that is built with CONFIG_SECURITY_LANDLOCK"}
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return &unsupported{reason: "Landlock is not among the kernel's active LSMs"}
 	}

@@ -75,6 +75,6 @@ func (b blamer) unconfined() string {
 		{"podman", "start the container with podman run --security-opt apparmor=unconfined"},
 		{"docker", "start the container with docker run --security-opt apparmor=unconfined"},
 		{"lxc", "set security.nesting=true on the container"},
-		{"", "let the AppArmor profile " + b.apparmor() + " allow userns and mount"},
+		{"", "let the AppArmor profile " + b.apparmor() + " allow userns, capability and mount"},
 	})
 }
