@@ -102,8 +102,8 @@ func fileOf(arch, pkg, name string) ([]byte, error) {
 // accounts are the users of a guest, and nothing else of /etc.
 func accounts() Tree {
 	t := Tree{}
-	t.File("/etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\ntester:x:1000:1000::/home/tester:/bin/sh\n"))
-	t.File("/etc/group", 0o644, []byte("root:x:0:\nnogroup:x:65534:\ntester:x:1000:\n"))
+	t.File("/etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\ntester:x:1000:1000::/home/tester:/bin/sh\n"))
+	t.File("/etc/group", 0o644, []byte("root:x:0:\ndaemon:x:1:\nnogroup:x:65534:\ntester:x:1000:\n"))
 	t.File("/etc/subuid", 0o644, []byte("tester:100000:65536\n"))
 	t.File("/etc/subgid", 0o644, []byte("tester:100000:65536\n"))
 	t.File("/etc/hosts", 0o644, []byte("127.0.0.1 localhost\n::1 localhost\n"))

@@ -103,11 +103,8 @@ func affinity(pid int) error {
 }
 
 func ioprio(pid int) error {
-	found, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, 1 /* IOPRIO_WHO_PROCESS */, uintptr(pid), 0)
-	if errno == 0 {
-		_, _, errno = unix.Syscall(unix.SYS_IOPRIO_SET, 1, uintptr(pid), found)
-	}
-	if errno != 0 {
+	const process, usual = 1, 2<<13 | 4 // IOPRIO_WHO_PROCESS, IOPRIO_CLASS_BE with its middle priority
+	if _, _, errno := unix.Syscall(unix.SYS_IOPRIO_SET, process, uintptr(pid), usual); errno != 0 {
 		return errno
 	}
 	return nil

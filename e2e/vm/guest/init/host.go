@@ -45,7 +45,7 @@ func makeHost(h guest.Host) error {
 	places := []place{
 		{"devpts", "/dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "mode=620,ptmxmode=666"},
 		{"run", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
-		{"home", "/home", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
+		{"home", "/home", "tmpfs", 0, "mode=755"}, // as where it is part of the root
 	}
 	if !h.NoShm {
 		places = append(places, place{"shm", "/dev/shm", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"})
