@@ -60,8 +60,7 @@ const (
 
 // refresh brings the lists, and removes packages that nobody has used for long.
 func (a *Archive) refresh() error {
-	fresh := filepath.Join(a.dir(), "fresh")
-	if info, err := os.Stat(fresh); err == nil && time.Since(info.ModTime()) < listsAge {
+	if info, err := os.Stat(a.fresh()); err == nil && time.Since(info.ModTime()) < listsAge {
 		return nil
 	}
 	if err := a.configure(); err != nil {
@@ -76,8 +75,10 @@ func (a *Archive) refresh() error {
 			err = errors.Join(err, os.Remove(file))
 		}
 	}
-	return errors.Join(err, os.WriteFile(fresh, nil, 0o644))
+	return errors.Join(err, os.WriteFile(a.fresh(), nil, 0o644))
 }
+
+func (a *Archive) fresh() string { return filepath.Join(a.dir(), "fresh") }
 
 func (a *Archive) lock() string { return filepath.Join(a.dir(), "lock") }
 
@@ -160,6 +161,14 @@ var uri = regexp.MustCompile(`(?m)^'[^']*' (\S+) (\d+) `)
 // Fetch returns the files of some packages, and with all also of those that they depend on. What has been fetched before is not again.
 func (a *Archive) Fetch(all bool, names ...string) (files []string, err error) {
 	err = locked(a.lock(), func() error {
+		files, err = a.fetch(all, names)
+		if err == nil {
+			return nil
+		}
+		// An archive keeps the newest version only: what yesterday's lists name may have gone.
+		if again := errors.Join(os.Remove(a.fresh()), a.refresh()); again != nil {
+			return errors.Join(err, again)
+		}
 		files, err = a.fetch(all, names)
 		return err
 	})

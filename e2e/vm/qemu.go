@@ -22,11 +22,12 @@ type Machine struct {
 	Arch      string // amd64 or arm64
 	Accel     string // kvm or tcg
 	MemoryMB  int
-	Kernel    string        // file
-	Initramfs string        // file
-	Append    string        // to the kernel's command line
-	Dir       string        // for the console's log
-	Terminal  io.ReadWriter // of a person, for a step with a console; nil if there is none
+	Kernel    string          // file
+	Initramfs string          // file
+	Append    string          // to the kernel's command line
+	Dir       string          // for the console's log
+	Again     func(why error) // is told that the machine is tried once more; nil if nobody wants to know
+	Terminal  io.ReadWriter   // of a person, for a step with a console; nil if there is none
 }
 
 // ErrNoQemu means that qemu is not installed; the text has the way to.
@@ -113,6 +114,9 @@ func (m Machine) Boot(ctx context.Context, limit time.Duration, take func(guest.
 	defer stop()
 	err := m.boot(ctx, take)
 	if errors.Is(err, errNotUp) && ctx.Err() == nil {
+		if m.Again != nil {
+			m.Again(err)
+		}
 		m.Accel = "tcg"
 		err = m.boot(ctx, take)
 	}

@@ -18,7 +18,7 @@ import (
 // TestTreeIsAnArchiveThatCpioReads has the program of that name as the judge.
 func TestTreeIsAnArchiveThatCpioReads(t *testing.T) {
 	tree := Tree{}
-	tree.File("/a/b/file", 0o4755, []byte("text"))
+	tree.File("/a/b/file", os.ModeSetuid|0o755, []byte("text"))
 	tree.File("/a/empty", 0o600, nil)
 	tree.Link("/a/link", "b/file")
 	tree.Dir("/tmp", 0o777|os.ModeSticky)
