@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -52,6 +53,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TERM", "dumb")
 			env.Setenv("WHO", who())
 			env.Setenv("ESC", "\x1b")
+			env.Setenv("SHORT", room.Patience(150*time.Millisecond).String()) // for a command to begin in
 			env.Setenv("LONG", strings.Repeat("a", 300))
 			env.Setenv("BIN", bin)
 			env.Values["t"] = env.T()

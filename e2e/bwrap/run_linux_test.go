@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nsrun/nsrun/e2e/room"
 )
 
 // person is a user as which cases run.
@@ -63,12 +66,12 @@ type report struct {
 // runScene runs a case under one binary, in a new directory of always the same name.
 func (p person) runScene(s scene, binary string) (outcome, error) {
 	dir := filepath.Join(p.room, strings.ReplaceAll(s.name, "/", "-"))
-	defer os.RemoveAll(dir)
+	defer remove(dir)
 	text, err := json.Marshal(s.fill(dir, binary))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), room.Patience(20*time.Second))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, built.finger, "supervise")
 	cmd.Stdin = bytes.NewReader(text) // too long for a word
@@ -132,4 +135,15 @@ func eachScene(t *testing.T, f func(t *testing.T, p person, s scene)) {
 			}
 		})
 	}
+}
+
+// remove removes a tree in which a scene may have taken its owner's rights away.
+func remove(dir string) {
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
 }

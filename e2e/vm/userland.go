@@ -13,7 +13,7 @@ const userlandSuite = "bookworm"
 
 // debianPackages are what the tests start, and what that needs.
 var debianPackages = []string{"bash", "dash", "coreutils", "util-linux", "mount", "procps", "grep", "sed", "findutils", "hostname", "base-files", "mawk",
-	"bubblewrap", "uidmap", "python3-minimal", "perl-base", "libc-bin", "diffutils", "tar", "gzip"}
+	"bubblewrap", "uidmap", "perl-base", "libc-bin", "diffutils", "tar", "gzip"}
 
 // DebianRoot is a root as Debian has it, with bubblewrap.
 func DebianRoot(arch string) (Tree, error) {
@@ -104,6 +104,7 @@ func accounts() Tree {
 	t := Tree{}
 	t.File("/etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\ntester:x:1000:1000::/home/tester:/bin/sh\n"))
 	t.File("/etc/group", 0o644, []byte("root:x:0:\ndaemon:x:1:\nnogroup:x:65534:\ntester:x:1000:\n"))
+	t.File("/etc/hostname", 0o644, []byte("nsrun-vm\n"))
 	t.File("/etc/subuid", 0o644, []byte("tester:100000:65536\n"))
 	t.File("/etc/subgid", 0o644, []byte("tester:100000:65536\n"))
 	t.File("/etc/hosts", 0o644, []byte("127.0.0.1 localhost\n::1 localhost\n"))
