@@ -91,6 +91,7 @@ func namespace(args []string) error {
 
 // inNamespace changes the host as its first word says, at the place that its second one names, and executes the rest.
 func inNamespace(args []string) error {
+	runtime.LockOSThread() // which alone gives up its ambient capabilities, and executes the rest
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return na("private mounts: %v", err)
 	}
