@@ -263,8 +263,12 @@ func missingLayer(t *testing.T, w *world) {
 	assert.Equal(t, 0, e.code, "%v", e)
 	assert.Contains(t, e.stdout, "ran\n")
 	assert.Contains(t, e.stdout, `"engine":"landlock"`, "the strongest engine that works")
-	assert.Regexp(t, `"lost":\[("files",)?"view",`, e.stdout, "and the result says what is lost; files are too before Landlock ABI 3")
-	assert.Regexp(t, `nsrun: note: guarantees lost: (files, )?view, `, e.stderr, "as standard error does")
+	inResult, inNote := `"lost":["view"`, "nsrun: note: guarantees lost: view, "
+	if room.Landlock() < 3 { // which has the right to truncate
+		inResult, inNote = `"lost":["files","view"`, "nsrun: note: guarantees lost: files, view, "
+	}
+	assert.Contains(t, e.stdout, inResult, "and the result says what is lost")
+	assert.Contains(t, e.stderr, inNote, "as standard error does")
 	e = degraded("--require", "view")
 	assert.Equal(t, 125, e.code, "%v", e)
 	assert.NotContains(t, e.stdout, "ran\n")

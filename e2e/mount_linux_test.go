@@ -34,7 +34,7 @@ func mountRows() []row {
 		{id: "MN05", what: "fsopen", tries: []try{{act: sys(unix.SYS_FSOPEN, bad, 0), want: "ENOSYS"}}},
 		{id: "MN06", what: "open_tree", tries: []try{{act: sys(unix.SYS_OPEN_TREE, -1, bad, 1), want: "ENOSYS"}, {act: sys(unix.SYS_OPEN_TREE, -1, bad, 0), want: "ENOSYS"}}},
 		{id: "MN07", what: "fspick", tries: []try{{act: sys(unix.SYS_FSPICK, -1, bad, 0), want: "ENOSYS"}}},
-		{id: "MN08", what: "mount_setattr", tries: []try{{act: sys(unix.SYS_MOUNT_SETATTR, -1, bad, 0, bad, 32), want: "ENOSYS"}}},
+		{id: "MN08", what: "mount_setattr", tries: []try{{act: sys(unix.SYS_MOUNT_SETATTR, -1, bad, 0, bad, 32), want: "ENOSYS", lone: lacking(unix.SYS_MOUNT_SETATTR, "since Linux 5.12")}}},
 		{id: "MN09", what: "move_mount", tries: []try{{act: sys(unix.SYS_MOVE_MOUNT, -1, bad, -1, bad, 0), want: "ENOSYS"}}},
 		{id: "MN10", what: "newer calls of the mount API, by number", tries: []try{
 			{act: sys(467, -1, bad, 0, bad, 32), want: "ENOSYS", lone: "since Linux 6.15"}, {act: sys(457, bad, bad, 64, 0), want: "ENOSYS", lone: "since Linux 6.8"},
@@ -61,4 +61,12 @@ func mountRows() []row {
 		{id: "MN23", what: "name the host", tries: []try{
 			{act: sys(unix.SYS_SETHOSTNAME, bad, 4), want: "EPERM", user: late}, {act: sys(unix.SYS_SETDOMAINNAME, bad, 4), want: "EPERM", user: late}}},
 	}
+}
+
+// lacking is an excuse on a kernel that has not got a call, and none on others.
+func lacking(nr uintptr, excuse string) string {
+	if _, _, errno := unix.Syscall6(nr, ^uintptr(0), 0, 0, 0, 0, 0); errno == unix.ENOSYS {
+		return excuse
+	}
+	return ""
 }

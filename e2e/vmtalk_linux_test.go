@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/e2e/vm"
 	"github.com/nsrun/nsrun/e2e/vm/guest"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -126,11 +127,6 @@ func older(line, since string) bool {
 // outcome is what standard error had, and of the result the verdict, the engine, and what was lost.
 func outcome(t *testing.T, text string) string {
 	t.Helper()
-	i := strings.Index(text, `{"version"`)
-	if i < 0 {
-		return text
-	}
-	line, after, _ := strings.Cut(text[i:], "\n")
 	var result struct {
 		Verdict string
 		Receipt struct {
@@ -141,13 +137,17 @@ func outcome(t *testing.T, text string) string {
 			SelfTest []string `json:"self_test"`
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(line), &result), text)
+	rest, found, err := room.CutResult(text, &result)
+	require.NoError(t, err, text)
+	if !found {
+		return text
+	}
 	r := result.Receipt
 	abi := 0
 	if r.Landlock != nil {
 		abi = r.Landlock.ABI
 	}
-	return fmt.Sprintf("%s%sverdict %s, engine %s, Landlock ABI %d, limits %v, self-test %v, lost %v\n", text[:i], after, result.Verdict, r.Engine, abi, r.Limits, r.SelfTest, r.Lost)
+	return fmt.Sprintf("%sverdict %s, engine %s, Landlock ABI %d, limits %v, self-test %v, lost %v\n", rest, result.Verdict, r.Engine, abi, r.Limits, r.SelfTest, r.Lost)
 }
 
 // fleeting is what is another the next time: pids, and the version.

@@ -2,7 +2,6 @@ package host
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -114,11 +113,6 @@ var (
 // settled is what the result says: the engine, and what was lost. What the command's standard error had stands before.
 func settled(t *testing.T, text string) string {
 	t.Helper()
-	i := strings.Index(text, `{"version"`)
-	if i < 0 {
-		return text
-	}
-	line, after, _ := strings.Cut(text[i:], "\n")
 	var result struct {
 		Verdict string
 		Receipt struct {
@@ -126,12 +120,16 @@ func settled(t *testing.T, text string) string {
 			Lost   []string
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(line), &result), text)
+	rest, found, err := room.CutResult(text, &result)
+	require.NoError(t, err, text)
+	if !found {
+		return text
+	}
 	lost := "nothing"
 	if len(result.Receipt.Lost) > 0 {
 		lost = strings.Join(result.Receipt.Lost, " ")
 	}
-	return fmt.Sprintf("%s%sverdict %s, engine %s, lost: %s\n", text[:i], after, result.Verdict, result.Receipt.Engine, lost)
+	return fmt.Sprintf("%sverdict %s, engine %s, lost: %s\n", rest, result.Verdict, result.Receipt.Engine, lost)
 }
 
 // locked runs nsrun on a host that is locked down, without other engines on PATH.

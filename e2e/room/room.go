@@ -7,12 +7,14 @@
 package room
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -105,6 +107,17 @@ func Patience(d time.Duration) time.Duration {
 		return d * time.Duration(factor)
 	}
 	return d
+}
+
+// CutResult finds the line that nsrun's --result FD:1 wrote among what it printed, reads it into result, and returns the rest. Without such
+// a line found is false.
+func CutResult(text string, result any) (rest string, found bool, err error) {
+	i := strings.Index(text, `{"version"`)
+	if i < 0 {
+		return text, false, nil
+	}
+	line, after, _ := strings.Cut(text[i:], "\n")
+	return text[:i] + after, true, json.Unmarshal([]byte(line), result)
 }
 
 // Settled is a count of what comes to a server, once what is under way has been counted.

@@ -110,13 +110,5 @@ func unixMode(mode fs.FileMode) uint32 {
 // Add adds all of another tree, over what is there.
 func (t Tree) Add(other Tree) { maps.Copy(t, other) }
 
-// Size is what the files hold, in bytes.
-func (t Tree) Size() (n int64) {
-	for _, e := range t {
-		n += int64(len(e.Data))
-	}
-	return n
-}
-
 // clean is an archive's name as a path of a tree.
 func clean(name string) string { return path.Clean("/" + strings.TrimPrefix(name, ".")) }

@@ -151,3 +151,24 @@ func TestForeign(t *testing.T) {
 	status := waitFor(t, pid)
 	assert.True(t, status.Exited() && status.ExitStatus() == 0 || status.Signal() == unix.SIGSEGV, "%v", status)
 }
+
+// TestSpawnApartSharesNoMemory has a child write what its parent would see if the memory were the same, which that of Spawn is.
+func TestSpawnApartSharesNoMemory(t *testing.T) {
+	for apart, want := range map[bool]bool{true: false, false: true} {
+		var written int32
+		p := &Program{}
+		child := p.Slot()
+		body := func() {
+			p.Add(unix.SYS_GETPID).Into(&written)
+			p.Add(unix.SYS_EXIT_GROUP, Int(0))
+		}
+		if apart {
+			p.SpawnApart(child, body)
+		} else {
+			p.Spawn(child, nil, body)
+		}
+		p.Expect(child, false, unix.ECHILD)
+		require.NoError(t, p.Run())
+		assert.Equal(t, want, written != 0, "apart: %v", apart)
+	}
+}

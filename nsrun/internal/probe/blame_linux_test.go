@@ -74,6 +74,8 @@ func TestBlameNamesTheCauseAndOneAction(t *testing.T) {
 		{"no overlayfs", debian, true, facts.Overlay, sys.Step{Stage: "mount", Op: "overlay"}, unix.ENODEV, "overlayfs", "modprobe overlay"},
 		{"no nf_tables", debian, true, facts.Nftables, sys.Step{Stage: "nf_tables", Op: "new table"}, unix.EINVAL, "nf_tables", "modprobe nf_tables"},
 		{"no netfilter netlink", debian, true, facts.Nftables, sys.Step{Stage: "socket"}, unix.EPROTONOSUPPORT, "NETLINK_NETFILTER", "modprobe nfnetlink"},
+		{"root on Debian's switch, in the second namespace", with(debian, "proc/sys/kernel/unprivileged_userns_clone", "0"), true, facts.NestedUserNS,
+			sys.Step{Stage: "unshare", Op: "second user namespace"}, unix.EPERM, "kernel.unprivileged_userns_clone is 0", "sysctl -w kernel.unprivileged_userns_clone=1"},
 		{"nobody knows", debian, true, facts.MountNS, mounting, unix.EIO, "mount (tmpfs): input/output error", ""},
 	} {
 		uid := 1000
@@ -104,4 +106,20 @@ func TestRemediesHaveOneForEachSurroundingAndForNone(t *testing.T) {
 			assert.NotEmpty(t, fix, word)
 		}
 	}
+}
+
+// TestAFilterMayHideLandlock has the answer of a kernel that has none, with and without a filter on this process.
+func TestAFilterMayHideLandlock(t *testing.T) {
+	for status, want := range map[string]string{"Seccomp:\t0\n": noLandlock, "Seccomp:\t2\n": noLandlock + ", or the seccomp filter on this process hides it"} {
+		f := facts.Facts{Answers: map[facts.Name]facts.Answer{}}
+		answer(f, facts.Landlock, withoutLandlock(unix.ENOSYS))
+		h := tree(map[string]string{"proc/self/status": status})
+		hidden(f, blamer{h, 1000, nil})
+		assert.Equal(t, facts.No, f.State(facts.Landlock))
+		assert.Equal(t, want, f.Answers[facts.Landlock].Detail)
+	}
+	f := facts.Facts{Answers: map[facts.Name]facts.Answer{}}
+	answer(f, facts.Landlock, withoutLandlock(unix.EOPNOTSUPP))
+	hidden(f, blamer{tree(map[string]string{"proc/self/status": "Seccomp:\t2\n"}), 1000, nil})
+	assert.NotContains(t, f.Answers[facts.Landlock].Detail, "filter", "a kernel that says that it is off is believed")
 }

@@ -187,7 +187,7 @@ func (s *spec) wait(pid int, d *desk) string {
 // reap waits a moment for what the monitor left, and ends what remains; it returns the names of those.
 func reap(spare []int) []string {
 	var left []string
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(400 * time.Millisecond)
 	told := map[int]bool{}
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
