@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -131,6 +132,17 @@ func TestMachineThatDoesNotComeUp(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(bin+"/qemu-system-x86_64", []byte("#!/bin/sh\nprintf '\\nF up 6.1 0\\n\\nF halt - 0\\n'\n"), 0o755))
 	assert.NoError(t, m.Boot(t.Context(), 1e9, func(f guest.Frame) {}))
+}
+
+// TestMachineThatDoesNotGoOff has a qemu that stays after the guest's last word: that ends it long before the limit, and is no failure.
+func TestMachineThatDoesNotGoOff(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	script := "#!/bin/sh\nprintf '\\nF up 6.1 0\\n\\nF halt - 0\\n'\nexec sleep 300\n"
+	require.NoError(t, os.WriteFile(bin+"/qemu-system-x86_64", []byte(script), 0o755))
+	began := time.Now()
+	require.NoError(t, Machine{Arch: "amd64", Accel: "tcg", Dir: t.TempDir()}.Boot(t.Context(), time.Hour, func(guest.Frame) {}))
+	assert.Less(t, time.Since(began), offPatience+20*time.Second)
 }
 
 func TestQemuThatIsMissing(t *testing.T) {
