@@ -200,11 +200,36 @@ func alive(word string) (pids []string) {
 	return pids
 }
 
-// gone asserts that within a second no such process is left.
+// gone asserts that within a second no such process is left. One look is not enough: a process that has just been killed in the midst of
+// execve(2) has no arguments for a moment, and then those of the program, until it comes to its death.
 func gone(t *testing.T, word string) {
 	t.Helper()
-	for end := time.Now().Add(room.Patience(time.Second)); len(alive(word)) > 0 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
+	limit := time.Now().Add(room.Patience(time.Second))
+	for seen := time.Now(); time.Since(seen) < room.Patience(100*time.Millisecond) && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
+		if len(alive(word)) > 0 {
+			seen = time.Now()
+		}
 	}
-	assert.Empty(t, alive(word), "nothing with %q survives for a second", word)
+	left := alive(word)
+	assert.Empty(t, left, "nothing with %q survives for a second; %s", word, described(left))
+}
+
+// described tells what processes are, for those who read of a failure.
+func described(pids []string) string {
+	var b strings.Builder
+	for _, pid := range pids {
+		status, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			fmt.Fprintf(&b, "%s has ended since; ", pid)
+			continue
+		}
+		for _, line := range strings.Split(string(status), "\n") {
+			for _, key := range []string{"Name:", "State:", "Pid:", "PPid:", "NSpid:", "SigPnd:", "ShdPnd:"} {
+				if strings.HasPrefix(line, key) {
+					b.WriteString(strings.ReplaceAll(line, "\t", " ") + " ")
+				}
+			}
+		}
+	}
+	return b.String()
 }

@@ -86,17 +86,27 @@ func daemon(t *testing.T, w *world) {
 	w.clean(t, before, mark)
 }
 
-// killSweep kills nsrun some time after its start, from its first steps to well into the command.
+// killSweep kills nsrun some time after its start, from its first steps to well into the command: however fast the machine is, it knows from
+// a first run how long that takes.
 func killSweep(t *testing.T, w *world) {
 	script, mark := w.sleeper("02")
 	before := w.residue(t)
-	kills := room.Times(60)
-	began := 0
-	for i := range kills {
-		s := w.start(t, nil, w.nsrun(nil, "sh", "-c", "trap '' TERM HUP; echo began; "+script+" & setsid "+script)...)
-		time.Sleep(room.Patience(time.Duration(i) * 8 * time.Millisecond / time.Duration(kills)))
+	start := func() *started {
+		return w.start(t, nil, w.nsrun(nil, "sh", "-c", "trap '' TERM HUP; echo began; "+script+" & setsid "+script)...)
+	}
+	kill := func(s *started) {
 		require.NoError(t, s.cmd.Process.Kill())
 		s.end(t)
+	}
+	first, since := start(), time.Now()
+	first.wait(t, "began")
+	whole := time.Since(since) * 3 / 2
+	kill(first)
+	kills, began := room.Times(60), 0
+	for i := range kills {
+		s := start()
+		time.Sleep(whole * time.Duration(i) / time.Duration(kills))
+		kill(s)
 		if strings.Contains(s.stdout.String(), "began") {
 			began++
 		}

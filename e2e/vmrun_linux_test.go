@@ -243,8 +243,11 @@ func (h *harness) steps(m machine) (steps []guest.Step) {
 func (h *harness) suiteStep(m machine, s suite, name string, uid int) guest.Step {
 	seconds := s.seconds * h.slow(m)
 	argv := []string{filepath.Join(vm.ModuleDir, s.dir, "run.test"), "-test.v=test2json", "-test.paniconexit0", fmt.Sprintf("-test.timeout=%ds", seconds-10)}
-	if len(h.only) > 4 {
+	switch {
+	case len(h.only) > 4:
 		argv = append(argv, "-test.run="+strings.Join(h.only[4:], "/"))
+	case s.only != "":
+		argv = append(argv, "-test.run="+s.only)
 	}
 	if s.skip != "" && !*fullVM {
 		argv = append(argv, "-test.skip="+s.skip)

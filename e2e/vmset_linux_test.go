@@ -35,7 +35,7 @@ var (
 var machines = []machine{
 	{name: "5.10", line: "5.10", root: "debian", suites: all, more: rest, plain: true},
 	{name: "6.1", line: "6.1", root: "debian", suites: slices.Concat(quick, []string{"e2e"}), more: slices.Concat(rest, []string{"engine"}), plain: true},
-	{name: "6.12", line: "6.12", root: "debian", suites: slices.Concat(quick, []string{"engine"}), more: slices.Concat(rest, []string{"e2e"}), plain: true},
+	{name: "6.12", line: "6.12", root: "debian", suites: slices.Concat(quick, []string{"engine", "scope"}), more: slices.Concat(rest, []string{"e2e"}), plain: true},
 	{name: "6.18", line: "6.18", root: "debian", suites: quick, more: slices.Concat(rest, []string{"e2e", "engine"}), plain: true},
 	{name: "7.2", line: "7.2", root: "debian", suites: all, more: rest, plain: true},
 	{name: "7.0", line: "7.0", root: "debian", suites: all, more: rest, plain: true, full: true},
@@ -95,6 +95,7 @@ func (m machine) names() []string {
 type suite struct {
 	dir     string // of the package in the module
 	seconds int    // that it may take, by hardware
+	only    string // those of its tests that are the suite; all, if empty
 	skip    string // tests that take long by emulation, or ask nothing of a kernel, and are in the full set only
 }
 
@@ -104,8 +105,9 @@ var suites = map[string]suite{
 	"engine":   {dir: "e2e/engine", seconds: 60},
 	"bwrap":    {dir: "e2e/bwrap", seconds: 300},
 	"cmd":      {dir: "cmd/nsrun", seconds: 60},
-	"nsrun":    {dir: "nsrun", seconds: 20},
+	"nsrun":    {dir: "nsrun", seconds: 60, skip: "^(TestSessionsLeaveNothing|TestManyAtOnce|TestAFloodCostsConstantMemory|TestEverythingAtOnce|TestManyArguments|TestFreshBesideOthers|TestOutputIsAllThere|TestTheEndOfWhatIsTyped|TestAServerThatIsStopped|TestPool)$|^TestKillTree$/^(daemon|sigterm|stopped|orphan_maker|fork_storm)$"},
 	"engines":  {dir: "nsrun/internal/engine", seconds: 100},
+	"scope":    {dir: "nsrun/internal/engine", seconds: 20, only: "^TestALimitInAScope$"},
 	"probe":    {dir: "nsrun/internal/probe", seconds: 20},
 	"sys":      {dir: "internal/sys", seconds: 20},
 	"mounts":   {dir: "mounts", seconds: 20},

@@ -27,19 +27,21 @@ const nsrunInVM = vm.BuiltDir + "/cmd/nsrun"
 
 // talk is what nsrun is asked on every machine. There need be no other program: the command in the sandbox is nsrun itself.
 var talk = []struct {
-	name string
-	args []string
+	name   string
+	shared bool // see guest.Step
+	args   []string
 }{
-	{"facts", []string{"doctor", "--json"}},
-	{"doctor", []string{"doctor"}},
-	{"run", []string{"run", "--chdir", "/", "--ro", vm.BuiltDir, "--", nsrunInVM, "--version"}},
-	{"degrade", []string{"run", "--fallback", "degrade", "--self-test", "--result", "FD:1", "--chdir", "/", "--ro", vm.BuiltDir, "--", nsrunInVM, "--version"}},
+	{"facts", false, []string{"doctor", "--json"}},
+	{"doctor", false, []string{"doctor"}},
+	{"run", false, []string{"run", "--chdir", "/", "--ro", vm.BuiltDir, "--", nsrunInVM, "--version"}},
+	{"limits", true, []string{"run", "--fallback", "degrade", "--result", "FD:1", "--chdir", "/", "--ro", vm.BuiltDir, "--", nsrunInVM, "--version"}},
+	{"degrade", false, []string{"run", "--fallback", "degrade", "--self-test", "--result", "FD:1", "--chdir", "/", "--ro", vm.BuiltDir, "--", nsrunInVM, "--version"}},
 }
 
 // talkSteps are the talk's as one user.
 func talkSteps(user string, uid int) (steps []guest.Step) {
 	for _, q := range talk {
-		steps = append(steps, guest.Step{Name: user + "/talk/" + q.name, UID: uid, Argv: append([]string{nsrunInVM}, q.args...), Dir: "/", Seconds: 120})
+		steps = append(steps, guest.Step{Name: user + "/talk/" + q.name, UID: uid, Argv: append([]string{nsrunInVM}, q.args...), Dir: "/", Seconds: 120, Shared: q.shared})
 	}
 	return steps
 }
@@ -150,8 +152,8 @@ func outcome(t *testing.T, text string) string {
 	return fmt.Sprintf("%sverdict %s, engine %s, Landlock ABI %d, limits %v, self-test %v, lost %v\n", rest, result.Verdict, r.Engine, abi, r.Limits, r.SelfTest, r.Lost)
 }
 
-// fleeting is what is another the next time: pids, and the version.
-var fleeting = regexp.MustCompile(`(nsrun-probe-)\d+|(nsrun )\S+ linux/\S+ go\S+`)
+// fleeting is what is another the next time: pids, the version, and what a machine has of memory.
+var fleeting = regexp.MustCompile(`(nsrun-probe-)\d+|(nsrun )\S+ linux/\S+ go\S+|(memory_mb=)\d+`)
 
 // compare compares what was said with the machine's file, or writes it anew.
 func (g *golden) compare(t *testing.T, m machine, whole bool) {
@@ -160,7 +162,7 @@ func (g *golden) compare(t *testing.T, m machine, whole bool) {
 	got := &txtar.Archive{Files: g.files,
 		Comment: fmt.Appendf(nil, "What nsrun says on TestVM's machine %s, and which tests are skipped there. Review it like code; it is written anew by\ngo test ./e2e -run 'TestVM/^%s$' -update\n\n", m.name, m.name)}
 	for i := range got.Files {
-		got.Files[i].Data = fleeting.ReplaceAll(got.Files[i].Data, []byte("$1${2}N"))
+		got.Files[i].Data = fleeting.ReplaceAll(got.Files[i].Data, []byte("$1${2}${3}N"))
 	}
 	want, err := txtar.ParseFile(name)
 	if *updateVM {

@@ -11,6 +11,14 @@ import (
 // Lower appends the system calls that enforce r on the calling thread: one ruleset, one rule for each path opened where the
 // program runs, and restrict_self. The thread must have no_new_privs set. r must have been through [Fit].
 func Lower(p *sys.Program, r Ruleset) {
+	ruleset := Build(p, r)
+	Restrict(p, ruleset)
+	p.Add(unix.SYS_CLOSE, sys.Of(ruleset))
+}
+
+// Build appends the calls that make a ruleset of r, and returns the slot that keeps its descriptor: [Restrict] enforces it, any number of
+// times.
+func Build(p *sys.Program, r Ruleset) sys.Slot {
 	ruleset := p.Slot()
 	step := func(op, path string) { p.At(sys.Step{Stage: "landlock", Op: op, Path: path}) }
 	step("create ruleset", "")
@@ -46,9 +54,13 @@ func Lower(p *sys.Program, r Ruleset) {
 		attr := &netPort{Access: uint64(rule.Access), Port: uint64(rule.Port)}
 		p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Of(ruleset), sys.Words(ruleNetPort, "LANDLOCK_RULE_NET_PORT"), sys.Struct(attr), sys.Int(0))
 	}
-	step("restrict", "")
+	return ruleset
+}
+
+// Restrict appends the call that enforces a ruleset which [Build] has made.
+func Restrict(p *sys.Program, ruleset sys.Slot) {
+	p.At(sys.Step{Stage: "landlock", Op: "restrict"})
 	p.Add(unix.SYS_LANDLOCK_RESTRICT_SELF, sys.Of(ruleset), sys.Int(0))
-	p.Add(unix.SYS_CLOSE, sys.Of(ruleset))
 }
 
 const ruleNetPort = 2 // LANDLOCK_RULE_NET_PORT, include/uapi/linux/landlock.h

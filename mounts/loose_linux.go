@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
+	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
@@ -142,7 +144,10 @@ func (l *lowering) source(op Op) (*Look, error) {
 	if op.Kind != Bind {
 		return nil, nil
 	}
-	look, err := l.realpath(op.Source)
+	look, err := Look{}, error(unix.ENOENT)
+	if !l.closed(op.Source) {
+		look, err = l.realpath(op.Source)
+	}
 	switch {
 	case op.Optional && errors.Is(err, unix.ENOENT) && l.magic(op.Source, &look):
 		return &look, nil
@@ -152,6 +157,22 @@ func (l *lowering) source(op Op) (*Look, error) {
 		return nil, &partError{partSource, op.Source, err}
 	}
 	return &look, nil
+}
+
+// closed reports whether source names a descriptor of this process's that is not open, but for those of the look itself: a walk there opens
+// some, and would find them.
+func (l *lowering) closed(source string) bool {
+	rest, ok := strings.CutPrefix(source, "/proc/self/fd/")
+	number, _, _ := strings.Cut(rest, "/")
+	fd, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return false
+	}
+	if host, ok := l.look.(*Host); ok {
+		host.Close()
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return errors.Is(err, unix.EBADF)
 }
 
 // magic reports whether source leads somewhere although its path does not: through a link of procfs that only the kernel can follow, as

@@ -234,3 +234,23 @@ func followed(root, dest string) string {
 	}
 	return s.path
 }
+
+// TestADescriptorThatIsNotOpenIsNoneOfOurs names those that a walk to them would open.
+func TestADescriptorThatIsNotOpenIsNoneOfOurs(t *testing.T) {
+	host := &Host{}
+	defer host.Close()
+	free, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	unix.Close(free)
+	for fd := free; fd < free+6; fd++ {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+			continue // of the test's own
+		}
+		_, _, err := lowerLoose(t, newWay, host, Op{Kind: Bind, Source: fmt.Sprintf("/proc/self/fd/%d", fd), FD: &fd, Dest: "/x"})
+		var op *OpError
+		if assert.ErrorAs(t, err, &op, "%d", fd) {
+			assert.Equal(t, "source", op.Part, "%d", fd)
+			assert.ErrorIs(t, err, unix.ENOENT)
+		}
+	}
+}

@@ -140,6 +140,9 @@ func (l *lowering) fail(index int, whole, part Op, err error) error {
 		e.Hint = h.hint
 	} else if errors.Is(err, os.ErrNotExist) && whole.Source != "" {
 		e.Hint = "create it, or leave it out"
+		if whole.Only == "socket" {
+			e.Hint = "start what listens there first, or grant its directory: a socket that appears later is seen there alone"
+		}
 	}
 	return e
 }

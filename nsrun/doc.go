@@ -1,12 +1,27 @@
 // Package nsrun runs commands in Linux sandboxes made of namespaces, a private root, Landlock, seccomp and resource limits.
 //
-//	p := policy.Default(home).Grant("/srv/project", true, "workspace")
-//	pl, err := nsrun.Compile(plan.Request{Policy: p, Command: []string{"make"}, Environ: os.Environ()})
-//	result, err := nsrun.Run(pl, nsrun.Options{})
+//	func main() {
+//		nsrun.Init()
+//		policy, err := nsrun.NewPolicy().Workspace("/srv/project").Timeout(time.Minute).Build()
+//		...
+//		session, err := nsrun.Open(ctx, policy)
+//		...
+//		defer session.Close()
+//		result, err := session.Exec(ctx, []string{"make", "test"}, nil)
+//	}
 //
-// What is wanted is a [policy.Policy], what will be done a [plan.Plan], what a host can do [facts.Facts]; all three are plain
-// data. A Run that could not enforce its plan is an error, and the command has not run.
+// A [Policy] says what a sandbox should be; a [Session] is a sandbox that is built once and runs any number of commands, a [Pool] keeps some
+// ready, and [Run] is for one command. They need [Init], since sandboxes are forked by a small process of the program's own binary: a fork
+// of the program itself would copy its page tables and hold up its threads.
+//
+// Three outcomes are never confused. What the policy, or this host, does not allow is a [*RefusedError] or a [*PolicyCompatibilityError]; a
+// program that is not there an [*Error] that is [ErrNotFound]; and a command that ran is a [Result], with the verdict on how it ended
+// and a [Receipt] of what was on.
+//
+// The nsrun command uses [Foreground], which forks the calling process and gives the command its standard descriptors: see [RunPlan]. What is
+// planned and what a host can do are plain data: see the packages policy, plan and facts.
 //
 // It does not protect against bugs of the kernel that the allowed system calls can reach, against side channels, nor against the
-// abuse of what was granted: a writable directory is writable, an allowed network can be talked to.
+// abuse of what was granted: a writable directory is writable, an allowed network can be talked to. Commands of one session share its files,
+// and one can slow down those after it; what must not meet belongs into sessions of its own.
 package nsrun

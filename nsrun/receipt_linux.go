@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"runtime"
 	"slices"
 
@@ -15,52 +16,63 @@ import (
 // Receipt is what was really on, mechanism by mechanism, and what was not. Of a run that was refused or failed it is what would have
 // been.
 type Receipt struct {
+	// Engine is the one that carried the policy out.
 	Engine string `json:"engine,omitempty"`
 	// Container is what a container was made with, by the engine docker.
-	Container  *plan.Container `json:"container,omitempty"`
-	Namespaces []string        `json:"namespaces,omitempty"`
-	// Network is what could be reached, and NetworkBy what kept the rest away: a namespace, a filter, or nothing.
-	Network   string `json:"network,omitempty"`
+	Container *plan.Container `json:"container,omitempty"`
+	// Namespaces are those that were the sandbox's own.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Network is what could be reached: "none" or "host".
+	Network string `json:"network,omitempty"`
+	// NetworkBy is what kept the rest of the network away: a namespace, a filter, or nothing.
 	NetworkBy string `json:"network_by,omitempty"`
 	// Capabilities is "none", or "the caller's".
-	Capabilities string           `json:"capabilities,omitempty"`
-	NoNewPrivs   bool             `json:"no_new_privs,omitempty"`
-	Landlock     *LandlockReceipt `json:"landlock,omitempty"`
-	Seccomp      *SeccompReceipt  `json:"seccomp,omitempty"`
-	Limits       []LimitReceipt   `json:"limits,omitempty"`
+	Capabilities string `json:"capabilities,omitempty"`
+	// NoNewPrivs says that no program could gain privileges.
+	NoNewPrivs bool `json:"no_new_privs,omitempty"`
+	// Landlock says what it confined.
+	Landlock *LandlockReceipt `json:"landlock,omitempty"`
+	// Seccomp says which filters judged system calls.
+	Seccomp *SeccompReceipt `json:"seccomp,omitempty"`
+	// Limits are those in force, and what enforced each.
+	Limits []LimitReceipt `json:"limits,omitempty"`
 	// KillTree is what ends all that the command has started.
 	KillTree string `json:"kill_tree,omitempty"`
 	// SelfTest lists the acts that were tried before the command was started, and failed as they must.
 	SelfTest []plan.Act `json:"self_test,omitempty"`
-	// Holds lists the guarantees that held, Lost the others; Notes says what was lost and how to get it back.
-	Holds []string    `json:"holds,omitempty"`
-	Lost  []string    `json:"lost,omitempty"`
+	// Holds lists the guarantees that held.
+	Holds []string `json:"holds,omitempty"`
+	// Lost lists the guarantees that did not hold.
+	Lost []string `json:"lost,omitempty"`
+	// Notes says what was not as asked for, and how to get it back.
 	Notes []plan.Note `json:"notes,omitempty"`
 }
 
 // LandlockReceipt says what Landlock confined.
 type LandlockReceipt struct {
-	ABI    int      `json:"abi"`
-	Rights []string `json:"rights"` // on files and ports, that were refused but where a rule allowed them
-	Scopes []string `json:"scopes,omitempty"`
-	Rules  int      `json:"rules"`
-	SHA256 string   `json:"sha256"` // of the ruleset's JSON: equal rulesets have equal hashes
+	ABI    int      `json:"abi"`              // the kernel's version of Landlock
+	Rights []string `json:"rights"`           // on files and ports, that were refused but where a rule allowed them
+	Scopes []string `json:"scopes,omitempty"` // what could not be reached outside of the sandbox
+	Rules  int      `json:"rules"`            // how many there were
+	SHA256 string   `json:"sha256"`           // of the ruleset's JSON: equal rulesets have equal hashes
 }
 
 // SeccompReceipt says which filters judged system calls.
 type SeccompReceipt struct {
-	Profile     string   `json:"profile"`
+	Profile     string   `json:"profile"`                // its name; "off" is none
 	ProfileHash string   `json:"profile_hash,omitempty"` // SHA-256 of the profile's filter alone
-	Deny        []string `json:"deny,omitempty"`
-	Refuse      []string `json:"refuse,omitempty"`
-	Filters     int      `json:"filters"`
-	SHA256      string   `json:"sha256"` // of all filters, one after the other
+	Deny        []string `json:"deny,omitempty"`         // further calls that were refused, by name
+	Refuse      []string `json:"refuse,omitempty"`       // groups of calls that the engine refused of its own
+	Filters     int      `json:"filters"`                // how many there were
+	SHA256      string   `json:"sha256"`                 // of all filters, one after the other
 }
 
 // LimitReceipt is one limit and what enforced it.
 type LimitReceipt struct {
 	Limit string `json:"limit"` // "open_files=256"
-	By    string `json:"by"`    // "rlimit", of each process; "cgroup", of all together
+	By    string `json:"by"`    // "rlimit", of each process; "cgroup v2", "cgroup v2, in a systemd scope" or "cgroup v1", of all together; "kernel.pid_max", "pipe", "tmpfs"
+	// Usual says that it was not asked for. Of an rlimit what was in force before counts, if that is lower.
+	Usual bool `json:"usual,omitempty"`
 }
 
 func receipt(p *plan.Plan, out engine.Outcome) Receipt {
@@ -69,17 +81,26 @@ func receipt(p *plan.Plan, out engine.Outcome) Receipt {
 	if p.Engine == plan.EngineNone {
 		r.Capabilities, r.NoNewPrivs = "the caller's", false
 	}
-	for _, l := range p.Limits {
-		r.Limits = append(r.Limits, LimitReceipt{l.String(), "rlimit"})
-	}
-	if p.Container != nil {
-		for _, l := range p.Container.Limits() {
-			r.Limits = append(r.Limits, LimitReceipt{l, "cgroup"})
-		}
-	}
+	r.Limits = limitReceipts(p)
 	r.Lost = p.Lost()
 	r.Notes = slices.Concat(p.Notes, missing(p, out.Seen), out.Losses)
 	return r
+}
+
+func limitReceipts(p *plan.Plan) (all []LimitReceipt) {
+	for _, l := range p.Limits {
+		all = append(all, LimitReceipt{l.String(), "rlimit", false})
+	}
+	for _, h := range p.Held {
+		all = append(all, LimitReceipt(h))
+	}
+	for _, l := range p.AtMost {
+		all = append(all, LimitReceipt{l.String(), "rlimit", true})
+	}
+	if p.Output != nil {
+		all = append(all, LimitReceipt{fmt.Sprintf("output_bytes=%d", p.Output.Bytes), "pipe", p.Output.Pipes})
+	}
+	return all
 }
 
 func networkBy(p *plan.Plan) string {

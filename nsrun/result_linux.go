@@ -2,11 +2,9 @@ package nsrun
 
 import (
 	"errors"
-	"time"
 
 	"github.com/nsrun/nsrun/nsrun/internal/engine"
 	"github.com/nsrun/nsrun/nsrun/plan"
-	"golang.org/x/sys/unix"
 )
 
 // Error is a step that failed before the command ran: which, on what, why, and one action that helps.
@@ -29,12 +27,43 @@ const (
 	Timeout       Verdict = "timeout"        // its time was up
 	CPU           Verdict = "cpu"            // killed at its limit on CPU time
 	FileSize      Verdict = "file-size"      // killed at its limit on file size
+	Memory        Verdict = "memory"         // failed, and the kernel had killed for want of memory in its cgroup
+	Pids          Verdict = "pids"           // failed, and had been refused processes at the limit of its cgroup
+	Output        Verdict = "output"         // it had written more than it may, and was ended, or than its file took
 	Interrupted   Verdict = "interrupted"    // ended because nsrun was told to end
 	NotFound      Verdict = "not-found"      // there is no such command
 	NotExecutable Verdict = "not-executable" // it cannot be executed
 	Setup         Verdict = "setup"          // the sandbox could not be made
 	Refused       Verdict = "policy"         // the policy cannot be enforced here, or is wrong
 )
+
+// Verdicts lists them all.
+var Verdicts = []Verdict{OK, Exit, Signal, Timeout, CPU, FileSize, Memory, Pids, Output, Interrupted, NotFound, NotExecutable, Setup, Refused}
+
+// VerdictRow tells of a verdict: the exit code that goes with it, and what there is of evidence.
+type VerdictRow struct {
+	Verdict        Verdict
+	Code, Evidence string
+}
+
+// VerdictTable has them all, in the order of [Verdicts].
+var VerdictTable = []VerdictRow{
+	{OK, "0", "it ended by itself with status 0"},
+	{Exit, "its own", "it ended by itself with another status"},
+	{Signal, "128+n", "signal n killed it"},
+	{Timeout, "124", "its time was up"},
+	{CPU, "152 or 137", "the kernel ended it at that limit: SIGXCPU, or SIGKILL with the CPU time used up; of a child behind a shell that is an " +
+		"exit with 152"},
+	{FileSize, "153", "the kernel ended it at that limit: SIGXFSZ; of a child behind a shell that is an exit with 153"},
+	{Memory, "its own or 128+n", "it failed, and its cgroup had killed for want of memory; without a cgroup such a failure is an exit"},
+	{Pids, "its own or 128+n", "it failed, and its cgroup had refused a process; without a cgroup such a failure is an exit"},
+	{Output, "never 0", "it wrote more than it may, or, where a file is counted, than that took"},
+	{Interrupted, "128+n", "nsrun was told to end by signal n"},
+	{NotFound, "127", "it has not run: there is no such program"},
+	{NotExecutable, "126", "it has not run: it cannot be executed"},
+	{Setup, "125", "it has not run: a step on the way to it failed"},
+	{Refused, "125", "it has not run: the policy is wrong, does not allow it, or cannot be enforced here"},
+}
 
 // Exit codes of nsrun itself, beside the command's own and 128+n for signal n.
 const (
@@ -46,53 +75,50 @@ const (
 
 // Result is how a run ended and what was on.
 type Result struct {
-	Version int     `json:"version"`
+	// Version is that of this format, 1.
+	Version int `json:"version"`
+	// Verdict is how it ended, in a word: see nsrun help verdicts.
 	Verdict Verdict `json:"verdict"`
 	// Code is the exit code that nsrun ends with.
 	Code int `json:"code"`
-	// ExitStatus is the command's own, and Signal the name of the signal that killed it; at most one of them is given.
-	ExitStatus *int   `json:"exit_status,omitempty"`
-	Signal     string `json:"signal,omitempty"`
-	Error      string `json:"error,omitempty"`
-	Step       string `json:"step,omitempty"`
-	Hint       string `json:"hint,omitempty"`
+	// ExitStatus is the command's own; not given if a signal killed it, or it has not run.
+	ExitStatus *int `json:"exit_status,omitempty"`
+	// Signal is the name of the signal that killed it.
+	Signal string `json:"signal,omitempty"`
+	// Error says why it has not run.
+	Error string `json:"error,omitempty"`
+	// Step is the one that failed.
+	Step string `json:"step,omitempty"`
+	// Hint is one action that helps.
+	Hint string `json:"hint,omitempty"`
 	// Unmet lists what this host, or the engine, lacks of what was asked for; nothing has run then.
-	Unmet     []plan.Note `json:"unmet,omitempty"`
-	Started   string      `json:"started,omitempty"` // RFC 3339
-	WallMS    float64     `json:"wall_ms"`
-	UserMS    float64     `json:"user_ms"`
-	SystemMS  float64     `json:"system_ms"`
-	MaxRSSKiB int64       `json:"max_rss_kib"` // of the largest process
-	Receipt   Receipt     `json:"receipt"`
-}
-
-func ended(p *plan.Plan, out engine.Outcome) Result {
-	milliseconds := func(t unix.Timeval) float64 { return float64(t.Nano()) / 1e6 }
-	r := Result{Version: 1, Started: out.Started.UTC().Format(time.RFC3339Nano), WallMS: float64(out.Wall.Microseconds()) / 1e3,
-		UserMS: milliseconds(out.Usage.Utime), SystemMS: milliseconds(out.Usage.Stime), MaxRSSKiB: out.Usage.Maxrss, Receipt: receipt(p, out)}
-	if out.Status.Signaled() {
-		sig := out.Status.Signal()
-		r.Signal, r.Code, r.Verdict = unix.SignalName(sig), 128+int(sig), Signal
-		switch sig {
-		case unix.SIGXCPU:
-			r.Verdict = CPU
-		case unix.SIGXFSZ:
-			r.Verdict = FileSize
-		}
-	} else {
-		status := out.Status.ExitStatus()
-		r.ExitStatus, r.Code, r.Verdict = &status, status, Exit
-		if status == 0 {
-			r.Verdict = OK
-		}
-	}
-	switch {
-	case out.TimedOut:
-		r.Verdict, r.Code = Timeout, CodeTimeout
-	case out.Killed != 0:
-		r.Verdict, r.Code = Interrupted, 128+int(out.Killed)
-	}
-	return r
+	Unmet []plan.Note `json:"unmet,omitempty"`
+	// Started is when, by RFC 3339.
+	Started string `json:"started,omitempty"`
+	// WallMS is how long it took by the clock, in milliseconds.
+	WallMS float64 `json:"wall_ms"`
+	// UserMS is the CPU time that its processes spent in themselves, in milliseconds.
+	UserMS float64 `json:"user_ms"`
+	// SystemMS is the CPU time that they spent in the kernel, in milliseconds.
+	SystemMS float64 `json:"system_ms"`
+	// MaxRSSKiB is the most memory of the largest process.
+	MaxRSSKiB int64 `json:"max_rss_kib"`
+	// PeakKiB is the most memory that all processes had at once, page cache and tmpfs included, where a cgroup tells. In a session it is that
+	// of the session until now.
+	PeakKiB int64 `json:"peak_kib,omitempty"`
+	// PeakPids is the most processes and threads that there were at once, where a cgroup tells; in a session, that of the session until
+	// now.
+	PeakPids int64 `json:"peak_pids,omitempty"`
+	// Hit lists the limits of the cgroup that were reached, whatever the verdict: "memory_mb", "pids", "cpu_percent".
+	Hit []string `json:"hit,omitempty"`
+	// StdoutBytes counts what was passed on of standard output, where it was counted; of standard error, too, where both are one pipe.
+	StdoutBytes *int64 `json:"stdout_bytes,omitempty"`
+	// StderrBytes counts what was passed on of standard error, where it was counted.
+	StderrBytes *int64 `json:"stderr_bytes,omitempty"`
+	// Cut says that there was more than StdoutBytes and StderrBytes.
+	Cut bool `json:"cut,omitempty"`
+	// Receipt is what was really on.
+	Receipt Receipt `json:"receipt"`
 }
 
 func failed(p *plan.Plan, err error) Result {
@@ -110,14 +136,21 @@ func Failure(err error) Result {
 	if errors.As(err, &lacks) {
 		r.Unmet = lacks.Unmet
 	}
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		r.Hint = refused.Fix
+	}
 	var step *Error
 	if !errors.As(err, &step) {
 		return r
 	}
 	r.Verdict, r.Step, r.Hint = Setup, step.Stage, step.Hint
+	var told engine.Interrupted
 	switch {
 	case errors.Is(err, ErrNotFound):
 		r.Verdict, r.Code = NotFound, CodeNotFound
+	case errors.As(err, &told):
+		r.Verdict, r.Code = Interrupted, 128+int(told)
 	case errors.Is(err, ErrNotExecutable):
 		r.Verdict, r.Code = NotExecutable, CodeNotExecutable
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/internal/engine"
@@ -37,6 +38,15 @@ type Options struct {
 // Facts returns what a few harmless system calls tell of this host: enough to plan by, since a start that fails is a probe too.
 func Facts() facts.Facts { return probe.Quick() }
 
+// factsFor is [Facts], and what takes a fork to find out, where the request is of a small process that is for it alone and may come to it.
+func factsFor(req plan.Request) facts.Facts {
+	own := req.Policy.Backend == "" || req.Policy.Backend == policy.BackendAuto || req.Policy.Backend == policy.BackendNative
+	if req.Sole && own && req.Policy.Isolation.Level() == policy.Container {
+		return probe.PidMax(Facts())
+	}
+	return Facts()
+}
+
 // Probe returns all that can be found out of this host, by really making each kind of namespace and mount in children that end at
 // once, and asking bubblewrap, Docker and Podman. It takes some 10 ms, 100 where those are installed, and 3 s where a daemon hangs.
 func Probe() facts.Facts { return probe.Full() }
@@ -45,47 +55,125 @@ func Probe() facts.Facts { return probe.Full() }
 func ProbeHost() facts.Facts { return probe.Host() }
 
 // Compile plans a request for this host. See [plan.Compile].
-func Compile(req plan.Request) (*plan.Plan, error) { return plan.Compile(req, Facts()) }
+func Compile(req plan.Request) (*plan.Plan, error) { return plan.Compile(req, factsFor(req)) }
 
 // PolicyCompatibilityError says that this host, or the engine that was asked for, cannot enforce a policy: every requirement that is not
 // met, each with its fix.
 type PolicyCompatibilityError = plan.CompatibilityError
 
-// Start plans req by [Facts] and runs it. If the sandbox cannot be started because a fact was wrong, it asks again in full, plans
-// again, and tries that plan if it differs; an engine that fails all the same is a fact too. What it returns is the plan that was tried
-// last; none if the host turns out not to be able to enforce the policy, which is a [*PolicyCompatibilityError].
-func Start(req plan.Request, opts Options) (*plan.Plan, Result, error) {
-	known := Facts()
-	p, err := plan.Compile(req, known)
-	if aboutFacts(err) { // for the causes, and for engines that are other programs
-		known = Probe()
-		p, err = plan.Compile(req, known)
-	}
+// Foreground plans req by [Facts] and runs it with this process's standard descriptors: see [RunPlan]. If the sandbox cannot be started
+// because a fact was wrong, it asks again in full, plans again, and tries that plan if it differs; an engine that fails all the same is a
+// fact too. The policy's audit logs are told of the run once, whatever is tried; without their word nothing is.
+//
+// What it returns is the plan that was tried last; none if the host turns out not to be able to enforce the policy, which is a
+// [*PolicyCompatibilityError].
+func Foreground(req plan.Request, opts Options) (p *plan.Plan, result Result, err error) {
+	rec, err := openRecord(req.Policy)
 	if err != nil {
 		return nil, Result{}, err
 	}
-	result, err := Run(p, opts)
-	for tries := 0; startFailed(err) && tries <= len(plan.Engines()); tries++ {
+	req.Policy = rec.real(req.Policy)
+	p, err = attempt(req, func(p *plan.Plan) (err error) {
+		if err = rec.begin(p.Command, p.Dir, p.Env, p.Engine); err != nil {
+			result = failed(p, err)
+			return err
+		}
+		result, err = RunPlan(p, opts)
+		return err
+	})
+	if p == nil {
+		return nil, Result{}, rec.refused(req.Command, req.Policy.Dir, Failure(err), err)
+	}
+	result.Receipt.Notes = append(slices.Clone(result.Receipt.Notes), rec.finish(result)...)
+	return p, result, err
+}
+
+// attempt plans req and starts that: see [Foreground].
+func attempt(req plan.Request, start func(*plan.Plan) error) (*plan.Plan, error) {
+	return attemptBy(func() facts.Facts { return factsFor(req) }, Probe, req, start)
+}
+
+// attemptBy is attempt by facts of two kinds: what is found out quickly, and all.
+func attemptBy(quick, full func() facts.Facts, req plan.Request, start func(*plan.Plan) error) (*plan.Plan, error) {
+	req, err := Admit(req)
+	if err != nil {
+		return nil, err
+	}
+	known := quick()
+	p, err := plan.Compile(req, known)
+	if aboutFacts(err) { // for the causes, and for engines that are other programs
+		known = full()
+		p, err = plan.Compile(req, known)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = start(p)
+	probed, unnumbered := false, false
+	var ungrouped []error
+	var unscoped error
+	for tries := 0; startFailed(err) && tries <= 1+len(plan.Engines()); tries++ {
 		switch {
-		case tries == 0:
-			known = Probe()
+		case p.Scope != nil && unscoped == nil && (stage(err) == "scope" || stage(err) == "cgroup"):
+			unscoped = err
+		case stage(err) == "cgroup" && len(ungrouped) < mostTrees: // what could be written to cannot be used
+			ungrouped = append(ungrouped, err)
+		case stage(err) == "pid_max" && !unnumbered:
+			unnumbered = true
+		case !probed:
+			known, probed = full(), true
 		case free(req.Policy):
 			known = amend(known, p, err)
 		default:
-			return p, result, err
+			return p, err
 		}
+		if unnumbered {
+			known = known.With(facts.PidMax, facts.Answer{State: facts.No, Detail: err.Error()})
+		}
+		known = placeless(known, ungrouped, unscoped)
 		again, planErr := plan.Compile(req, known)
 		switch {
 		case planErr != nil: // it says more than the step that failed
-			return nil, Result{}, planErr
+			return nil, planErr
 		case !same(p, again):
 			p = again
-			result, err = Run(p, opts)
+			err = start(p)
 		case tries > 0:
-			return p, result, err
+			return p, err
 		}
 	}
-	return p, result, err
+	return p, err
+}
+
+// mostTrees is how often a start may fail for want of a cgroup: a tree of version 1 has one controller.
+const mostTrees = 5
+
+// placeless takes from facts what starts have shown to be no place for a cgroup.
+func placeless(known facts.Facts, ungrouped []error, unscoped error) facts.Facts {
+	if len(ungrouped) > 0 {
+		why := strings.ReplaceAll(errors.Join(ungrouped...).Error(), "\n", "; ")
+		known = known.With(facts.CgroupV2, facts.Answer{State: facts.No, Detail: why, Fix: known.Fix(facts.CgroupV2)})
+	}
+	for _, err := range ungrouped {
+		var at *engine.TreeError
+		if !errors.As(err, &at) {
+			known.Groups = nil
+			continue
+		}
+		groups := slices.Clone(known.Groups)
+		for i, g := range groups {
+			if g.Dir == at.Dir && at.Controller != "" {
+				groups[i].Controllers = slices.DeleteFunc(slices.Clone(g.Controllers), func(c string) bool { return c == at.Controller })
+			}
+		}
+		known.Groups = slices.DeleteFunc(groups, func(g facts.Group) bool { return g.Dir == at.Dir && at.Controller == "" || len(g.Controllers) == 0 })
+	}
+	if m := known.Manager; m != nil && unscoped != nil {
+		refused := *m
+		refused.Refused = unscoped.Error()
+		known.Manager = &refused
+	}
+	return known
 }
 
 // aboutFacts reports whether an error of planning is about what a host has.
@@ -105,7 +193,15 @@ func free(p policy.Policy) bool {
 // startFailed reports whether a sandbox could not be made, for whatever reason but that it was tested and does not hold.
 func startFailed(err error) bool {
 	var failed *Error
-	return errors.As(err, &failed) && failed.Stage != "exec" && failed.Stage != "self-test"
+	return errors.As(err, &failed) && !slices.Contains([]string{"exec", "self-test", "spawner", "limit", auditStage, engine.InterruptedStage, engine.OrphanStage}, failed.Stage)
+}
+
+func stage(err error) string {
+	var failed *Error
+	if errors.As(err, &failed) {
+		return failed.Stage
+	}
+	return ""
 }
 
 // amend makes a fact of an engine's failure to start: an LSM, or a daemon, has refused what a probe thought fine.
@@ -155,11 +251,17 @@ func same(a, b *plan.Plan) bool {
 	return err1 == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// Run runs a plan's command with this process's standard descriptors and waits until nothing of the sandbox is alive. It forks
+// RunPlan runs a plan's command with this process's standard descriptors and waits until nothing of the sandbox is alive. It forks
 // this process, whose memory the kernel has to account for: in a large program the fork is slow.
 //
 // An error is an [*Error] and means that the command has not run. How a command that ran has ended is in the [Result].
-func Run(p *plan.Plan, opts Options) (Result, error) {
+func RunPlan(p *plan.Plan, opts Options) (Result, error) {
+	if p.PidMax > 0 && p.Bwrap == nil {
+		if err := probe.OwnPidMax(); err != nil { // the plan may be from other facts, and what it says would be written for the host
+			err = &Error{Stage: "pid_max", Op: "write", Err: err, Hint: "plan by this host's facts"}
+			return failed(p, err), err
+		}
+	}
 	o := engine.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected, Sole: opts.Sole}
 	if p.Terminal {
 		o.Terminal = &engine.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
@@ -180,6 +282,11 @@ func Run(p *plan.Plan, opts Options) (Result, error) {
 // Look checks a plan against what this host has, and changes nothing: what would be left out is returned as notes, what would stop
 // the run as an error.
 func Look(p *plan.Plan) ([]plan.Note, error) {
+	if p.Engine == plan.EngineNone || p.Engine == plan.EngineLandlock { // whose directories are the host's
+		if err := enterable(p.Dir); err != nil || p.Engine == plan.EngineNone {
+			return nil, err
+		}
+	}
 	l, err := engine.Preview(p)
 	if err != nil {
 		return nil, err
@@ -197,6 +304,24 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 		notes = append(notes, call.Losses...)
 	}
 	return notes, nil
+}
+
+// enterable says why a command cannot start in a directory of the host.
+func enterable(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = unix.ENOTDIR
+	}
+	if err == nil {
+		err = unix.Access(dir, unix.X_OK)
+	}
+	var cause unix.Errno
+	if !errors.As(err, &cause) {
+		return err
+	}
+	hints := map[unix.Errno]string{ // as a run has them
+		unix.ENOENT: "choose a directory that the sandbox shows, with --chdir", unix.EACCES: "choose a directory that this user may enter, with --chdir"}
+	return &Error{Stage: "directory", Op: "chdir", Path: dir, Err: cause, Hint: hints[cause]}
 }
 
 // Syscalls returns the system calls that the plan comes to on this host, one a line, like strace.
@@ -236,7 +361,12 @@ func missing(p *plan.Plan, seen []engine.Seen) []plan.Note {
 		if path == "" {
 			path = op.Dest
 		}
-		notes = append(notes, plan.Note{Feature: "fs", Loss: path + " does not exist and is left out" + why(op.Why)})
+		const left = " does not exist and is left out"
+		note := plan.Note{Feature: "fs", Loss: path + left + why(op.Why)}
+		if op.Only == "socket" {
+			note = plan.Note{Feature: "sockets", Loss: path + left, Fix: "start what listens there first, or grant its directory"}
+		}
+		notes = append(notes, note)
 	}
 	return notes
 }

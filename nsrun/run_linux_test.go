@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func request(t *testing.T, command ...string) (plan.Request, string) {
 
 func TestStartRunsAndTells(t *testing.T) {
 	req, dir := request(t, "sh", "-c", "echo x > made; exit 3")
-	p, result, err := Start(req, Options{})
+	p, result, err := Foreground(req, Options{})
 	require.NoError(t, err)
 	require.NotNil(t, p)
 	assert.Equal(t, Exit, result.Verdict)
@@ -48,7 +49,7 @@ func TestCancelEndsEverything(t *testing.T) {
 	cancel := make(chan struct{})
 	time.AfterFunc(100*time.Millisecond, func() { close(cancel) })
 	start := time.Now()
-	_, result, err := Start(req, Options{Cancel: cancel})
+	_, result, err := Foreground(req, Options{Cancel: cancel})
 	require.NoError(t, err)
 	assert.Equal(t, Signal, result.Verdict)
 	assert.Equal(t, "SIGKILL", result.Signal)
@@ -57,23 +58,25 @@ func TestCancelEndsEverything(t *testing.T) {
 
 func TestMissingOptionalSourcesAreNotes(t *testing.T) {
 	req, _ := request(t, "true")
-	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such", Optional: true, Why: "hint ~/x"})
-	_, result, err := Start(req, Options{})
+	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such", Optional: true, Why: "hint ~/x"},
+		policy.FS{Kind: policy.Socket, Source: "/none/socket", Dest: "/none/socket", Optional: true, Why: "sockets"})
+	_, result, err := Foreground(req, Options{})
 	require.NoError(t, err)
-	notes := result.Receipt.Notes
+	notes := slices.DeleteFunc(result.Receipt.Notes, func(n plan.Note) bool { return n.Feature == plan.UsualLimits }) // as the host has cgroups
 	if !Facts().Can(facts.Landlock) {
 		require.NotEmpty(t, notes)
 		assert.Equal(t, string(facts.Landlock), notes[0].Feature)
 		notes = notes[1:]
 	}
-	require.Len(t, notes, 1)
+	require.Len(t, notes, 2)
 	assert.Equal(t, "fs: /none/such does not exist and is left out (hint ~/x)", notes[0].String())
+	assert.Equal(t, "sockets: /none/socket does not exist and is left out (start what listens there first, or grant its directory)", notes[1].String())
 }
 
 func TestFailureOfAPlanNamesTheStep(t *testing.T) {
 	req, _ := request(t, "true")
 	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such"})
-	_, result, err := Start(req, Options{})
+	_, result, err := Foreground(req, Options{})
 	var e *Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, "mount", e.Stage)
@@ -85,7 +88,7 @@ func TestFailureOfAPlanNamesTheStep(t *testing.T) {
 func TestAWrongPolicyIsRefusedWithoutAStep(t *testing.T) {
 	req, _ := request(t, "true")
 	req.Policy.Dir = "relative"
-	_, _, err := Start(req, Options{})
+	_, _, err := Foreground(req, Options{})
 	result := Failure(err)
 	assert.Equal(t, Refused, result.Verdict)
 	assert.Empty(t, result.Step)
@@ -131,7 +134,7 @@ func TestPlansForOtherFactsCanBePreviewed(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, text, "openat2(")
 	assert.NotContains(t, text, "move_mount(")
-	result, err := Run(p, Options{})
+	result, err := RunPlan(p, Options{})
 	require.NoError(t, err, "and it runs")
 	assert.Equal(t, OK, result.Verdict)
 }

@@ -58,9 +58,9 @@ install() {
 
 packages() {
   case $manager in
-  apt) echo ca-certificates curl git bubblewrap gcc libc6-dev libseccomp-dev python3 qemu-user-static docker.io podman crun ;;
-  apk) echo ca-certificates curl git bash bubblewrap gcc musl-dev python3 docker podman crun ;;
-  dnf) echo ca-certificates curl git tar bubblewrap gcc glibc-devel python3 moby-engine podman crun ;;
+  apt) echo ca-certificates curl git bubblewrap gcc libc6-dev libseccomp-dev python3 nodejs qemu-user-static docker.io podman crun ;;
+  apk) echo ca-certificates curl git bash bubblewrap gcc musl-dev python3 nodejs docker podman crun ;;
+  dnf) echo ca-certificates curl git tar bubblewrap gcc glibc-devel python3 nodejs moby-engine podman crun ;;
   esac
 }
 

@@ -7,10 +7,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=${1:-}
-packages="bubblewrap gcc libc6-dev libseccomp-dev python3 qemu-user-static docker.io podman crun"
-ci_packages="vagrant vagrant-libvirt qemu-system-x86 qemu-system-arm xz-utils cpio" # beside those, where CI is set: a developer's tests skip without
+packages="bubblewrap gcc libc6-dev libseccomp-dev python3 nodejs qemu-user-static docker.io podman crun"
+ci_packages="vagrant vagrant-libvirt qemu-system-x86 qemu-system-arm xz-utils cpio dbus-daemon" # beside those, where CI is set: a developer's tests skip without
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
-pure="./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest ./nsrun/bwrap ./mounts ./landlock ./seccomp ./rlimit"
+pure="./nsrun/policy ./nsrun/facts ./nsrun/plan ./nsrun/manifest ./nsrun/bwrap ./nsrun/profile ./mounts ./landlock ./seccomp ./rlimit ./rlimit/cgroup"
 
 say() { printf '\n== %s\n' "$*"; }
 die() { echo "test.sh: $*" >&2; exit 1; }
@@ -58,7 +58,16 @@ say "tests as $(id -un)"
 go test -count=1 -timeout 20m ./...
 if dpkg-query -W -f='${Status}' libseccomp-dev 2>/dev/null | grep -q installed; then
   say "tests with libseccomp"
+  CGO_ENABLED=1 go vet -tags libseccomp ./...
   CGO_ENABLED=1 go test -count=1 -tags libseccomp ./seccomp/...
+  CGO_ENABLED=1 go build -tags libseccomp,osusergo,netgo -ldflags '-linkmode external -extldflags -static' -o "$out/nsrun-libseccomp" ./cmd/nsrun
+  ! ldd "$out/nsrun-libseccomp" >/dev/null 2>&1 || die "the binary with libseccomp is not static"
+  echo '{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}' >"$out/profile.json"
+  "$out/nsrun-libseccomp" seccomp compile -o "$out/profile.bpf" "$out/profile.json"
+  for nsrun in "$out/nsrun-libseccomp run --fallback degrade --seccomp $out/profile.json" "$out/nsrun-$(go env GOARCH) run --fallback degrade --seccomp $out/profile.bpf"; do
+    (cd / && $nsrun -- true) || die "$nsrun -- true: it does not run"
+    ! (cd / && $nsrun -- mkdir /tmp/x) 2>/dev/null || die "$nsrun -- mkdir: the profile does not hold"
+  done
 fi
 [ "$quick" != "--quick" ] || exit 0
 

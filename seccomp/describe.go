@@ -13,13 +13,17 @@ func (p Profile) Describe(arch Arch) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var allowed, some int
+	var allowed, some, none int
 	refused := map[Action][]string{}
 	var cases strings.Builder
 	for _, e := range entries {
 		switch {
 		case len(e.rule.Cases) > 0:
-			some++
+			if e.rule.allows() {
+				some++
+			} else {
+				none++
+			}
 			fmt.Fprintf(&cases, "%s: %s\n", e.name, e.rule)
 		case e.rule.Action == Allow:
 			allowed++
@@ -34,6 +38,9 @@ func (p Profile) Describe(arch Arch) (string, error) {
 	slices.Sort(actions)
 	var out, lists strings.Builder
 	fmt.Fprintf(&out, "allow %d calls, %d more by their arguments", allowed, some)
+	if none > 0 {
+		fmt.Fprintf(&out, "; %d refused in different ways", none)
+	}
 	for _, a := range actions {
 		fmt.Fprintf(&out, "; %d %s", len(refused[a]), a)
 		if a != p.Default {

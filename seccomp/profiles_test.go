@@ -234,17 +234,17 @@ func TestRealSoftwareWorks(t *testing.T) {
 	}
 }
 
-// NE13: all families but four; and compute has one.
+// NE13: all families but four; and compute has none.
 func TestSocketFamilies(t *testing.T) {
 	for _, arch := range Arches() {
 		nr, _ := arch.Number("socket")
 		for family := range uint64(64) {
-			want := map[string]Action{"default": eafnosupport, "network": eafnosupport, "compute": eafnosupport}
+			want := map[string]Action{"default": eafnosupport, "network": eafnosupport, "compute": eafnosupport, "build": eafnosupport}
 			switch family {
 			case 1:
-				want = map[string]Action{"default": Allow, "network": Allow, "compute": Allow}
+				want = map[string]Action{"default": Allow, "network": Allow, "compute": eperm, "build": Allow}
 			case 2, 10, 16:
-				want = map[string]Action{"default": Allow, "network": Allow, "compute": eperm}
+				want = map[string]Action{"default": Allow, "network": Allow, "compute": eperm, "build": Allow}
 			}
 			for name, action := range want {
 				f, err := Builtin(name, arch)
@@ -344,4 +344,112 @@ func testForeign(t *testing.T, f Filter, arch Arch) {
 	for _, nr := range []uint32{last + 1, 600, 1023, 1024, 1 << 16, 0x3fffffff, 1 << 31, 0xc0000000, 0xffffffff} {
 		require.Equal(t, enosys, run(f, Data{NR: nr, Arch: arch.Audit()}), "SC10 number %x", nr)
 	}
+}
+
+// TestWhatAFamilyAddsOrTakes compares each profile with default, call by call: nothing else differs than what it is for.
+func TestWhatAFamilyAddsOrTakes(t *testing.T) {
+	differs := map[string][]string{"default": nil, "network": nil, "compute": {"socket"}, "build": {"personality", "ptrace"}}
+	require.Len(t, differs, len(Names()), "each profile is here")
+	for name, want := range differs {
+		for _, arch := range Arches() {
+			base, err := Lookup("default")
+			require.NoError(t, err)
+			p, err := Lookup(name)
+			require.NoError(t, err)
+			a, err := base.entries(arch)
+			require.NoError(t, err)
+			b, err := p.entries(arch)
+			require.NoError(t, err)
+			var got []string
+			for i := range a {
+				if a[i].rule != b[i].rule {
+					got = append(got, a[i].name)
+				}
+			}
+			assert.ElementsMatch(t, want, got, "%s on %s", name, arch)
+		}
+	}
+}
+
+func TestBuildTracesAndTurnsRandomizationOff(t *testing.T) {
+	for _, arch := range Arches() {
+		f, err := Builtin("build", arch)
+		require.NoError(t, err)
+		for _, r := range []struct {
+			call string
+			args [6]uint64
+			want Action
+		}{
+			{"ptrace", a(0), Allow}, {"ptrace", a(0x4206, 2), Allow},
+			{"personality", a(0x40000), Allow}, {"personality", a(0x40008), Allow}, {"personality", a(0xffffffff), Allow}, {"personality", a(0), Allow},
+			{"personality", a(0x400000), eperm}, {"personality", a(0x100000), eperm}, {"personality", a(0x140000), eperm},
+			{"process_vm_readv", a(2), eperm}, {"pidfd_getfd", a(3), eperm}, {"perf_event_open", a(), eperm}, {"userfaultfd", a(1), eperm},
+		} {
+			nr, ok := arch.Number(r.call)
+			require.True(t, ok)
+			assert.Equal(t, r.want.String(), run(f, Data{NR: nr, Arch: arch.Audit(), Args: r.args}).String(), "%s%x on %s", r.call, r.args, arch)
+		}
+	}
+}
+
+func TestAnnotate(t *testing.T) {
+	for _, arch := range Arches() {
+		f, err := Builtin("default", arch)
+		require.NoError(t, err)
+		text := f.Annotate(arch)
+		assert.Contains(t, text, "# "+arch.String()+"\n")
+		assert.Regexp(t, `if A (==|>=|>) 0x[0-9a-f]+ goto [0-9]+ else [0-9]+ +# (from |after )?[a-z0-9_]+\n`, text)
+		plain := strings.Split(f.String(), "\n")
+		for i, line := range strings.Split(text, "\n") {
+			assert.True(t, strings.HasPrefix(line, plain[i]), "%q begins with %q", line, plain[i])
+		}
+	}
+	assert.Equal(t, "   0  A = low(arg0)\n   1  if A == 0x0 goto 2 else 2\n   2  return allow\n",
+		Filter{{Code: opLoad, K: offArgs}, {Code: opJeq}, {Code: opRet, K: uint32(Allow)}}.Annotate(AMD64), "an argument is no call")
+}
+
+func TestReachLeavesOutWhatIsRefusedForAllArguments(t *testing.T) {
+	p, err := Lookup("compute")
+	require.NoError(t, err)
+	_, some, err := p.Reach(AMD64)
+	require.NoError(t, err)
+	assert.NotContains(t, some, "socket")
+	assert.Contains(t, some, "socketpair")
+	text, err := p.Describe(AMD64)
+	require.NoError(t, err)
+	assert.Regexp(t, `^allow \d+ calls, 16 more by their arguments; 1 refused in different ways; `, text)
+}
+
+func TestDiffTellsWhatEachLetsThrough(t *testing.T) {
+	one := Profile{Default: enosys, Rules: []Rule{{Calls: "read write bpf", Action: Allow}, {Calls: "kill", Action: eperm},
+		{Calls: "mmap", Action: Allow, Cases: []Case{{If: []Cond{{In: []uint32{1}}}, Action: eperm}}}}}
+	two := Profile{Default: enosys, Rules: []Rule{{Calls: "read accept", Action: Allow}, {Calls: "kill", Action: enosys},
+		{Calls: "write", Action: eperm, Cases: []Case{{If: []Cond{{In: []uint32{2}}}, Action: Allow}}}, {Calls: "mmap", Action: Allow},
+		{Calls: "bpf", Action: eperm, Cases: []Case{{If: []Cond{{In: []uint32{2}}}, Action: enosys}}}}}
+	lines, err := Diff(one, two, AMD64)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"+ accept", "- bpf", "- mmap: errno EPERM if arg0 in {0x1}; otherwise allow", "+ mmap",
+		"- write", "+ write: allow if arg0 in {0x2}; otherwise errno EPERM"}, lines)
+	lines, err = Diff(one, one, ARM64)
+	require.NoError(t, err)
+	assert.Empty(t, lines)
+	_, err = Diff(one, Profile{Rules: []Rule{{Calls: "x"}}}, AMD64)
+	assert.Error(t, err)
+}
+
+func TestWithoutIsStricter(t *testing.T) {
+	p, err := Lookup("build")
+	require.NoError(t, err)
+	always, some, err := p.Reach(AMD64)
+	require.NoError(t, err)
+	assert.Contains(t, always, "ptrace")
+	assert.Contains(t, some, "personality")
+	less := p.Without("ptrace", "personality")
+	always, some, err = less.Reach(AMD64)
+	require.NoError(t, err)
+	assert.NotContains(t, always, "ptrace")
+	assert.NotContains(t, some, "personality")
+	_, err = Compile(p.Without("nosuch"), AMD64)
+	assert.ErrorContains(t, err, "nosuch")
+	assert.Equal(t, p, p.Without())
 }

@@ -1,5 +1,6 @@
 // Command nsbench measures the time from the start of a sandbox runner to the end of /bin/true in it: the bare fork+exec, nsrun, and
-// bwrap if it is installed, interleaved in one run. Only ratios within one run say anything; medians are noisy, minima steady.
+// bwrap if it is installed, interleaved in one run; and what sessions take. Only ratios within one run say anything; medians are noisy,
+// minima steady.
 //
 //	go build -o bin/nsrun ./cmd/nsrun && go run ./cmd/nsbench
 package main
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nsrun/nsrun/nsrun"
 )
 
 // runner is one way to run /bin/true.
@@ -24,16 +27,19 @@ type runner struct {
 }
 
 func main() {
-	nsrun := flag.String("nsrun", "bin/nsrun", "nsrun binary")
+	nsrun.Init()
+	binary := flag.String("nsrun", "bin/nsrun", "nsrun binary")
 	rounds := flag.Int("n", 200, "runs of each at no binds; fewer at many")
+	only := flag.String("only", "", "sessions or limits: leave out the rest")
+	flag.StringVar(&nothing, "program", "", "static program that does nothing, for sessions (default one of 129 bytes)")
 	flag.Parse()
-	if err := bench(*nsrun, *rounds); err != nil {
+	if err := bench(*binary, *rounds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "nsbench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(nsrun string, rounds int) error {
+func bench(nsrun string, rounds int, only string) error {
 	nsrun, err := filepath.Abs(nsrun)
 	if err != nil {
 		return err
@@ -46,6 +52,15 @@ func bench(nsrun string, rounds int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	switch only {
+	case "":
+	case "sessions":
+		return benchSessions(dir, rounds)
+	case "limits":
+		return benchLimits(nsrun, rounds)
+	default:
+		return fmt.Errorf("-only %s: not known; it is sessions, limits or nothing", only)
+	}
 	for _, binds := range []int{0, 10, 100, 1000} {
 		paths, err := makeDirs(dir, binds)
 		if err != nil {
@@ -59,7 +74,13 @@ func bench(nsrun string, rounds int) error {
 			return err
 		}
 	}
-	return benchBwrap(nsrun, dir, rounds)
+	if err := benchBwrap(nsrun, dir, rounds); err != nil {
+		return err
+	}
+	if err := benchLimits(nsrun, rounds); err != nil {
+		return err
+	}
+	return benchSessions(dir, rounds)
 }
 
 func makeDirs(dir string, n int) ([]string, error) {
@@ -91,13 +112,18 @@ func sameView() (args []string) {
 	return args
 }
 
+// bwrapSystem is a call of bwrap's for what nsrun shows by itself.
+func bwrapSystem(bwrap string) []string {
+	return []string{bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
+		"--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--ro-bind", "/etc", "/etc",
+		"--ro-bind", "/opt", "/opt", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/dev/shm"}
+}
+
 // runners asks nsrun and bwrap for the like: all namespaces, system directories, /proc, /dev, /tmp, and the binds. nsrun adds
 // Landlock, a seccomp filter, limits, and covers over /proc and /etc; "bwrap, covered" has the last of these.
 func runners(nsrun string, paths []string, bare bool) []*runner {
 	ours := []string{nsrun, "run"}
-	theirs := []string{"bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
-		"--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--ro-bind", "/etc", "/etc",
-		"--ro-bind", "/opt", "/opt", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/dev/shm"}
+	theirs := bwrapSystem("bwrap")
 	for _, p := range paths {
 		ours = append(ours, "--ro", p)
 		theirs = append(theirs, "--ro-bind", p, p)
@@ -120,6 +146,9 @@ func runners(nsrun string, paths []string, bare bool) []*runner {
 	}
 	return all
 }
+
+// works reports whether a runner works here.
+func works(r *runner) bool { return exec.Command(r.argv[0], r.argv[1:]...).Run() == nil }
 
 func compare(title string, n int, all []*runner) error {
 	for range n {

@@ -14,6 +14,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
 	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
@@ -44,7 +45,7 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	if p, err = addLayers(p, known); err != nil {
 		return a.bwrapFail(p, err)
 	}
-	result, err := nsrun.Run(p, nsrun.Options{Sole: true})
+	result, err := nsrun.RunPlan(p, nsrun.Options{Sole: true})
 	if err != nil {
 		return a.bwrapFail(p, err)
 	}
@@ -58,7 +59,7 @@ const layersVariable = "NSRUN_BWRAP_LAYERS"
 func addLayers(p *plan.Plan, f facts.Facts) (*plan.Plan, error) {
 	text := os.Getenv(layersVariable)
 	if name, isFile := strings.CutPrefix(text, "@"); isFile {
-		data, err := readFile(name, 1<<16)
+		data, err := load.File(name, 1<<16)
 		if err != nil {
 			return p, fmt.Errorf("%s=@%s: %w", layersVariable, name, err)
 		}

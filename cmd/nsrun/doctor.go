@@ -10,6 +10,7 @@ import (
 
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -99,13 +100,12 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 			if len(guarantees) == 0 {
 				return missing, nil
 			}
-			more, err := a.unmet(policy.Default(homeDir()).Requiring(guarantees...))(known)
+			more, err := a.unmet(policy.Default(nsrun.Home()).Requiring(guarantees...))(known)
 			return append(missing, more...), err
 		}})
 	}
-	home := homeDir()
 	if f.manifest != "" {
-		pol, err := loadManifest(f.manifest, home)
+		pol, err := load.Spec(f.manifest)
 		if err == nil {
 			pol, err = (&flags{}).underCeiling(pol)
 		}
@@ -113,7 +113,7 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 		all = append(all, question{"what " + f.manifest + " asks for", a.unmet(pol)})
 	}
 	if len(all) == 0 {
-		all = append(all, question{"the default policy", a.unmet(policy.Default(home))})
+		all = append(all, question{"the default policy", a.unmet(policy.Default(nsrun.Home()))})
 	}
 	return all, errors.Join(faults...)
 }
@@ -152,8 +152,9 @@ func lacking(known facts.Facts, names []facts.Name) (missing []plan.Note) {
 
 // unmet asks what of a policy the host cannot enforce, as a run of it would be told.
 func (a *app) unmet(pol policy.Policy) func(facts.Facts) ([]plan.Note, error) {
+	pol.Profile = "" // it is asked about commands, and there is none
 	return func(known facts.Facts) ([]plan.Note, error) {
-		_, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ}, known)
+		_, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
 		var lacks *plan.CompatibilityError
 		if errors.As(err, &lacks) {
 			return lacks.Unmet, nil
@@ -167,7 +168,7 @@ func (a *app) engines(known facts.Facts) (all []engineStatus, degrade string) {
 	for _, name := range plan.Engines() {
 		all = append(all, a.engineStatus(name, known))
 	}
-	pol := policy.Default(homeDir())
+	pol := policy.Default(nsrun.Home())
 	pol.Fallback = policy.Degrade
 	degrade, _ = a.engineFor(pol, known)
 	return all, degrade
@@ -182,10 +183,10 @@ func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
 	if err != nil {
 		return fail(err)
 	}
-	pol := policy.Default(homeDir()).Grant(self, false, "self-test")
+	pol := policy.Default(nsrun.Home()).Grant(self, false, "self-test")
 	pol.FS, _ = policy.Arrange(pol.FS)
 	pol.SelfTest = true
-	_, result, err := nsrun.Start(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, nsrun.Options{DieWithParent: true})
+	_, result, err := nsrun.Foreground(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, nsrun.Options{DieWithParent: true})
 	switch {
 	case err != nil:
 		return fail(err)

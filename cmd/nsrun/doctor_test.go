@@ -43,13 +43,13 @@ inside of docker, wsl2
 
 `), text)
 	assert.Contains(t, text, `
-user_namespace        no       3.8  required
+user_namespace         no       3.8  required
     found: clone: EPERM?
     lost:  no sandbox by the engine native
     fix:   do? this
 `)
-	assert.Contains(t, text, "\ntime_namespace        no       5.6\n    found: too old\n", "what is not required is no alarm")
-	assert.Contains(t, text, "\nbwrap                 yes      3.8\n    found: 0.8.0 (/usr/bin/bwrap)\n")
+	assert.Contains(t, text, "\ntime_namespace         no       5.6\n    found: too old\n", "what is not required is no alarm")
+	assert.Contains(t, text, "\nbwrap                  yes      3.8\n    found: 0.8.0 (/usr/bin/bwrap)\n")
 	assert.NotContains(t, text, "\x1b")
 	for _, row := range facts.Table {
 		assert.Contains(t, text, "\n"+string(row.Name)+" ")
@@ -63,9 +63,9 @@ func TestDoctorsColours(t *testing.T) {
 	r.colour = true
 	text := r.String()
 	assert.Contains(t, text, "\x1b[1;31mthis host cannot enforce a and b\x1b[0m\n")
-	assert.Contains(t, text, "\nuser_namespace        \x1b[1;31mno      \x1b[0m 3.8")
-	assert.Contains(t, text, "\ntime_namespace        no       5.6\n", "what is not required is no alarm")
-	assert.Contains(t, text, "\nlandlock              \x1b[33munknown \x1b[0m 5.13")
+	assert.Contains(t, text, "\nuser_namespace         \x1b[1;31mno      \x1b[0m 3.8")
+	assert.Contains(t, text, "\ntime_namespace         no       5.6\n", "what is not required is no alarm")
+	assert.Contains(t, text, "\nlandlock               \x1b[33munknown \x1b[0m 5.13")
 	assert.Contains(t, text, "fix:   do? this", "what others wrote cannot colour")
 	for _, c := range []struct {
 		environ []string

@@ -87,7 +87,7 @@ func errata(set int) string {
 
 // table has a row for each feature, and for those that are not there what that means.
 func (r report) table(out *strings.Builder) {
-	fmt.Fprintf(out, "%-20s  %-8s %s\n", "feature", "here", "since")
+	fmt.Fprintf(out, "%-21s  %-8s %s\n", "feature", "here", "since")
 	for _, group := range facts.Groups {
 		fmt.Fprintf(out, "\n%s\n", r.paint(bold, group))
 		for _, row := range facts.Table {
@@ -113,7 +113,7 @@ func (r report) row(out *strings.Builder, row facts.Feature) {
 	if row.Required && state != facts.Yes {
 		required = "  required"
 	}
-	fmt.Fprintf(out, "%-20s  %s %s%s\n", row.Name, r.paint(look, printable(fmt.Sprintf("%-8s", state))), row.Since, r.paint(look, required))
+	fmt.Fprintf(out, "%-21s  %s %s%s\n", row.Name, r.paint(look, printable(fmt.Sprintf("%-8s", state))), row.Since, r.paint(look, required))
 	detail := printable(r.known.Answers[row.Name].Detail)
 	if detail != "" {
 		fmt.Fprintf(out, "    found: %s\n", detail)

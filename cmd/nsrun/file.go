@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -12,40 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readFile reads a regular file of at most limit bytes. It does not wait for a FIFO, and looks at what it has opened, not at what
-// the name meant before.
-func readFile(name string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+// resultFD takes the number out of FD:n; it is -1 for the name of a file.
+func resultFD(where string) (int, error) {
+	number, ok := strings.CutPrefix(where, "FD:")
+	if !ok {
+		return -1, nil
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
+	fd, err := strconv.Atoi(number)
+	if err != nil || fd < 0 {
+		return -1, fmt.Errorf("--result %s: write FD: and the number of an open descriptor", where)
 	}
-	switch {
-	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory; name the file in it", name)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	case info.Size() > limit:
-		return nil, fmt.Errorf("%s has %d bytes; at most %d are read", name, info.Size(), limit)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s is longer than %d bytes", name, limit)
-	}
-	return data, err
+	return fd, nil
 }
 
 // openResult opens where the result goes, before the run: a file, made with mode 0600, or a descriptor that the caller passed.
 func openResult(where string) (*os.File, error) {
-	if number, ok := strings.CutPrefix(where, "FD:"); ok {
-		fd, err := strconv.Atoi(number)
-		if err != nil || fd < 0 {
-			return nil, fmt.Errorf("--result %s: write FD: and the number of an open descriptor", where)
-		}
+	fd, err := resultFD(where)
+	if err != nil {
+		return nil, err
+	}
+	if fd >= 0 {
 		mode, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		switch {
 		case err != nil:

@@ -1,37 +1,39 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-
-	"github.com/nsrun/nsrun/nsrun/plan"
-)
-
 const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private root, Landlock, seccomp, limits.
 
   nsrun run [flags] -- CMD ARG...     run CMD
   nsrun plan [flags] -- CMD ARG...    print what that would do, and change nothing
+  nsrun wrap [flags] -- [CMD ARG...]  print the argv of run, for a program's own subprocess call
   nsrun doctor [--json]               say what this host can enforce
+  nsrun session                       keep sandboxes open for a program: JSON on stdin and stdout
   nsrun bwrap [OPTIONS...] CMD ARG... the command line of bubblewrap, as under the name bwrap
   nsrun install-bwrap DIR             make that name: a symlink DIR/bwrap to this program
   nsrun manifest check FILE...        check manifests
   nsrun manifest schema               print their JSON Schema
+  nsrun seccomp show NAME             print which system calls a profile lets through, and how
+  nsrun profile check -- CMD ARG...   say what a profile makes of CMD; also: profile list, profile show NAME
+  nsrun audit show|verify FILE        what an audit log tells, and whether it is whole
+  nsrun schema manifest|ceiling|result|session    print a JSON Schema
   nsrun status [--json]               say which engines there are
   nsrun version
   nsrun help VERB                     flags and examples
+  nsrun help autonomy                 what readonly, supervised and full make of grants
   nsrun help guarantees               what each promises, and which engines give it
+  nsrun help limits                   their names, units and defaults, and what holds each
+  nsrun help verdicts                 how a run can have ended, by what exit code and evidence
 
 With no flags the command sees the system's programs and the working directory read-only, an empty /tmp,
 no network, and nothing of the environment but locale, terminal and time zone.
 `
 
 func helpTexts() map[string]string {
-	return map[string]string{"run": runHelp, "plan": planHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
+	return map[string]string{"run": runHelp, "plan": planHelp, "wrap": wrapHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
 		"version": versionHelp, "help": usage, "bwrap": bwrapHelp, "install-bwrap": installHelp,
-		"status": statusHelp}
+		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "profile": profileHelp, "audit": auditHelp, "schema": schemaHelp}
 }
 
-const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it
+const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it, and count where both name a value
   --ro PATH              show PATH read-only (repeat)
   --rw PATH              show PATH writable (repeat)
   --workspace DIR        show DIR writable and start in it
@@ -41,11 +43,15 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --env NAME             pass the caller's variable, unless its name looks like a secret's (repeat)
   --setenv NAME=VALUE    set a variable (repeat)
   --timeout DURATION     end the run after so long: SIGTERM, and SIGKILL after --kill-grace
-                         (default: none; 30s with a manifest; 0 for none)
+                         (default: 30s with a manifest; else 24h, but none with --tty; 0 for none)
   --kill-grace DURATION  time between SIGTERM and SIGKILL (default 2s)
-  --limit NAME=VALUE     memory_mb, pids, cpu_seconds, file_size_mb, open_files, core, address_space_mb,
-                         stack_mb, locked_mb, tmpfs_mb (repeat)
-  --seccomp PROFILE      default, compute, network, off, or the path of a raw BPF file (beside the default)
+  --limit NAME=VALUE     memory_mb, pids, cpu_percent (of all together, by a cgroup where one can be made),
+                         io_read_mb, io_write_mb (a second, of each disk, by a cgroup),
+                         cpu_seconds, file_size_mb, open_files, core, address_space_mb, stack_mb, locked_mb,
+                         message_queues (of each process, or user), tmpfs_mb (of each tmpfs), output_bytes (of
+                         each stream; the run is ended at more) (repeat)
+  --seccomp PROFILE      default, compute, network, build, off; or the path of a file beside it: raw BPF, or,
+                         in builds with libseccomp, Docker's JSON (repeat: one name, one file)
   --seccomp-deny NAME    refuse one more system call (repeat)
   --no-landlock          leave Landlock out
   --hostname NAME        (default sandbox)
@@ -58,9 +64,14 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --require LIST         guarantees that must hold whatever the engine and the fallback (repeat)
   --isolation LEVEL      container (default); subprocess: no sandbox, but a process group, limits, time and
                          environment as asked for; permissive: the command as you would run it, but for time
+  --autonomy LEVEL       readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy
+  --profile NAME         which command lines may run at all: passive, full, or one of the manifest's; see
+                         nsrun help profile
   --self-test            have the sandbox try what must fail before it starts the command
   --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
                          NSRUN_CEILING always count
+  --audit FILE           append a row to FILE before the command starts, or it does not, and one when it
+                         has ended; NSRUN_AUDIT names a file that counts besides
   -t, --tty              give the command a terminal of its own
   -v, --verbose          print notes and the verdict on stderr
 `
@@ -75,7 +86,7 @@ Exit codes: the command's own; 128+n if signal n killed it; 124 time is up; 125 
 the command has not run; 126 the command cannot be executed; 127 it is not found.
 
 Variables: NSRUN_FALLBACK and NSRUN_REQUIRE are as --fallback and --require; NSRUN_SANDBOX=0 (off, no, false)
-runs the command without a sandbox, and says so; NSRUN_CEILING names a ceiling.
+runs the command without a sandbox, and says so; NSRUN_CEILING names a ceiling, NSRUN_AUDIT an audit log.
 
 Examples:
   nsrun run -- ls -la                              look around
@@ -92,6 +103,9 @@ const planHelp = `nsrun plan [flags of run] [--json | --syscalls | --as bwrap] [
 Prints what run with the same arguments would do: every mount, namespace, Landlock right, filter, limit and
 variable, and a note for everything that is not as asked. It changes nothing and needs no privilege.
 
+Exit codes: 0; 125 run would be refused, or a look at this host shows that it would fail: the error on stderr is
+run's. In the second case the plan is printed, too.
+
   --json        the plan as JSON: all that the engine is given
   --syscalls    the system calls that it comes to, like strace
   --as bwrap    the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors that
@@ -102,6 +116,28 @@ variable, and a note for everything that is not as asked. It changes nothing and
 Examples:
   nsrun plan --workspace . -- make
   nsrun plan --manifest agent.json --syscalls -- python3 tool.py
+`
+
+const wrapHelp = `nsrun wrap [--json | --null] [flags of run] -- [CMD ARG...]
+
+Prints the argv that a program in any language hands to its own subprocess call: this program's absolute path,
+"run", the flags, "--", and CMD. Without CMD it ends with "--", and the caller appends a command of its own.
+What run would refuse is refused here, with the same message: exit code 125, and nothing on stdout.
+
+  --json                 one line, an array of strings (default); a word that is not UTF-8 is refused
+  --null                 each word ended by a NUL byte, for any words
+
+Paths in flags are made absolute, so that the argv works from any working directory; --chdir is a path inside
+and stays. The rest is looked at when the argv is run, and is its caller's: without --manifest or --workspace
+the working directory of then is shown read-only, not that of wrap; files that are granted, what the manifest
+and ceilings say, variables (--env NAME and those of nsrun help run), and the descriptor of --result.
+
+` + runFlags + `  --result FILE|FD:n     have run write its result there, as one line of JSON
+
+Examples:
+  nsrun wrap --manifest agent.json --result FD:3 --     a prefix for commands
+  nsrun wrap --workspace . -- make test
+  nsrun wrap --null --ro ~/notes -- ls ~/notes | xargs -0 env     the same as nsrun run --ro ~/notes ...
 `
 
 const doctorHelp = `nsrun doctor [--json] [--require LIST] [--manifest FILE] [--self-test]     (also: nsrun probe)
@@ -139,6 +175,38 @@ Examples:
   nsrun manifest schema > manifest.schema.json
 `
 
+const schemaHelp = `nsrun schema NAME     print the JSON Schema of what nsrun reads or writes
+
+  manifest   what --manifest takes
+  ceiling    what --ceiling takes
+  result     what --result writes
+  session    the lines of nsrun session, both ways
+
+Example:
+  nsrun schema result > result.schema.json
+`
+
+const seccompHelp = `nsrun seccomp list                                 the built-in profiles
+nsrun seccomp show [flags] NAME                    which system calls one lets through, and its program
+nsrun seccomp diff [--arch ARCH] NAME OTHER        which calls only one of them lets through: - NAME, + OTHER
+nsrun seccomp compile -o FILE [flags] NAME|F.json  write it as raw BPF, for nsrun run --seccomp on any machine
+
+  --arch ARCH   amd64 or arm64 (default this one's)
+  --deny CALL   refuse one more system call (repeat)
+  -o FILE       where to write; a file that is not there yet
+
+The program judges calls by their number and arguments; a comment beside a comparison names the call. A profile
+in the JSON of Docker and the OCI runtimes (a name that ends in .json) takes a build with libseccomp:
+CGO_ENABLED=1 go build -tags libseccomp ./cmd/nsrun. What it compiles any build can use:
+nsrun run --seccomp off --seccomp ./profile.bpf is that filter alone; without off, beside the default one.
+
+Examples:
+  nsrun seccomp show build
+  nsrun seccomp show --deny ptrace --arch arm64 build
+  nsrun seccomp diff default build
+  nsrun seccomp compile -o ./compute.bpf compute
+`
+
 const bwrapHelp = `nsrun bwrap [OPTIONS...] [--] CMD ARG...     (also: under the name bwrap)
 
 Takes the command line of bubblewrap 0.13.1 and does what it would do: the same options, messages, exit codes,
@@ -148,8 +216,8 @@ more: nothing of nsrun's own policy is added, unless the operator sets
   NSRUN_BWRAP_LAYERS=landlock,seccomp,limits=NAME=NUMBER   words separated by commas, or @FILE (an absolute
                           path) with such words, also one a line, and # comments
         landlock          rights on files as the mounts grant them
-        seccomp=PROFILE   nsrun's filter default (also without a name), compute or network, beside the
-                          command line's
+        seccomp=PROFILE   nsrun's filter default (also without a name), compute, network or build,
+                          beside the command line's
         limits=...        one limit of nsrun run's --limit, but tmpfs_mb; once more for each further one
 
 A layer that this host cannot enforce or that is misspelt, and a value without any, refuse the run. It counts
@@ -172,6 +240,33 @@ Examples:
   nsrun status --json | jq -e .active
 `
 
+const auditHelp = `nsrun audit show [flags] FILE     print the runs that an audit log tells of, one a line
+nsrun audit verify [flags] FILE   check that no row was changed, taken out or put in
+
+Logs are kept by --audit FILE of run and session, the key audit of manifests, and NSRUN_AUDIT. Each run has a
+row when it starts and one when it has ended; one whose nsrun was killed is told as aborted by the next start.
+Arguments that look like secrets are replaced; of variables there are only names.
+
+  --since WHEN      runs that began since then: 24h (ago), 2026-01-31, 2026-01-31T12:00:00Z
+  --verdict WORD    runs that ended so: ok, exit, timeout, policy, ..., aborted; running; failed, which is all
+                    but ok (repeat)
+  --command TEXT    runs in whose command TEXT stands
+  --json            print their rows as they are
+
+  --rows N          for verify, with --head: the number of rows that it has printed before
+  --head HASH       the hash that it has printed with it
+
+verify names the first line that is wrong, and prints the number of rows and the hash of the last. A log that
+was cut off at its end looks whole, and so does one whose hashes somebody who can write the file has computed
+anew: both show with a number and a hash that were kept elsewhere, however much the log has grown since. Exit
+codes: 0 whole, 1 not, 125 it cannot be read.
+
+Examples:
+  nsrun audit show --since 24h --verdict policy ~/audit.jsonl
+  nsrun audit verify ~/audit.jsonl
+  nsrun audit verify --rows 40 --head "$HEAD" ~/audit.jsonl
+`
+
 const installHelp = `nsrun install-bwrap DIR     make a symlink DIR/bwrap to this program
 
 Programs that call bwrap find it if DIR comes before bubblewrap's directory in their PATH. The symlink leads to
@@ -180,42 +275,3 @@ where this program lies now. Nothing that is there already is replaced; remove t
 Example:
   nsrun install-bwrap ~/.local/bin
 `
-
-// guaranteesHelp prints the table of guarantees.
-func guaranteesHelp() string {
-	var out strings.Builder
-	out.WriteString("The guarantees that --require, \"require\" and NSRUN_REQUIRE may name, what holds, and which engines give each in full\nat best; nsrun status says what is so here.\n")
-	for _, t := range plan.Traits {
-		var give []string
-		for i, cell := range t.Engines {
-			if cell.Grade == plan.Carried {
-				give = append(give, plan.Engines()[i])
-			}
-		}
-		fmt.Fprintf(&out, "\n  %s: %s\n", t.Name, strings.Join(give, " "))
-		for line := range strings.Lines(wrap(t.Promise, 104)) {
-			fmt.Fprintf(&out, "      %s", line)
-		}
-	}
-	return out.String()
-}
-
-// wrap breaks a text into lines of at most so many characters.
-func wrap(text string, most int) string {
-	var out strings.Builder
-	width := 0
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case width == 0:
-		case width+1+len(word) > most:
-			out.WriteByte('\n')
-			width = 0
-		default:
-			out.WriteByte(' ')
-			width++
-		}
-		out.WriteString(word)
-		width += len(word)
-	}
-	return out.String() + "\n"
-}

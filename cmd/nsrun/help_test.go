@@ -3,14 +3,16 @@ package main
 import (
 	"bytes"
 	"flag"
+	"fmt"
+	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
@@ -19,8 +21,10 @@ func flagSets() map[string]*flag.FlagSet {
 	var f flags
 	var p planFlags
 	var d doctorFlags
+	var w wrapFlags
+	var u auditFlags
 	var text string
-	return map[string]*flag.FlagSet{"run": runFlagSet(&f, &text), "plan": p.set(), "doctor": d.set()}
+	return map[string]*flag.FlagSet{"run": runFlagSet(&f, &text), "plan": p.set(), "wrap": w.set(), "doctor": d.set(), "audit": u.set()}
 }
 
 func TestHelpNamesEveryFlagAndNoOther(t *testing.T) {
@@ -57,9 +61,25 @@ func TestHelpOfEachVerb(t *testing.T) {
 	}
 }
 
+func TestHelpOfEachTopic(t *testing.T) {
+	for _, topic := range topics {
+		text := topic.text()
+		assert.Contains(t, usage, "nsrun help "+topic.name+" ")
+		for line := range strings.SplitSeq(text, "\n") {
+			assert.LessOrEqual(t, len(line), 112, "help %s: a line is too long: %s", topic.name, line)
+		}
+	}
+	for _, l := range policy.LimitNames {
+		assert.Regexp(t, `(?m)^  `+l.Name+` .*\n      .*held by`, limitsHelp())
+	}
+	for _, v := range nsrun.Verdicts {
+		assert.Regexp(t, `(?m)^  `+string(v)+` {2,}[a-z0-9]`, verdictsHelp())
+	}
+}
+
 // The examples' flags must be ones that the verb takes, in the order that works.
 func TestHelpExamplesParse(t *testing.T) {
-	example := regexp.MustCompile(`(?m)^  nsrun (run|plan|doctor) (.*?)(?:   .*| && .*| 3>.*)?$`)
+	example := regexp.MustCompile(`(?m)^  nsrun (run|plan|wrap|doctor) (.*?)(?:   .*| && .*| 3>.*)?$`)
 	seen := 0
 	for verb := range flagSets() {
 		_, examples, _ := strings.Cut(helpTexts()[verb], "Example")
@@ -68,7 +88,7 @@ func TestHelpExamplesParse(t *testing.T) {
 			fs := flagSets()[m[1]]
 			a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
 			require.NoError(t, a.parse(fs, strings.Fields(m[2])), "nsrun %s %s", m[1], m[2])
-			if m[1] != "doctor" {
+			if m[1] == "run" || m[1] == "plan" {
 				assert.NotZero(t, fs.NArg(), "nsrun %s %s has a command", m[1], m[2])
 			}
 		}
@@ -76,15 +96,37 @@ func TestHelpExamplesParse(t *testing.T) {
 	assert.GreaterOrEqual(t, seen, 8, "examples are found")
 }
 
-// Each limit that run can be given is named in its help, or refused by this version.
+// Each limit that run can be given is named in its help.
 func TestHelpNamesEveryLimit(t *testing.T) {
 	for _, l := range policy.LimitNames {
-		if !slices.Contains([]string{"cpu_percent", "output_bytes"}, l.Name) {
-			assert.Contains(t, runHelp, l.Name)
-		}
+		assert.Contains(t, runHelp, l.Name)
 	}
 }
 
 func TestPrintableTakesControlCharacters(t *testing.T) {
 	assert.Equal(t, "a?[31mb?c\n\td?", printable("a\x1b[31mb\x7fc\n\td\u0085"))
+}
+
+// TestReadmeHasTheVerdicts keeps the table in the README in step; -update writes it anew.
+func TestReadmeHasTheVerdicts(t *testing.T) {
+	const readme, begin, end = "../../README.md", "<!-- verdicts:begin -->\n", "<!-- verdicts:end -->\n"
+	table := "| verdict | exit code | evidence |\n|---|---|---|\n"
+	var all []nsrun.Verdict
+	for _, row := range nsrun.VerdictTable {
+		all = append(all, row.Verdict)
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", row.Verdict, row.Code, row.Evidence)
+	}
+	assert.Equal(t, nsrun.Verdicts, all)
+	data, err := os.ReadFile(readme)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(data), begin)
+	require.True(t, ok, "the README has a place for the table")
+	_, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	want := before + begin + table + end + after
+	if *update {
+		require.NoError(t, os.WriteFile(readme, []byte(want), 0o644))
+		return
+	}
+	assert.Equal(t, want, string(data), "go test ./cmd/nsrun -run Readme -update")
 }

@@ -34,18 +34,35 @@ func verbs() []verb {
 	return []verb{
 		{"run", "run a command in a sandbox", (*app).run},
 		{"plan", "print what run would do, and change nothing", (*app).plan},
+		{"wrap", "print the argv by which another program does what run would do", (*app).wrap},
 		{"doctor", "say what this host can enforce, and what to do about the rest", (*app).doctor},
 		{"probe", "the same as doctor", (*app).doctor},
 		{"bwrap", "take bubblewrap's command line, as this program does under the name bwrap", (*app).bwrap},
 		{"install-bwrap", "make a symlink named bwrap to this program", (*app).installBwrap},
 		{"manifest", "check a manifest, or print its schema", (*app).manifest},
+		{"seccomp", "show what a profile lets through, or compile it", (*app).seccomp},
+		{"session", "keep sandboxes open for a program that talks JSON", (*app).session},
+		{"profile", "say which command lines a profile accepts", (*app).profile},
+		{"audit", "show what an audit log tells, and check that it is whole", (*app).audit},
+		{"schema", "print a JSON Schema of what nsrun reads or writes", (*app).schema},
 		{"status", "say which engines there are", (*app).status},
 		{"version", "print the version", (*app).version},
 		{"help", "print help", (*app).help},
 	}
 }
 
+// verbNames lists them but for other names of the same.
+func verbNames() (names []string) {
+	for _, v := range verbs() {
+		if v.name != "probe" {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
 func main() {
+	nsrun.Init()
 	a := &app{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
 	if isBwrap(os.Args) {
 		os.Exit(a.bubblewrap(os.Args[0], os.Args[1:]))
@@ -80,7 +97,7 @@ func (a *app) main(args []string) int {
 	all := verbs()
 	i := slices.IndexFunc(all, func(v verb) bool { return v.name == name })
 	if i < 0 {
-		return a.fail(fmt.Errorf("%q is not a verb; use one of run, plan, doctor, bwrap, install-bwrap, manifest, status, version, help", name))
+		return a.fail(fmt.Errorf("%q is not a verb; use one of %s", name, strings.Join(verbNames(), ", ")))
 	}
 	return all[i].run(a, args[1:])
 }
@@ -136,14 +153,17 @@ func (a *app) help(args []string) int {
 		return a.print(usage)
 	}
 	if len(args) > 1 {
-		return a.fail(fmt.Errorf("help takes one verb, got also %q", args[1]))
+		return a.fail(fmt.Errorf("help takes one verb or topic, got also %q", args[1]))
 	}
-	if args[0] == "guarantees" {
-		return a.print(guaranteesHelp())
+	names := verbNames()
+	for _, t := range topics {
+		if names = append(names, t.name); t.name == args[0] {
+			return a.print(t.text())
+		}
 	}
 	text, ok := helpTexts()[args[0]]
 	if !ok {
-		return a.fail(fmt.Errorf("there is no help on %q; the verbs are run, plan, doctor, bwrap, install-bwrap, manifest, status, version; and guarantees", args[0]))
+		return a.fail(fmt.Errorf("there is no help on %q; there is on %s", args[0], strings.Join(names, ", ")))
 	}
 	return a.print(text)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -52,6 +53,9 @@ func (a *app) plan(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
+	if req, err = nsrun.Admit(req); err != nil {
+		return a.fail(err)
+	}
 	p, err := plan.Compile(req, known)
 	if err != nil {
 		return a.fail(err)
@@ -65,18 +69,29 @@ func (a *app) plan(args []string) int {
 			return a.fail(err)
 		}
 		return a.print(text)
-	case f.asJSON:
+	}
+	return a.printPlan(p, &f)
+}
+
+// printPlan prints a plan, and then fails as the run would where a look at this host can tell: the plan is what to look at then.
+func (a *app) printPlan(p *plan.Plan, f *planFlags) int {
+	var notes []plan.Note
+	var stopped error
+	if f.facts == "" {
+		notes, stopped = nsrun.Look(p)
+	}
+	text := p.String() + onThisHost(notes, stopped)
+	if f.asJSON {
 		data, err := json.MarshalIndent(p, "", "  ")
 		if err != nil {
 			return a.fail(err)
 		}
-		return a.print(string(data) + "\n")
+		text = string(data) + "\n"
 	}
-	text := p.String()
-	if f.facts == "" {
-		text += onThisHost(p)
+	if code := a.print(text); code != 0 || stopped == nil {
+		return code
 	}
-	return a.print(text)
+	return a.fail(stopped)
 }
 
 func (f *planFlags) checkAs() error {
@@ -115,9 +130,8 @@ func shellQuote(w string) string {
 	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }
 
-// onThisHost says what only looking at the host can tell. What would stop the run is part of the plan's text, not an error of it.
-func onThisHost(p *plan.Plan) string {
-	notes, err := nsrun.Look(p)
+// onThisHost says what only looking at the host can tell, as a part of the plan's text.
+func onThisHost(notes []plan.Note, err error) string {
 	if err == nil && len(notes) == 0 {
 		return ""
 	}
@@ -146,7 +160,7 @@ func loadFacts(name string, pol policy.Policy) (facts.Facts, error) {
 		return nsrun.ProbeHost(), nil
 	}
 	var f facts.Facts
-	data, err := readFile(name, 1<<20)
+	data, err := load.File(name, 1<<20)
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 		if err == nil && f.Arch == "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -43,10 +44,10 @@ func (a *app) run(args []string) int {
 			return a.fail(err)
 		}
 		if !strings.HasPrefix(where, "FD:") {
-			f.protect(where)
+			f.protected = append(f.protected, load.Real(where)...)
 		}
 	}
-	result := a.runRequest(&f, signals, func() (plan.Request, error) { return a.request(&f, fs) })
+	result := a.runRequest(&f, signals, fs)
 	if out != nil {
 		if err := writeResult(out, result); err != nil {
 			a.fail(fmt.Errorf("--result: %w", err)) // the code stays the command's: it has run
@@ -69,35 +70,41 @@ func askForSignals() func() <-chan os.Signal {
 	}
 }
 
-func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, request func() (plan.Request, error)) nsrun.Result {
-	req, err := request()
+func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.FlagSet) nsrun.Result {
+	req, err := a.request(f, fs)
 	if err != nil {
-		a.fail(err)
+		a.fail(f.auditRefused(fs.Args(), err))
 		return nsrun.Failure(err)
 	}
-	p, result, err := nsrun.Start(req, nsrun.Options{Signals: signals, DieWithParent: true, Protected: f.protected})
+	p, result, err := nsrun.Foreground(req, nsrun.Options{Signals: signals, DieWithParent: true, Protected: f.protected})
 	if p == nil {
 		result = nsrun.Failure(err)
 	}
 	if err != nil {
 		a.fail(err)
 	}
-	if f.verbose || err == nil {
-		a.notes(result.Receipt.Notes, f.verbose)
+	notes := result.Receipt.Notes
+	if err != nil && !f.verbose { // what would have been is of no interest, but that a log lacks a row is
+		notes = slices.DeleteFunc(slices.Clone(notes), func(n plan.Note) bool { return n.Feature != "audit" })
 	}
+	a.notes(notes, f.verbose)
 	if f.verbose {
 		fmt.Fprintf(a.stderr, "nsrun: %s, exit code %d, %.1f ms\n", result.Verdict, result.Code, result.WallMS)
 	}
 	return result
 }
 
-// notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, and dropped
-// variables; all of it with -v.
+// notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, dropped variables,
+// capabilities that are not as written, and sockets that are not there; all of it with -v.
 func (a *app) notes(notes []plan.Note, all bool) {
-	told := []string{"env", "environment", "working directory", "engine", switchNote, "sandbox", "backend", "isolation", "fallback"}
+	told := []string{"env", "environment", "working directory", "engine", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
+		"capabilities", "sockets"}
 	degraded := slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Feature == "engine" }) // the engine is not the one asked for
 	var lost []string
 	for _, n := range notes {
+		if n.Feature == plan.UsualLimits { // nobody has asked for them; plan and result tell
+			continue
+		}
 		_, feature := facts.Lookup(facts.Name(n.Feature))
 		_, limit := policy.LookupLimit(n.Feature)
 		if _, guarantee := plan.LookupTrait(n.Feature); guarantee && !all && degraded {

@@ -27,6 +27,7 @@ import (
 // TestMain makes the test binary be nsrun when it is called by one of its names: scripts and tests run it from PATH. The third is what
 // it has inside of a real bubblewrap.
 func TestMain(m *testing.M) {
+	nsrun.Init()
 	testscript.Main(m, map[string]func(){"nsrun": main, "bwrap": main, ".nsrun": main})
 }
 
@@ -55,6 +56,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("ESC", "\x1b")
 			env.Setenv("SHORT", room.Patience(150*time.Millisecond).String()) // for a command to begin in
 			env.Setenv("LONG", strings.Repeat("a", 300))
+			env.Setenv("LATIN", "\xff")                                                           // a word that is not UTF-8
+			env.Setenv("TRACE", "import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)") // PTRACE_TRACEME
 			env.Setenv("BIN", bin)
 			env.Values["t"] = env.T()
 			return nil
@@ -62,7 +65,7 @@ func TestScripts(t *testing.T) {
 		Condition: condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": exitCode, "lone": lone, "need": need, "listen": listen, "sparse": sparse, "fifo": fifo, "binary": binary,
-			"envfile": envfile,
+			"envfile": envfile, "pipe": pipe,
 		},
 	})
 	nothingLeft(t)
@@ -82,8 +85,21 @@ func needSandbox(t *testing.T) {
 }
 
 func condition(cond string) (bool, error) {
+	if cond == "libseccomp" {
+		_, err := nsrun.SeccompJSON([]byte("{}"))
+		return !errors.Is(err, errors.ErrUnsupported), nil
+	}
 	if cond == "root" {
 		return os.Getuid() == 0, nil
+	}
+	if cond == "disk" { // there is one that is none of a machine's memory
+		found, err := filepath.Glob("/sys/block/*/device")
+		return len(found) > 0, err
+	}
+	if name, ok := strings.CutPrefix(cond, "cgroup:"); ok { // a cgroup with that controller can be made, or had in a scope
+		known := nsrun.Facts()
+		here := slices.ContainsFunc(known.Groups, func(g facts.Group) bool { return slices.Contains(g.Controllers, name) })
+		return here || known.Manager != nil && slices.Contains(known.Manager.Controllers, name), nil
 	}
 	if name, ok := strings.CutPrefix(cond, "feature:"); ok {
 		if _, known := facts.Lookup(facts.Name(name)); !known {
@@ -234,4 +250,13 @@ func who() string {
 		return "root"
 	}
 	return "user"
+}
+
+// pipe runs two commands with a pipe between them: pipe 'nsrun run -- yes' 'head -1'. The output is that of the second.
+func pipe(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: pipe COMMAND COMMAND")
+	}
+	err := ts.Exec("bash", "-c", strings.ReplaceAll(args[0], "nsrun ", "$BIN/nsrun ")+" | "+args[1])
+	ts.Check(err)
 }

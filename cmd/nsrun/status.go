@@ -12,6 +12,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // engineStatus is one engine in status --json.
@@ -66,9 +67,15 @@ func (a *app) status(args []string) int {
 // statusHere asks this host in full, and plans the default policy for each engine.
 func (a *app) statusHere() (status, error) {
 	var f flags
-	pol, err := f.switches(policy.Default(homeDir()))
+	pol, err := f.switches(policy.Default(nsrun.Home()))
 	if err == nil {
 		pol, err = f.underCeiling(pol)
+	}
+	for _, name := range profile.Names { // a ceiling may want one; it has no say in what is asked here
+		if err != nil {
+			pol.Profile = name
+			pol, err = f.underCeiling(pol)
+		}
 	}
 	if err != nil {
 		return status{}, err
@@ -99,7 +106,8 @@ func (a *app) engineFor(pol policy.Policy, known facts.Facts) (engine, why strin
 }
 
 func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why string) {
-	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ}, known)
+	pol.Profile = "" // it is asked about commands, and there is none
+	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
 	var lacks *plan.CompatibilityError
 	switch {
 	case errors.As(err, &lacks):
@@ -115,7 +123,7 @@ func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why s
 }
 
 func (a *app) engineStatus(name string, known facts.Facts) engineStatus {
-	pol := policy.Default(homeDir())
+	pol := policy.Default(nsrun.Home())
 	pol.Backend = policy.Backend(name)
 	s := engineStatus{Name: name, Loses: plan.Loses(name)}
 	var p *plan.Plan

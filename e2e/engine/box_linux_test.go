@@ -127,12 +127,17 @@ type receipt struct {
 		Profile string
 		Filters int
 	}
-	Limits   []struct{ Limit, By string }
+	Limits   []limit
 	KillTree string   `json:"kill_tree"`
 	SelfTest []string `json:"self_test"`
 	Holds    []string
 	Lost     []string
 	Notes    []struct{ Feature, Loss string }
+}
+
+type limit struct {
+	Limit, By string
+	Usual     bool
 }
 
 // told runs a command and reads its result.

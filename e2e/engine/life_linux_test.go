@@ -173,7 +173,7 @@ func processes(t *testing.T, b box, _ receipt) sight {
 	if b.alone() {
 		return sight{untried: "pids and memory_mb: as with Landlock and filter"}
 	}
-	r, e := b.told(t, []string{"--limit", "pids=30"}, "sh", "-c", "i=0; while [ $i -lt 40 ]; do sleep 1 >/dev/null 2>&1 & i=$((i+1)); done; echo all")
+	r, e := b.told(t, []string{"--limit", "pids=30"}, "sh", "-c", "i=0; while [ $i -lt 40 ]; do sleep 20 >/dev/null 2>&1 & i=$((i+1)); done; echo all")
 	if e.code == 125 {
 		return sight{untried: "pids: nsrun refuses it: " + strings.TrimSpace(e.stderr)}
 	}

@@ -1,6 +1,8 @@
 package sys
 
 import (
+	"io"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -20,4 +22,22 @@ func SpareFD(used []int) int {
 		}
 	}
 	return n
+}
+
+// MemoryFile returns a file in memory that data can be read from, close-on-exec.
+func MemoryFile(data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("nsrun", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "data")
+	_, err = f.Write(data)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }

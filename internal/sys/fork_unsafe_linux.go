@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"fmt"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -56,6 +57,16 @@ func ParseExit(b []byte) (Exit, bool) {
 	return e, true
 }
 
+// CloneArgs is struct clone_args of clone3(2), as of Linux 5.7.
+type CloneArgs struct {
+	Flags, Pidfd, ChildTID, ParentTID, Signal, Stack, StackSize, TLS, SetTID, SetTIDSize, Cgroup uint64
+}
+
+// String gives "{flags, cgroup}".
+func (a *CloneArgs) String() string {
+	return fmt.Sprintf("{flags=%#x, cgroup=%d}", a.Flags, int64(a.Cgroup))
+}
+
 // machine is everything the loop needs, on the heap before the fork.
 type machine struct {
 	code    []Call
@@ -64,16 +75,18 @@ type machine struct {
 	failure Failure
 	exit    Exit
 	pidfd   int32
-	polls   [2]unix.PollFd // of guard
+	polls   [3]unix.PollFd // of guard, serve and attend
 	info    [32]uint32     // a siginfo_t, or a signalfd_siginfo
 	// now is where the loop stands; fields rather than results, because a nosplit chain has few bytes of stack.
-	index int
-	errno uintptr
-	to    int     // of a child: where its calls end
-	last  uintptr // what this process ends with, if it has waited for another one
-	child *machine
-	stack []uintptr // of a child
-	entry uintptr   // of spawned
+	index  int
+	errno  uintptr
+	to     int     // of a child: where its calls end
+	helper bool    // of a child: its end is success
+	last   uintptr // what this process ends with, if it has waited for another one
+	child  *machine
+	stack  []uintptr // of a child
+	entry  uintptr   // of spawned
+	server *server   // of serve
 }
 
 // stackWords is the size of a spawned child's stack. A nosplit chain needs at most some 800 bytes.
@@ -82,10 +95,13 @@ const stackWords = 1024
 func assemble(p *Program, report int) *machine {
 	m := &machine{code: p.calls, slots: make([]uintptr, p.slots+1), report: report}
 	for i := range p.calls {
-		if p.calls[i].kind == kindSpawn && m.child == nil {
+		switch kind := p.calls[i].kind; {
+		case kind == kindSpawn && m.child == nil:
 			c := &machine{code: m.code, slots: m.slots, report: report, stack: make([]uintptr, stackWords)}
 			fn := spawned
 			m.child, m.entry = c, **(**uintptr)(unsafe.Pointer(&fn)) // a func value points to its entry
+		case kind == kindServe:
+			m.server = newServer(m)
 		}
 	}
 	return m
@@ -108,10 +124,23 @@ func (p *Program) Run() error {
 // it spawned) writes a [Failure] to descriptor report and exits with 127; at the end of p it exits with 0. The calling goroutine
 // must be locked to a thread that lives as long as the child should: PR_SET_PDEATHSIG follows the thread.
 func (p *Program) Fork(flags uintptr, report int) (pid, pidfd int, err error) {
+	return p.ForkInto(-1, flags, report)
+}
+
+// ForkInto is [Program.Fork] by clone3(2), with the child born in the cgroup of version 2 that a descriptor of its directory stands for
+// (Linux 5.7): to move it there later takes a grace period of RCU, which is milliseconds. -1 is no such descriptor.
+func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int, err error) {
 	m := assemble(p, report)
 	m.pidfd = -1
-	r, errno := fork(flags|uintptr(unix.SIGCHLD)|unix.CLONE_PIDFD, m)
+	nr, args := uintptr(unix.SYS_CLONE), [3]uintptr{flags | uintptr(unix.SIGCHLD) | unix.CLONE_PIDFD, 0, uintptr(unsafe.Pointer(&m.pidfd))}
+	into := &CloneArgs{Flags: uint64(flags | unix.CLONE_PIDFD | unix.CLONE_INTO_CGROUP), Signal: uint64(unix.SIGCHLD), Cgroup: uint64(group)}
+	if group >= 0 {
+		into.Pidfd = uint64(uintptr(unsafe.Pointer(&m.pidfd)))
+		nr, args = unix.SYS_CLONE3, [3]uintptr{uintptr(unsafe.Pointer(into)), unsafe.Sizeof(*into)}
+	}
+	r, errno := fork(nr, args, m)
 	runtime.KeepAlive(p)
+	runtime.KeepAlive(into)
 	runtime.KeepAlive(m)
 	if errno != 0 {
 		return 0, -1, syscall.Errno(errno)
@@ -122,10 +151,9 @@ func (p *Program) Fork(flags uintptr, report int) (pid, pidfd int, err error) {
 //go:noinline
 //go:norace
 //go:nocheckptr
-func fork(flags uintptr, m *machine) (pid, errno uintptr) {
-	into := uintptr(unsafe.Pointer(&m.pidfd))
+func fork(nr uintptr, args [3]uintptr, m *machine) (pid, errno uintptr) {
 	beforeFork()
-	pid, _, e := syscall.RawSyscall6(unix.SYS_CLONE, flags, 0, into, 0, 0, 0)
+	pid, _, e := syscall.RawSyscall6(nr, args[0], args[1], args[2], 0, 0, 0)
 	if e != 0 || pid != 0 {
 		afterFork()
 		return pid, uintptr(e)
@@ -211,6 +239,9 @@ func run(m *machine, i, to int) int {
 		case kindForeign:
 			foreign()
 			m.errno = 0
+		case kindServe:
+			serve(m, c)
+			next = int(c.a[3])
 		}
 		if m.errno != 0 {
 			n := skip(m, c)
@@ -289,15 +320,18 @@ func store(m *machine, c *Call, r uintptr) {
 //go:nocheckptr
 func spawn(m *machine, c *Call, i int) {
 	flags := uintptr(unix.SIGCHLD)
-	if c.to == 0 {
+	if c.to != spawnApart {
 		flags |= unix.CLONE_VM | unix.CLONE_VFORK
+	}
+	if c.to == spawnHelper {
+		flags |= unix.CLONE_FILES
 	}
 	if c.into != nil {
 		flags |= unix.CLONE_PIDFD
 	}
 	child := m.child
-	child.index, child.to = i+1, i+1+int(c.from)
-	pid := vclone(flags, uintptr(unsafe.Pointer(&child.stack[stackWords-4])), c.into, m.entry, child)
+	child.index, child.to, child.helper = i+1, i+1+int(c.from), c.to == spawnHelper
+	pid := vclone(flags, uintptr(unsafe.Pointer(&child.stack[stackWords-4])), c.into, m.entry, unsafe.Pointer(child))
 	m.errno = 0
 	if pid > ^uintptr(4095) {
 		m.errno = -pid
@@ -319,11 +353,11 @@ func beside(m *machine) bool {
 	return true
 }
 
-// vclone is clone(2). In the child it calls entry, which is that of spawned, with m. By its address, because the linker would take
+// vclone is clone(2). In the child it calls entry, which is that of spawned, with its argument. By its address, because the linker would take
 // the call for a recursion without end, which no stack is enough for; but the child begins with an empty one.
 //
 //go:noescape
-func vclone(flags, stack uintptr, pidfd *int32, entry uintptr, m *machine) (pid uintptr)
+func vclone(flags, stack uintptr, pidfd *int32, entry uintptr, argument unsafe.Pointer) (pid uintptr)
 
 // spawned is the life of a child of spawn, which does not return.
 //
@@ -332,6 +366,9 @@ func vclone(flags, stack uintptr, pidfd *int32, entry uintptr, m *machine) (pid 
 //go:nocheckptr
 func spawned(m *machine) {
 	if run(m, m.index, m.to) >= 0 {
+		if m.helper {
+			exit(0)
+		}
 		m.errno = uintptr(unix.ENOEXEC) // fell off the end without exec
 	}
 	fail(m)

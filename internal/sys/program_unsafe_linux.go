@@ -65,6 +65,7 @@ const (
 	kindDrain        // wait for children until there is none
 	kindForeign      // a call of another architecture
 	kindExpect       // wait for one child, and fail unless it ended as it should
+	kindServe        // start processes on request; a holds where the calls of each part begin, and where they end
 )
 
 // Call is one system call, as the child reads it: fixed size, no interfaces, no strings. Its methods refine it and return it, for
@@ -74,7 +75,7 @@ type Call struct {
 	into     *int32 // also receives the result
 	nr       uint32
 	min      int32
-	from, to int32 // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child, to is 1 if its memory is a copy; kindReap: the descriptor
+	from, to int32 // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child, to says what it shares; kindReap: the descriptor
 	keep     int32
 	step     int32
 	tol      [maxTolerate]tolerance
@@ -204,15 +205,25 @@ func (p *Program) Compare(buf []byte, n int, e syscall.Errno) {
 // Spawn appends a vfork(2): the calls that body adds are the child's, which shares this process's memory while this process stands
 // still, until the child has executed a program or ended. The child must not fall off the end of its calls, which ends it as a
 // failure with ENOEXEC. The child's pid is kept in pid. If pidfd is not nil it receives a close-on-exec pidfd of the child.
-func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) { p.spawn(pid, pidfd, 0, body) }
+func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) { p.spawn(pid, pidfd, spawnShared, body) }
 
 // SpawnApart is [Program.Spawn] by fork(2): the child has a copy of this process's memory, and this process goes on. It is for a child that
 // may be killed by a signal that dumps core, such as a seccomp filter's SIGSYS: before Linux 5.16 that ends all processes that share
 // the memory (commit 0258b5fd7c71).
-func (p *Program) SpawnApart(pid Slot, body func()) { p.spawn(pid, nil, 1, body) }
+func (p *Program) SpawnApart(pid Slot, body func()) { p.spawn(pid, nil, spawnApart, body) }
 
-func (p *Program) spawn(pid Slot, pidfd *int32, apart int32, body func()) {
-	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd, to: apart})
+// SpawnHelper is [Program.Spawn] of a child that shares this process's descriptors too, and ends with its calls: it is sent into a namespace
+// for something that this process is to have from there.
+func (p *Program) SpawnHelper(pid Slot, body func()) { p.spawn(pid, nil, spawnHelper, body) }
+
+const (
+	spawnShared = int32(iota) // the memory
+	spawnApart                // nothing
+	spawnHelper               // the memory and the descriptors
+)
+
+func (p *Program) spawn(pid Slot, pidfd *int32, shares int32, body func()) {
+	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd, to: shares})
 	at := len(p.calls) - 1
 	body()
 	p.calls[at].from = int32(len(p.calls) - 1 - at)
@@ -358,4 +369,13 @@ func AllThreads(nr uintptr, args ...Arg) error {
 		return errno
 	}
 	return nil
+}
+
+// ServeAt returns the index of the call that [Program.Serve] has added, or Len if there is none.
+func (p *Program) ServeAt() int {
+	i := slices.IndexFunc(p.calls, func(c Call) bool { return c.kind == kindServe })
+	if i < 0 {
+		return len(p.calls)
+	}
+	return i
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteTo prints a program that was written with Trace like strace, one call a line, numbered as errors number them. Slots print as $n; an indented run
-// of calls after spawn is the child's.
+// WriteTo prints a program that was written with Trace like strace, one call a line, numbered as errors number them. Slots print as $n;
+// an indented run of calls after spawn is the child's.
 func (p *Program) WriteTo(w io.Writer) (int64, error) {
 	var out strings.Builder
 	step, end := -1, -1
@@ -52,11 +52,8 @@ func (c *Call) text(args []Arg) string {
 	case kindFail:
 		fmt.Fprintf(&out, "fail(%s)", unix.ErrnoName(unix.Errno(c.errno)))
 	case kindSpawn:
-		apart := ""
-		if c.to != 0 {
-			apart = ", apart"
-		}
-		fmt.Fprintf(&out, "spawn(%d calls%s)", c.from, apart)
+		shares := [...]string{spawnShared: "", spawnApart: ", apart", spawnHelper: ", sharing descriptors"}[c.to]
+		fmt.Fprintf(&out, "spawn(%d calls%s)", c.from, shares)
 	case kindFork:
 		fmt.Fprintf(&out, "fork(%d calls)", c.from)
 	case kindReap:
@@ -78,6 +75,12 @@ func (c *Call) text(args []Arg) string {
 		fmt.Fprintf(&out, "guard(until $%d, status to %d, signals from $%d)", c.keep, c.from, c.to)
 		if c.min != 0 {
 			out.WriteString(", then kill its group")
+		}
+		return out.String()
+	case kindServe:
+		fmt.Fprintf(&out, "serve(requests from %d, signals from $%d): supervisors make calls %d..%d, commands %d..%d", c.from, c.keep, c.a[0], int(c.a[2])-1, c.a[2], int(c.a[3])-1)
+		if c.min != 0 {
+			out.WriteString("; kill by domain")
 		}
 		return out.String()
 	case kindDrain:

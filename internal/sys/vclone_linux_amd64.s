@@ -1,15 +1,15 @@
 #include "textflag.h"
 
-// func vclone(flags, stack uintptr, pidfd *int32, entry uintptr, m *machine) (pid uintptr)
+// func vclone(flags, stack uintptr, pidfd *int32, entry uintptr, argument unsafe.Pointer) (pid uintptr)
 //
-// The kernel keeps all registers but AX, CX and R11, so the child has entry and m where the parent put them, and g in R14. It begins
+// The kernel keeps all registers but AX, CX and R11, so the child has entry and argument where the parent put them, and g in R14. It begins
 // with an empty stack and calls entry as Go's register ABI has it: the argument in AX, X15 zero.
 TEXT ·vclone(SB),NOSPLIT,$0-48
 	MOVQ	flags+0(FP), DI
 	MOVQ	stack+8(FP), SI
 	MOVQ	pidfd+16(FP), DX
 	MOVQ	entry+24(FP), R12
-	MOVQ	m+32(FP), R13
+	MOVQ	argument+32(FP), R13
 	XORL	R10, R10
 	XORL	R8, R8
 	MOVL	$56, AX // SYS_clone

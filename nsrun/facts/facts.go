@@ -48,8 +48,38 @@ type Facts struct {
 	LandlockRefused []string `json:"landlock_refused,omitempty"`
 	Distro          Distro   `json:"distro,omitzero"`
 	// Surroundings are words for what the caller is in: docker, podman, kubernetes, lxc, container, wsl1, wsl2, gvisor, chroot.
-	Surroundings []string        `json:"surroundings,omitempty"`
-	Answers      map[Name]Answer `json:"features"`
+	Surroundings []string `json:"surroundings,omitempty"`
+	// Groups are the places where the caller can make a control group for a sandbox, the best first.
+	Groups []Group `json:"cgroups,omitempty"`
+	// PidMaxLeast is the lowest kernel.pid_max that the kernel takes; 0 if nobody knows.
+	PidMaxLeast int `json:"pid_max_least,omitempty"`
+	// Manager is the service manager that can be asked for one more place, if Groups has none of version 2.
+	Manager *Manager `json:"manager,omitempty"`
+	// MemoryMB is what the host has, in MiB; 0 if nobody knows.
+	MemoryMB int64           `json:"memory_mb,omitempty"`
+	Answers  map[Name]Answer `json:"features"`
+}
+
+// Group is a directory of a cgroup tree that the caller can make groups in.
+type Group struct {
+	Version     int      `json:"version"` // 1 or 2
+	Dir         string   `json:"dir"`
+	Controllers []string `json:"controllers"` // that those groups can have, of memory, pids, cpu, io
+	// Enable lists those of version 2 that have to be enabled for the directory's children first.
+	Enable []string `json:"enable,omitempty"`
+	// Leave says that nsrun's own process, the only one there, has to leave the directory before that.
+	Leave bool `json:"leave,omitempty"`
+}
+
+// Manager is a service manager of systemd's, to which the caller may connect as far as its socket's mode says.
+type Manager struct {
+	Socket string `json:"socket"`
+	Bus    bool   `json:"bus,omitempty"` // it is that of a bus, not the manager's own
+	Tree   string `json:"tree"`          // where all of the cgroup tree of version 2 is mounted
+	// Controllers are those that a scope can have, of memory, pids, cpu, as far as files tell.
+	Controllers []string `json:"controllers"`
+	// Refused is why a scope was not to be had when it was asked for one.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Distro is a distribution as os-release(5) describes it.

@@ -49,6 +49,8 @@ func TestWithDoesNotChangeTheOriginal(t *testing.T) {
 func TestFactsSurviveJSON(t *testing.T) {
 	f := Facts{Kernel: "6.1", Arch: "arm64", UID: 7, LastCap: 40, LandlockABI: 2, LandlockErrata: 3, LandlockRefused: []string{"truncate"},
 		Distro: Distro{ID: "ubuntu", Like: []string{"debian"}, Name: "Ubuntu 24.04"}, Surroundings: []string{"docker", "wsl2"},
+		Groups: []Group{{Version: 2, Dir: "/sys/fs/cgroup", Controllers: []string{"pids"}, Enable: []string{"pids"}, Leave: true}}, PidMaxLeast: 301, MemoryMB: 5,
+		Manager: &Manager{Socket: "/run/user/7/bus", Bus: true, Tree: "/sys/fs/cgroup", Controllers: []string{"cpu"}, Refused: "why"},
 	}.With(Landlock, Answer{State: Yes}).With(CgroupV2, Answer{State: No, Detail: "why", Fix: "what"})
 	all := reflect.ValueOf(f)
 	for i := range all.NumField() {
@@ -81,13 +83,14 @@ func TestFixIsTheProbesThenTheDistributionsThenTheTables(t *testing.T) {
 
 func TestValidateNamesEveryFault(t *testing.T) {
 	require.NoError(t, Facts{}.Validate())
-	f := Facts{LandlockABI: -1}.With("landlok", Answer{State: Yes}).With("zzzzzzzzz", Answer{State: No}).With(Seccomp, Answer{State: "maybe"}).
+	f := Facts{LandlockABI: -1, Manager: &Manager{Socket: "bus", Tree: "/sys/fs/cgroup"}}.With("landlok", Answer{State: Yes}).With("zzzzzzzzz", Answer{State: No}).With(Seccomp, Answer{State: "maybe"}).
 		With(Overlay, Answer{})
 	assert.EqualError(t, f.Validate(), `features: "landlok" is not a feature; nsrun doctor has their names
 features: overlay: the state "" is unknown; use yes, no or unknown
 features: seccomp: the state "maybe" is unknown; use yes, no or unknown
 features: "zzzzzzzzz" is not a feature; nsrun doctor has their names
-landlock_abi: -1 is not an ABI; 0 means none`)
+landlock_abi: -1 is not an ABI; 0 means none
+manager: socket "bus", tree "/sys/fs/cgroup": use absolute paths`)
 }
 
 func TestReadmeHasTheTable(t *testing.T) {

@@ -62,6 +62,8 @@ const (
 	CgroupV2      Name = "cgroup_v2"
 	CgroupV1      Name = "cgroup_v1"
 	SystemdScope  Name = "systemd_scope"
+	CgroupClone   Name = "clone_into_cgroup"
+	PidMax        Name = "pid_max"
 	Nftables      Name = "nftables"
 	Bwrap         Name = "bwrap"
 	Docker        Name = "docker"
@@ -132,9 +134,14 @@ var Table = [...]Feature{
 		}},
 	{Name: CgroupV1, Group: Cgroups, Since: "2.6.24",
 		Loss: "nothing where cgroup_v2 is there: this is its elder", Fix: "use cgroup_v2 instead"},
+	{Name: CgroupClone, Group: Cgroups, Since: "5.7",
+		Loss: "no cgroup but where limits ask for one: to join it takes milliseconds", Fix: "use a kernel from 5.7 on, and a seccomp profile that knows clone3"},
+	{Name: PidMax, Group: Cgroups, Since: "6.14",
+		Loss: "nothing where a cgroup, or another user than root, bounds the number of processes", Fix: "use a kernel from 6.14 on, and a /proc/sys that can be written to"},
 	{Name: SystemdScope, Group: Cgroups, Since: "3.15",
-		Loss: "nobody to ask for a cgroup of one's own", Fix: "loginctl enable-linger $USER, and log in again",
-		On: [6]FixOn{{"alpine", "use a cgroup that is delegated in another way: there is no systemd"}}},
+		Loss: "nobody whom nsrun run could ask for a cgroup of its own, for memory_mb, pids and cpu_percent where none can be made",
+		Fix:  "loginctl enable-linger $USER, and log in again",
+		On:   [6]FixOn{{"alpine", "use a cgroup that is delegated in another way: there is no systemd"}}},
 	{Name: Nftables, Group: Network, Since: "3.13",
 		Loss: "a network that is cut down to some addresses cannot be had", Fix: "modprobe nf_tables"},
 	{Name: LandlockNet, Group: Network, Since: "6.7",

@@ -106,6 +106,6 @@ func (b *builder) fs(c Capability, key string) {
 func (b *builder) reach(c Capability, _ string) {
 	b.network = true
 	if len(c.Hints) > 0 {
-		b.note("network", "the hints of network:"+c.Mode+" are not enforced; the whole host network can be reached", "leave the capability out")
+		b.note("capabilities", "the hints of network:"+c.Mode+" are not enforced; the whole host network can be reached", "leave the capability out")
 	}
 }

@@ -1,6 +1,9 @@
 package manifest
 
-import "github.com/nsrun/nsrun/nsrun/policy"
+import (
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/profile"
+)
 
 // ParseCeiling reads an operator's ceiling, JSON or YAML, as strictly as Parse reads a manifest, and with the same errors. {} is
 // the closed ceiling.
@@ -24,10 +27,12 @@ func ceilingForm() record[policy.Ceiling] {
 		{"pass_env", "names of variables that may be passed; * matches any text", seq[string]{shape}, func(c *C) any { return &c.PassEnv }},
 		{"limits", "the largest limits; one that is not named is unbounded", limitsForm(),
 			func(c *C) any { return &limits{&c.Limits, &c.Timeout, &c.KillGrace} }},
-		{"seccomp", "profiles that may be used; default only default", seq[string]{wordText}, func(c *C) any { return &c.Seccomp }},
+		{"seccomp", "profiles that may be used; default only default", seq[string]{filters}, func(c *C) any { return &c.Seccomp }},
 		{"fallback", "degrade permits manifests that say so; default strict", fallback, func(c *C) any { return (*string)(&c.Fallback) }},
 		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", isolation, func(c *C) any { return (*string)(&c.Isolation) }},
 		{"require", "guarantees that every run must have", seq[string]{guarantee}, func(c *C) any { return &c.Require }},
+		{"profiles", "built-in profiles that may be used, one of which every run must name then", seq[string]{words{choices: profile.Names}},
+			func(c *C) any { return &c.Profiles }},
 		{"landlock", "false permits manifests that leave Landlock out", toggle{true}, func(c *C) any { return &c.NoLandlock }},
 		{"host_etc", "true permits the host's account files", toggle{false}, func(c *C) any { return &c.HostEtc }},
 	}}

@@ -17,6 +17,7 @@ const (
 	insidePattern = `^/.`
 	hostPattern   = `^(/|~/|~$)`
 	hintPattern   = `^[^$]`
+	auditPattern  = `^(/|~/).*[.]jsonl$`
 )
 
 // word judges names of ours: lower case, digits, _ . and -.
@@ -105,6 +106,15 @@ func hostPath(s string) (wrong, fix string) {
 		return clip(s) + " is a relative path", "give an absolute path, or ~/..."
 	}
 	return filePath(s)
+}
+
+// auditPath judges the name of an audit log. A manifest makes that file wherever its reader may write: the ending keeps it from being one
+// that some program takes for its own.
+func auditPath(s string) (wrong, fix string) {
+	if wrong, fix = hostPath(s); wrong == "" && (!strings.HasSuffix(s, ".jsonl") || strings.HasSuffix(s, "/.jsonl")) {
+		return clip(s) + " does not end in .jsonl", "name the log NAME.jsonl"
+	}
+	return wrong, fix
 }
 
 // filePath judges paths of the host that may also be relative to the manifest's directory.

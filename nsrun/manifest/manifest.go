@@ -49,6 +49,13 @@ type Manifest struct {
 	Isolation policy.Isolation
 	// SelfTest has the sandbox try what must fail.
 	SelfTest bool
+	// Autonomy says what becomes of grants.
+	Autonomy policy.Autonomy
+	// Profile names what command lines may run, and Profiles are the manifest's own, ordered by name.
+	Profile  string
+	Profiles []policy.Profile
+	// Audit is the file of an audit log.
+	Audit string
 	// NoLandlock is "landlock": false.
 	NoLandlock bool
 
@@ -87,14 +94,18 @@ func parse[T any](name string, data []byte, f record[T], into *T, check func(*de
 		return nil, t.err()
 	}
 	d := &decoder{&t.faults, make(map[string]place, 32)}
-	if f.read(d, root, "", into); len(t.all) == 0 {
-		check(d)
-	}
+	f.read(d, root, "", into)
+	check(d)
 	return d.places, t.err()
 }
 
-// check finds values that do not go together.
+// check finds names of profiles that are not there and, where every value is right by itself, values that do not go together.
 func (m *Manifest) check(d *decoder) {
+	alone := len(d.all) == 0
+	m.checkProfile(d)
+	if !alone {
+		return
+	}
 	if m.WorkspaceAt != "" && m.Workspace == "" {
 		d.add(d.places["workspace_at"], "workspace_at", "there is no workspace to show", "add workspace, or remove workspace_at")
 	}

@@ -44,7 +44,11 @@ const everything = `{
   "require": ["files"],
   "isolation": "container",
   "self_test": true,
+  "autonomy": "readonly",
+  "profile": "lint",
+  "profiles": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."], "make": ["", "-n ..."]}}, "all": {}},
   "backend": "bwrap",
+  "audit": "~/audit.jsonl",
   "landlock": false
 }`
 
@@ -81,7 +85,15 @@ fallback: degrade
 require: [files]
 isolation: container
 self_test: true
+autonomy: readonly
+profile: lint
+profiles:
+  lint:
+    extends: passive
+    programs: {shellcheck: ["FILE...", "-f gcc FILE..."], make: ["", "-n ..."]}
+  all: {}
 backend: bwrap
+audit: ~/audit.jsonl
 landlock: false
 `
 
@@ -120,7 +132,9 @@ func TestEverything(t *testing.T) {
 		Timeout: 90 * time.Second, KillGrace: 5 * time.Second,
 		Seccomp:  Seccomp{"compute", []string{"ptrace"}, "filter.bpf"},
 		Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
-		Require: []string{"files"}, Isolation: "container", SelfTest: true,
+		Require: []string{"files"}, Isolation: "container", SelfTest: true, Audit: "~/audit.jsonl",
+		Autonomy: "readonly", Profile: "lint", Profiles: []policy.Profile{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
+			{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},
 	}
 	for _, text := range []string{everything, everythingYAML} {
 		assert.Equal(t, want, bare(mustParse(t, text)))
@@ -155,6 +169,8 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 			v = reflect.ValueOf(p.p)
 		case maybeInt:
 			v = reflect.ValueOf(p.p)
+		case namedList[policy.Profile]:
+			v = reflect.ValueOf(p.all)
 		case *limits:
 			*p.all, *p.timeout, *p.grace = nil, 0, 0
 		}

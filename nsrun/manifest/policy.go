@@ -44,7 +44,12 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	p.Name, p.Hostname, p.UID, p.GID = m.Name, m.Hostname, m.UID, m.GID
 	p.Fallback, p.Backend, p.NoLandlock = m.Fallback, m.Backend, m.NoLandlock
 	p.Require, p.Isolation, p.SelfTest = sorted(m.Require), m.Isolation, m.SelfTest
+	p.Autonomy = m.Autonomy
+	p.Profile, p.Profiles = m.Profile, slices.Clone(m.Profiles)
 	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
+	if b.Audit != "" {
+		p.Audit = []string{b.file(b.Audit, "audit")}
+	}
 	b.amounts(&p)
 	b.net(&p)
 	b.seccomp(&p)
@@ -226,7 +231,7 @@ func (b *builder) net(p *policy.Policy) {
 	case b.network && b.Manifest.Network == "":
 		p.Network = policy.NetworkHost
 	case b.network && p.Network == policy.NetworkNone:
-		b.note("network", "a capability asks for it, and \"network\" says none; there is none", "remove one of them")
+		b.note("capabilities", "one asks for the network, and \"network\" says none; there is none", "remove one of them")
 	}
 }
 

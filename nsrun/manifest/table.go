@@ -21,7 +21,9 @@ var (
 	backend     = words{choices: []string{string(policy.BackendAuto), string(policy.BackendNative), string(policy.BackendBwrap), string(policy.BackendDocker),
 		string(policy.BackendLandlock), string(policy.BackendNone)}}
 	isolation = words{choices: []string{string(policy.Container), string(policy.Subprocess), string(policy.Permissive)}}
+	autonomy  = words{choices: []string{string(policy.ReadOnly), string(policy.Supervised), string(policy.FullAccess)}}
 	guarantee = words{choices: policy.Guarantees[:]}
+	filters   = words{choices: policy.SeccompProfiles}
 	fallback  = words{choices: []string{string(policy.Strict), string(policy.Degrade)}}
 )
 
@@ -56,7 +58,13 @@ func manifestForm() record[Manifest] {
 		{"require", "guarantees that must hold whatever the engine", seq[string]{guarantee}, func(m *Manifest) any { return &m.Require }},
 		{"isolation", "container, the default; subprocess and permissive are no sandbox", isolation, func(m *Manifest) any { return (*string)(&m.Isolation) }},
 		{"self_test", "whether the sandbox tries what must fail before it starts the command", toggle{false}, func(m *Manifest) any { return &m.SelfTest }},
+		{"autonomy", "what becomes of grants: readonly, supervised (default), full", autonomy, func(m *Manifest) any { return (*string)(&m.Autonomy) }},
+		{"profile", "what command lines may run at all: passive, full, or a name of profiles; default any", words{judge: title},
+			func(m *Manifest) any { return &m.Profile }},
+		{"profiles", "profiles of one's own, by name", named[policy.Profile]{profileForm(), profileName}, func(m *Manifest) any { return profileList(&m.Profiles) }},
 		{"backend", "the engine; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
+		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
+			words{judge: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
 		{"landlock", "whether Landlock is on", toggle{true}, func(m *Manifest) any { return &m.NoLandlock }},
 	}}
 }
@@ -103,7 +111,7 @@ type filter struct{}
 
 func filterForm() record[Seccomp] {
 	return record[Seccomp]{what: "seccomp", rows: []row[Seccomp]{
-		{"profile", `a profile's name; "off" installs none`, wordText, func(s *Seccomp) any { return &s.Profile }},
+		{"profile", `a profile's name; "off" installs none`, filters, func(s *Seccomp) any { return &s.Profile }},
 		{"deny", "names of further system calls to deny", seq[string]{wordText}, func(s *Seccomp) any { return &s.Deny }},
 		{"raw", "a file of classic BPF, installed beside the profile", fileText, func(s *Seccomp) any { return &s.Raw }},
 	}}
@@ -112,7 +120,7 @@ func filterForm() record[Seccomp] {
 func (filter) read(d *decoder, n *node, key string, into any) {
 	if n.kind == text {
 		d.places[key] = n.at
-		wordText.read(d, n, key, &into.(*Seccomp).Profile)
+		filters.read(d, n, key, &into.(*Seccomp).Profile)
 		return
 	}
 	filterForm().read(d, n, key, into)
@@ -121,11 +129,11 @@ func (filter) read(d *decoder, n *node, key string, into any) {
 func (filter) json(from any) (string, bool) {
 	s := from.(*Seccomp)
 	if len(s.Deny) == 0 && s.Raw == "" {
-		return wordText.json(&s.Profile)
+		return filters.json(&s.Profile)
 	}
 	return filterForm().json(s)
 }
 
 func (filter) schema() map[string]any {
-	return map[string]any{"oneOf": []any{wordText.schema(), filterForm().schema()}}
+	return map[string]any{"oneOf": []any{filters.schema(), filterForm().schema()}}
 }

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/rlimit/cgroup"
 )
 
 // Request is what is to be planned: a policy, and what the caller brings to it.
@@ -19,6 +21,15 @@ type Request struct {
 	Environ []string
 	// Terminal gives the command a terminal of the sandbox's own.
 	Terminal bool
+	// Rule is the rule of the policy's profile that accepts Command, and RuleEnv what it sets: whoever asks for a plan has asked the profile
+	// before, as this package looks at no files. Without a rule nothing is planned for a command under a profile.
+	Rule    string
+	RuleEnv []string
+	// Session asks for a sandbox that commands are started in later, as often as one likes. There is no Command then.
+	Session bool
+	// Sole says that the process which runs the plan is for that run alone, and may be moved, as the nsrun command is. Other programs may
+	// be more than one, or hold the sandboxes of others.
+	Sole bool
 }
 
 // CompatibilityError says that a host cannot enforce a policy: every requirement that is not met, each with its fix.
@@ -61,7 +72,9 @@ type compiler struct {
 	plan  *Plan
 	unmet []Note
 
-	places map[string]int // of pol.FS, by Dest
+	places  map[string]int // of pol.FS, by Dest
+	group   cgroup.Limits  // what a cgroup is to hold
+	refused string         // why there is no scope for it
 }
 
 // Compile plans the request for a host. A wrong policy or command is an error with every fault; a policy that the host cannot
@@ -70,8 +83,13 @@ type compiler struct {
 // The engine is the one that the policy names, whose declared losses are then notes; else native. With fallback degrade it is the first
 // of [Engines] that can be used, but never none, and each loss is a note. What the policy requires holds in any case.
 func Compile(req Request, f facts.Facts) (*Plan, error) {
-	if err := errors.Join(req.Policy.Validate(), checkCommand(req.Command)); err != nil {
+	if err := errors.Join(req.Policy.Validate(), req.checkCommand()); err != nil {
 		return nil, err
+	}
+	if req.Policy.Autonomy == policy.ReadOnly { // whoever asks; what full adds is the front end's to add, before it asks the ceiling
+		pol, notes := req.Policy.ByAutonomy()
+		pol.Notes = slices.Concat(pol.Notes, notes)
+		req.Policy = pol
 	}
 	if engine := named(req.Policy); engine != "" {
 		p, unmet, err := compile(req, f, engine)
@@ -94,6 +112,12 @@ func Compile(req Request, f facts.Facts) (*Plan, error) {
 func compile(req Request, f facts.Facts, engine string) (*Plan, []Note, error) {
 	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Engine: engine}}
 	p := c.plan
+	if a := c.pol.Autonomy.Level(); a != policy.Supervised {
+		p.Autonomy = string(a)
+	}
+	if p.Profile = c.pol.Profile; p.Profile != "" {
+		p.Rule = req.Rule
+	}
 	p.Name, p.Command, p.Terminal, p.LastCap = c.pol.Name, slices.Clone(req.Command), req.Terminal, f.LastCap
 	p.Notes = slices.Clone(c.pol.Notes)
 	p.Timeout, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.KillGrace)
@@ -105,6 +129,8 @@ func compile(req Request, f facts.Facts, engine string) (*Plan, []Note, error) {
 			return nil, nil, err
 		}
 	}
+	c.audit()
+	c.session()
 	if len(c.unmet) > 0 {
 		return nil, c.unmet, nil
 	}
@@ -125,7 +151,37 @@ func passes(engine string) []func(*compiler) error {
 		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 
-func checkCommand(command []string) error {
+// session refuses what cannot start commands later, and end whatever they leave behind.
+func (c *compiler) session() {
+	if !c.req.Session || c.plan.Serves() {
+		return
+	}
+	if c.plan.Engine == EngineLandlock {
+		c.impossible("session", "before Landlock ABI 6 (Linux 6.12) nothing ends for certain what a session's commands leave behind", "run each command by itself, or use the engine native")
+		return
+	}
+	c.impossible("session", "its sandboxes are for one command", "run each command by itself, or use the engine native or landlock")
+}
+
+// Serves reports whether the plan's engine can carry it out as a session: see [Request].
+func (p *Plan) Serves() bool {
+	return p.Bwrap == nil && (p.Engine == EngineNative || p.Engine == EngineLandlock && p.KillScope)
+}
+
+// Scoped reports whether what one command has started can be killed without the rest of a session: by a Landlock domain, from which the
+// command cannot signal who does it.
+func (p *Plan) Scoped() bool {
+	return p.KillScope || p.Landlock != nil && p.Landlock.Scoped&landlock.ScopeSignal != 0
+}
+
+func (r Request) checkCommand() error {
+	command := r.Command
+	if r.Session && len(command) == 0 {
+		return nil
+	}
+	if r.Policy.Profile != "" && r.Rule == "" {
+		return fmt.Errorf("bug: nobody has asked the profile %s about the command", r.Policy.Profile)
+	}
 	if len(command) == 0 || command[0] == "" {
 		return errors.New("no command; put it after --")
 	}
@@ -166,6 +222,7 @@ func (c *compiler) note(feature, loss, fix string) {
 func (c *compiler) mechanisms() error {
 	c.plan.Mechanisms = Mechanisms{
 		MountAPI: c.facts.Can(facts.MountAPI) && c.facts.Can(facts.MountSetattr), Openat2: c.facts.Can(facts.Openat2), CloseRange: c.facts.Can(facts.CloseR),
+		CgroupClone: c.facts.State(facts.CgroupClone) == facts.Yes,
 	}
 	if !c.facts.Can(facts.Pidfd) {
 		c.lack(facts.Pidfd, true)
@@ -265,7 +322,11 @@ func (c *compiler) tmpDir() string {
 // environment builds the command's, with what every program expects to find set by us.
 func (c *compiler) environment() error {
 	if c.pol.Isolation.Level() == policy.Permissive {
-		c.plan.Env = slices.Clone(c.req.Environ)
+		c.plan.Env = slices.DeleteFunc(slices.Clone(c.req.Environ), func(v string) bool {
+			name, _, _ := strings.Cut(v, "=")
+			return slices.ContainsFunc(c.req.RuleEnv, func(r string) bool { return strings.HasPrefix(r, name+"=") })
+		})
+		c.plan.Env = append(c.plan.Env, c.req.RuleEnv...)
 		c.note("environment", "the caller's environment is passed as it is, secrets included", "")
 		return nil
 	}
@@ -278,10 +339,40 @@ func (c *compiler) environment() error {
 		{Name: "PATH", Value: policy.DefaultPath}, {Name: "HOME", Value: home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},
 		{Name: "PWD", Value: c.plan.Dir}, {Name: "TMPDIR", Value: c.tmpDir()},
 	}
-	environ, dropped := c.pol.Env.Environ(c.req.Environ, base)
+	env := c.pol.Env
+	for _, v := range c.req.RuleEnv {
+		name, value, _ := strings.Cut(v, "=")
+		env.Set = append(env.Set[:len(env.Set):len(env.Set)], policy.Var{Name: name, Value: value})
+	}
+	environ, dropped := env.Environ(c.req.Environ, base)
 	c.plan.Env = environ
-	if len(dropped) > 0 {
-		c.note("env", "not passed, because the names look like secrets: "+strings.Join(dropped, ", "), "set them with set_env or --setenv if they must be known")
+	c.dropped(dropped)
+	for _, v := range environ {
+		if value, ok := strings.CutPrefix(v, "PATH="); ok {
+			if entry, loose := policy.LoosePath(value); loose {
+				c.note("env", fmt.Sprintf("PATH holds %q: programs are looked for in whatever directory a command happens to be", entry), "give absolute directories alone")
+			}
+		}
 	}
 	return nil
+}
+
+// dropped tells of variables that were asked for and are not passed, those with the same reason together.
+func (c *compiler) dropped(all []policy.Dropped) {
+	var reasons []string
+	names := map[string][]string{}
+	for _, d := range all {
+		if names[d.Why] == nil {
+			reasons = append(reasons, d.Why)
+		}
+		names[d.Why] = append(names[d.Why], d.Name)
+	}
+	slices.Sort(reasons)
+	for _, why := range reasons {
+		if list := strings.Join(names[why], ", "); why == "" {
+			c.note("env", "not passed, because the names look like secrets: "+list, "set them with set_env or --setenv if they must be known")
+		} else {
+			c.note("env", "not passed with the rest, because "+why+": "+list, "name those that are needed with pass_env or --env")
+		}
+	}
 }

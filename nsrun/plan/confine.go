@@ -7,7 +7,6 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/rlimit"
 )
 
 // landlock derives a ruleset from what is mounted: the second lock on the same door.
@@ -114,72 +113,4 @@ func looseGrant(op mounts.Op) landlock.Access {
 		return landlock.ReadFile | landlock.WriteFile | landlock.Truncate | landlock.Execute
 	}
 	return 0
-}
-
-// limits turns the policy's limits into what enforces them. Without cgroups that is the kernel's limits of each process.
-func (c *compiler) limits() error {
-	if c.pol.Isolation.Level() == policy.Permissive {
-		return nil
-	}
-	for _, l := range c.pol.Limits {
-		v := uint64(l.Value)
-		switch l.Name {
-		case "cpu_seconds":
-			// SIGXCPU at the soft limit, SIGKILL a second later (setrlimit(2)).
-			c.limit(rlimit.Limit{Name: "cpu_seconds", Soft: v, Hard: v + 1})
-		case "file_size_mb":
-			c.limit(rlimit.Both("file_size", v<<20))
-		case "open_files", "core":
-			c.limit(rlimit.Both(l.Name, v))
-		case "address_space_mb", "stack_mb", "locked_mb":
-			c.limit(rlimit.Both(l.Name[:len(l.Name)-len("_mb")], v<<20))
-		case "memory_mb", "pids", "cpu_percent":
-			c.shared(l)
-		case "tmpfs_mb": // in the mounts
-			if c.plan.Engine == EngineLandlock || c.plan.Engine == EngineNone {
-				c.lose(Note{Feature: "tmpfs_mb", Loss: "the engine " + c.plan.Engine + " has no private file systems to bound", Fix: "use the engine native"}, false)
-			}
-		case "output_bytes":
-			c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "cut the output with head -c"}, false)
-		default:
-			return fmt.Errorf("bug: limit %q is not planned", l.Name)
-		}
-	}
-	return nil
-}
-
-// shared plans a limit on the whole sandbox, which a container has, and which is else the nearest that the kernel has for processes.
-func (c *compiler) shared(l policy.Limit) {
-	box := c.plan.Container
-	switch {
-	case box != nil && l.Name == "memory_mb":
-		box.MemoryMB = l.Value
-	case box != nil && l.Name == "pids":
-		box.Pids = l.Value
-	case box != nil:
-		box.CPUPercent = l.Value
-	case l.Name == "memory_mb":
-		c.limit(rlimit.Both("data", uint64(l.Value)<<20))
-		c.note("memory_mb", "bounds the private memory of each process (RLIMIT_DATA), not of all together", "")
-	case l.Name == "pids":
-		c.pids(uint64(l.Value))
-	default:
-		c.lose(Note{Feature: "cpu_percent", Loss: "a CPU share takes cgroups, which this version does not use", Fix: "use cpu_seconds"}, false)
-	}
-}
-
-func (c *compiler) limit(l rlimit.Limit) { c.plan.Limits = append(c.plan.Limits, l) }
-
-// pids uses RLIMIT_NPROC, which the kernel counts for each user of a user namespace and does not hold root to (setrlimit(2);
-// copy_process exempts INIT_USER).
-func (c *compiler) pids(v uint64) {
-	if c.plan.Engine == EngineLandlock || c.plan.Engine == EngineNone {
-		c.lose(Note{Feature: "pids", Loss: "without a user namespace of its own, RLIMIT_NPROC counts all processes of the caller's", Fix: "use the engine native"}, false)
-		return
-	}
-	if c.facts.UID == 0 {
-		c.lose(Note{Feature: "pids", Loss: "RLIMIT_NPROC does not bind a sandbox that root starts", Fix: "start it as an ordinary user"}, false)
-		return
-	}
-	c.limit(rlimit.Both("pids", v))
 }

@@ -11,7 +11,7 @@ import (
 
 // Bounds of a private tmpfs when the policy gives none.
 const (
-	defaultTmpfsMB     = 512
+	defaultTmpfsMB     = policy.DefaultTmpfsMB
 	defaultTmpfsInodes = 128 << 10
 )
 

@@ -32,7 +32,11 @@ func (c *compiler) guarantees() error {
 		}
 		required := slices.Contains(c.pol.Require, t.Name)
 		if required {
-			c.unmet = append(c.unmet, Note{Feature: t.Name, Loss: cell.Loss, Fix: c.fixFor(t)})
+			n := Note{Feature: t.Name, Loss: cell.Loss, Fix: c.fixFor(t)}
+			if t.Name == "limits" {
+				n.Found = c.refused
+			}
+			c.unmet = append(c.unmet, n)
 		} else if !c.told(t.Name) && c.matters(t.Name) && (c.plan.Engine != EngineNone || t.Name == "sandbox") {
 			c.note(t.Name, cell.Loss, c.fixFor(t))
 		}
@@ -94,6 +98,10 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	}
 	alone := c.plan.Engine == EngineLandlock
 	profile := c.plan.Seccomp != nil && c.plan.Seccomp.Profile != policy.SeccompOff
+	unless := "without a seccomp profile "
+	if c.plan.Seccomp != nil && len(c.plan.Seccomp.Raw) > 0 {
+		unless = "unless the given filter refuses that, "
+	}
 	has := func(rights landlock.Access) bool {
 		return c.plan.Landlock != nil && c.plan.Landlock.HandledFS&rights == rights
 	}
@@ -108,16 +116,16 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	case "ownership":
 		return weaker(c.plan.Engine == EngineBwrap && c.facts.UID == 0, "the command is in the user namespace that owns its mounts, without a capability over it")
 	case "privileges":
-		return weaker(!profile && c.plan.Engine != EngineNative, "without a profile the command can make a user namespace, and has capabilities over what it makes in it")
+		return weaker(!profile && c.plan.Engine != EngineNative, unless+"the command can make a user namespace, and has capabilities over what it makes in it")
 	case "keyring":
-		return weaker(!profile && (alone || c.plan.Container != nil), "without a profile the caller's user keyring is in reach")
+		return weaker(!profile && (alone || c.plan.Container != nil), unless+"the caller's user keyring is in reach")
 	case "landlock":
 		return weaker(c.plan.Landlock == nil || len(c.facts.LandlockRefused) > 0, "there is none, or the kernel refuses some of its rights")
 	case "seccomp":
-		return weaker(!profile, "there is no profile")
+		return weaker(!profile, c.unprofiled())
 	case "network", "loopback":
 		if trait == "network" && !profile && !alone && c.pol.Network.Mode() == policy.NetworkNone {
-			return weaker(true, "without a profile sockets to the machine's hypervisor (AF_VSOCK) can be made, which no namespace keeps away")
+			return weaker(true, unless+"sockets to the machine's hypervisor (AF_VSOCK) can be made, which no namespace keeps away")
 		}
 		return weaker(c.pol.Network.Mode() == policy.NetworkHost, "the policy keeps the host's network")
 	case "limits":
@@ -145,6 +153,25 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		return c.unixSockets(cell)
 	}
 	return cell
+}
+
+// unprofiled says what filters system calls where no profile does.
+func (c *compiler) unprofiled() string {
+	s := c.plan.Seccomp
+	if s == nil {
+		return "no system call is filtered"
+	}
+	var held []string
+	if len(s.Raw) > 0 {
+		held = append(held, "the given filter, of which nsrun does not know what it refuses")
+	}
+	if len(s.Deny) > 0 {
+		held = append(held, "the refusal of "+strings.Join(s.Deny, ", "))
+	}
+	if len(s.Refuse) > 0 {
+		held = append(held, "what the engine refuses of its own")
+	}
+	return "no seccomp profile of nsrun's is on; system calls are filtered by nothing but " + strings.Join(held, ", and ")
 }
 
 // unixSockets is what is left of that guarantee. Below a private root there are no sockets but those in granted directories, which are

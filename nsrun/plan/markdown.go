@@ -2,7 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // Markdown returns the traits as a table for the README: what is promised, and how far each engine gives it.
@@ -26,6 +29,34 @@ func Markdown() string {
 	}
 	out.WriteString("\n● holds, ◐ holds but for what is said here, – does not hold:\n\n")
 	return out.String() + strings.Join(losses, "\n") + "\n"
+}
+
+// AutonomyMarkdown returns the table of autonomies for the README.
+func AutonomyMarkdown() string {
+	var out strings.Builder
+	out.WriteString("| what is granted |")
+	for _, a := range policy.Autonomies {
+		fmt.Fprintf(&out, " `%s` |", a)
+	}
+	out.WriteString("\n|---|" + strings.Repeat("---|", len(policy.Autonomies)) + "\n")
+	for _, row := range policy.AutonomyTable {
+		fmt.Fprintf(&out, "| %s |", row.Words)
+		for _, e := range row.Effects {
+			fmt.Fprintf(&out, " %s |", e)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// LimitMarkdown returns the table of limits for the README.
+func LimitMarkdown() string {
+	var out strings.Builder
+	out.WriteString("| limit | unit | of what | held by | usual |\n|---|---|---|---|---|\n")
+	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.Held, l.Default())
+	}
+	return out.String()
 }
 
 // mark is a grade as one sign.

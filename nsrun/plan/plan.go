@@ -8,6 +8,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/rlimit"
+	"github.com/nsrun/nsrun/rlimit/cgroup"
 )
 
 // Version is the version of the plan's JSON form.
@@ -17,6 +18,9 @@ const Version = 1
 type Plan struct {
 	Version    int        `json:"version"`
 	Name       string     `json:"name,omitempty"`
+	Autonomy   string     `json:"autonomy,omitempty"` // unless it is supervised
+	Profile    string     `json:"profile,omitempty"`  // what command lines may run
+	Rule       string     `json:"rule,omitempty"`     // of the profile, that accepted this one
 	Engine     string     `json:"engine"`
 	Command    []string   `json:"command"`
 	Dir        string     `json:"dir"`
@@ -28,7 +32,13 @@ type Plan struct {
 	Mounts     []mount    `json:"mounts"`
 	Landlock   *Landlock  `json:"landlock,omitempty"`
 	Seccomp    *Seccomp   `json:"seccomp,omitempty"`
-	Limits     []limit    `json:"limits,omitempty"`
+	Limits     []limit    `json:"limits,omitempty"`  // of each process
+	AtMost     []limit    `json:"at_most,omitempty"` // likewise, where those in force are not below already
+	Scope      *Scope     `json:"scope,omitempty"`   // what nsrun's own process is moved to first
+	Cgroups    []tree     `json:"cgroups,omitempty"` // what is made for the sandbox, in each tree
+	PidMax     int64      `json:"pid_max,omitempty"` // kernel.pid_max of the sandbox's pid namespace; 0 leaves it
+	Held       []Held     `json:"held,omitempty"`    // what else holds limits
+	Output     *Output    `json:"output,omitempty"`
 	Terminal   bool       `json:"terminal,omitempty"`
 	Timeout    Duration   `json:"timeout,omitempty"`
 	KillGrace  Duration   `json:"kill_grace"`
@@ -41,6 +51,8 @@ type Plan struct {
 	KillScope bool `json:"kill_scope,omitempty"`
 	// SelfTest lists the acts that must fail before the command is started.
 	SelfTest []Act `json:"self_test,omitempty"`
+	// Audit lists the logs that tell of the command, which it must not see.
+	Audit []string `json:"audit,omitempty"`
 	// Holds lists the guarantees that hold.
 	Holds []string `json:"holds,omitempty"`
 	Notes []Note   `json:"notes,omitempty"`
@@ -49,6 +61,7 @@ type Plan struct {
 type (
 	mount = mounts.Op
 	limit = rlimit.Limit
+	tree  = cgroup.Tree
 	// Note is one thing that is not as asked.
 	Note = policy.Note
 	// Facts is what is known of the host.
@@ -69,13 +82,35 @@ type Landlock struct {
 	landlock.Ruleset
 }
 
+// Output bounds what a command writes to its caller: its standard output, and error, are pipes of nsrun's then, which counts what it passes
+// on, and ends the run when it is more.
+type Output struct {
+	Bytes int64 `json:"bytes"` // of each stream
+	// Pipes leaves descriptors alone that are no pipes, and pipes that have a name (fifo(7)).
+	Pipes bool `json:"pipes,omitempty"`
+}
+
 // Container is what the engine docker takes beside the rest of a plan. Amounts of 0 mean no bound.
 type Container struct {
-	CLI        string `json:"cli"` // "docker" or "podman"
-	MemoryMB   int64  `json:"memory_mb,omitempty"`
-	Pids       int64  `json:"pids,omitempty"`
-	CPUPercent int64  `json:"cpu_percent,omitempty"`
+	CLI        string `json:"cli"`                   // "docker" or "podman"
+	MemoryMB   int64  `json:"memory_mb,omitempty"`   // the most memory of all processes together, in MiB
+	Pids       int64  `json:"pids,omitempty"`        // the most processes and threads
+	CPUPercent int64  `json:"cpu_percent,omitempty"` // the most CPU time of all processes together; 100 is one CPU
 }
+
+// Scope is a transient unit that a service manager of systemd's is asked for: a cgroup of version 2 that is delegated to nsrun's own process,
+// which is moved there, and that is gone when the process ends. A tree of [Plan.Cgroups] whose directory is [InScope] is made in it.
+type Scope struct {
+	Socket      string `json:"socket"`
+	Bus         bool   `json:"bus,omitempty"` // a bus that the manager is on, not the manager's own
+	Tree        string `json:"tree"`          // where the cgroups of version 2 are mounted
+	Description string `json:"description"`
+	Delegate    bool   `json:"delegate"`
+	CollectMode string `json:"collect_mode"`
+}
+
+// InScope stands for the directory of a plan's scope, which nobody knows before there is one.
+const InScope = "the scope"
 
 // Seccomp says which filters are installed.
 type Seccomp struct {
@@ -92,6 +127,8 @@ type Mechanisms struct {
 	MountAPI   bool `json:"mount_api"`
 	Openat2    bool `json:"openat2"`
 	CloseRange bool `json:"close_range"`
+	// CgroupClone has pid 1 born in its cgroup of version 2.
+	CgroupClone bool `json:"clone_into_cgroup,omitempty"`
 }
 
 // Duration is a time.Duration that is "30s" in JSON.

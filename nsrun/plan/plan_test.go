@@ -15,6 +15,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/rlimit/cgroup"
+	"github.com/nsrun/nsrun/seccomp"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -233,8 +235,16 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 			changed.Bwrap = &Bwrap{}
 		case "Container":
 			changed.Container = &Container{CLI: "podman"}
+		case "Scope":
+			changed.Scope = &Scope{Socket: "/run/x"}
+		case "Cgroups":
+			changed.Cgroups = []cgroup.Tree{{Version: 2, Dir: "/x"}}
+		case "Held":
+			changed.Held = []Held{{Limit: "a=1", By: "b"}}
 		case "SelfTest":
 			changed.SelfTest = []Act{ActMount}
+		case "Audit":
+			changed.Audit = []string{"/a.jsonl"}
 		}
 		assert.Equal(t, silent[field.Name], changed.String() == base.String(), "field %s", field.Name)
 	}
@@ -243,10 +253,12 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 // TestEveryPolicyFieldReachesThePlan does the same for policies.
 func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 	// They show only on a host, or with an engine, that lacks something: TestDegradeNotesEachLoss, TestRequire.
-	explained := map[string]bool{"Fallback": true, "Require": true}
+	explained := map[string]bool{"Fallback": true, "Require": true,
+		"Profiles": true} // definitions, which are asked before there is a plan
+	explained["ManifestSHA256"] = true // for audit logs, which whoever runs a plan keeps
 	plain := policy.Policy{FS: []policy.FS{{Kind: policy.Bind, Source: "/etc", Dest: "/etc"}}}
 	text := func(p policy.Policy) string {
-		out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: environ}, hosts["kernel 6.18, user"])
+		out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: environ, Rule: "x"}, hosts["kernel 6.18, user"])
 		require.NoError(t, err)
 		data, err := json.Marshal(out)
 		require.NoError(t, err)
@@ -269,6 +281,8 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 			p.Limits = []policy.Limit{{Name: "core", Value: 0}}
 		case "Seccomp":
 			p.Seccomp.Profile = policy.SeccompOff
+		case "Audit":
+			p.Audit = []string{"/a.jsonl"}
 		case "Notes":
 			p.Notes = []Note{{Feature: "a", Loss: "b"}}
 		default:
@@ -284,6 +298,9 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 				if name == "Backend" {
 					v.SetString("bwrap")
 				}
+				if name == "Autonomy" {
+					v.SetString("readonly")
+				}
 				if name == "Isolation" {
 					v.SetString("subprocess")
 				}
@@ -297,6 +314,60 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 			assert.NotEqual(t, text(plain), text(p), "policy field %s changes nothing in a plan", name)
 		}
 	}
+}
+
+// TestReadOnlyHoldsWhoeverAsks: a policy that no front end has narrowed is narrowed all the same, and one that has been is not told of twice.
+func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
+	pol := networkPolicy()
+	pol.Autonomy = policy.ReadOnly
+	narrowed, said := pol.ByAutonomy()
+	narrowed.Notes = append(narrowed.Notes, said...)
+	a, b := compileFor(t, pol, hosts["kernel 6.18, user"]), compileFor(t, narrowed, hosts["kernel 6.18, user"])
+	assert.Equal(t, a.String(), b.String())
+	assert.Equal(t, "none", a.Network)
+	for _, op := range a.Mounts {
+		assert.False(t, op.Kind == mounts.Bind && !op.Flags.Has(mounts.ReadOnly), op.Dest)
+	}
+	for _, rule := range a.Landlock.Paths {
+		if strings.HasPrefix(rule.Path, "/home/") {
+			assert.NotContains(t, rule.Access.Names(), "write_file", rule.Path)
+		}
+	}
+}
+
+// TestACommandNobodyHasJudgedIsNotPlanned: under a profile, forgetting to ask it is an error and not a run.
+func TestACommandNobodyHasJudgedIsNotPlanned(t *testing.T) {
+	pol := policy.Policy{Profile: "passive"}
+	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	assert.ErrorContains(t, err, "bug: nobody has asked the profile passive")
+	p, err := Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x FILE", RuleEnv: []string{"A=2", "HOME=/x"}, Environ: []string{"A=1"}}, hosts["kernel 6.18, user"])
+	require.NoError(t, err)
+	assert.Subset(t, p.Env, []string{"A=2", "HOME=/x"}, "what a rule sets wins")
+	assert.Contains(t, p.String(), `profile     passive, by the rule "x FILE"`)
+	pol.Isolation = policy.Permissive
+	p, err = Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x", RuleEnv: []string{"A=2"}, Environ: []string{"A=1", "B=1"}}, hosts["kernel 6.18, user"])
+	require.NoError(t, err)
+	assert.Equal(t, []string{"B=1", "A=2"}, p.Env, "once")
+	_, err = Compile(Request{Policy: policy.Policy{Profile: "passive"}, Session: true}, hosts["kernel 6.18, user"])
+	assert.NoError(t, err, "a session's commands are judged one by one")
+}
+
+// TestDroppedVariablesAreTold, with the reason: a secret, or a hook that was not named.
+func TestDroppedVariablesAreTold(t *testing.T) {
+	p := policy.Policy{Env: policy.Env{All: true, Pass: []string{"EDITOR"}, Set: []policy.Var{{Name: "PATH", Value: "/bin:.:/usr/bin"}}}}
+	out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: append([]string{"LD_AUDIT=/evil.so", "BASH_ENV=/evil"}, environ...)}, hosts["kernel 6.18, user"])
+	require.NoError(t, err)
+	text := out.String()
+	for _, want := range []string{
+		"env: not passed, because the names look like secrets: GH_TOKEN (set them",
+		"env: not passed with the rest, because the loader and the C library act on it: LD_AUDIT, LD_PRELOAD (name those that are needed with pass_env or --env)",
+		"env: not passed with the rest, because shells act on it: BASH_ENV (",
+		`env: PATH holds ".": programs are looked for in whatever directory a command happens to be (give absolute directories alone)`,
+		"\n      EDITOR=vi\n", "\n      HOME=/\n",
+	} {
+		assert.Contains(t, text, want)
+	}
+	assert.NotContains(t, text, "evil", "no value of theirs is told")
 }
 
 func TestLandlockNeverAllowsMoreThanTheMounts(t *testing.T) {
@@ -337,4 +408,8 @@ func TestReadOnlyLeavesAreKeptInPlace(t *testing.T) {
 	assert.ElementsMatch(t, []string{"/w", "/w/direct", "/w/a", "/w/a/other", "/w/a/b", "/w/a/b/leaf"}, at)
 	assert.Less(t, slices.Index(at, "/w/a"), slices.Index(at, "/w/a/other"))
 	assert.Less(t, slices.Index(at, "/w/a/b"), slices.Index(at, "/w/a/b/leaf"))
+}
+
+func TestPoliciesNameTheSeccompProfilesThereAre(t *testing.T) {
+	assert.Equal(t, append(seccomp.Names(), policy.SeccompOff), policy.SeccompProfiles)
 }

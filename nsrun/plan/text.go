@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // String prints the plan for people: one thing a line, in the order it is done, the same for the same plan.
@@ -17,6 +19,12 @@ func (p *Plan) String() string {
 		line("policy", "%s", p.Name)
 	}
 	line("command", "%s", quoteWords(p.Command))
+	if p.Profile != "" || p.Rule != "" {
+		line("profile", "%s", strings.TrimSuffix(p.Profile+", by the rule "+quote(p.Rule), `, by the rule ""`))
+	}
+	if p.Autonomy != "" {
+		line("autonomy", "%s", strings.TrimSuffix(p.Autonomy+": "+autonomyText(p.Autonomy), ": "))
+	}
 	line("directory", "%s", p.Dir)
 	line("engine", "%s", p.Engine)
 	if b := p.Container; b != nil {
@@ -48,6 +56,9 @@ func (p *Plan) String() string {
 		line("terminal", "a pty of the sandbox's own devpts")
 	}
 	line("timeout", "%s", p.timeText())
+	for _, file := range p.Audit {
+		line("audit", "%s", file)
+	}
 	p.Bwrap.text(&out)
 	if p.Engine == EngineNone && len(p.Mounts) > 0 {
 		out.WriteString("\nlooked for, and no more\n")
@@ -75,6 +86,18 @@ func (p *Plan) String() string {
 		}
 	}
 	return out.String()
+}
+
+// autonomyText says what an autonomy makes of grants.
+func autonomyText(name string) string {
+	var words []string
+	i := slices.Index(policy.Autonomies, policy.Autonomy(name))
+	for _, row := range policy.AutonomyTable {
+		if i >= 0 && row.Effects[i] != policy.AsWritten {
+			words = append(words, row.Grant+" "+string(row.Effects[i]))
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // Lost lists the guarantees that do not hold in full.
@@ -163,12 +186,62 @@ func (p *Plan) confinementText(out *strings.Builder) {
 		}
 		out.WriteByte('\n')
 	}
-	if len(p.Limits) > 0 {
-		out.WriteString("\nlimits\n")
-		for _, l := range p.Limits {
-			fmt.Fprintf(out, "      %s\n", l)
+	p.limitText(out)
+}
+
+func (p *Plan) limitText(out *strings.Builder) {
+	var lines []string
+	for _, l := range p.Limits {
+		lines = append(lines, l.String())
+	}
+	for _, h := range p.Held {
+		if !h.Usual {
+			lines = append(lines, h.String())
 		}
 	}
+	if o := p.Output; o != nil && !o.Pipes {
+		lines = append(lines, fmt.Sprintf("output_bytes=%d (of each stream)", o.Bytes))
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(out, "\nlimits\n      %s\n", strings.Join(lines, "\n      "))
+	}
+	var usual []string
+	for _, l := range p.AtMost {
+		usual = append(usual, l.String())
+	}
+	for _, h := range p.Held {
+		if h.Usual {
+			usual = append(usual, h.String())
+		}
+	}
+	if o := p.Output; o != nil && o.Pipes {
+		usual = append(usual, fmt.Sprintf("output_bytes=%d (of each pipe)", o.Bytes))
+	}
+	if len(usual) > 0 {
+		fmt.Fprintf(out, "at most     %s\n", strings.Join(usual, " "))
+	}
+	if p.PidMax > 0 {
+		fmt.Fprintf(out, "pid_max     %d\n", p.PidMax)
+	}
+	if p.Scope != nil {
+		fmt.Fprintf(out, "scope       %s\n", p.Scope)
+	}
+	for _, t := range p.Cgroups {
+		fmt.Fprintf(out, "cgroup      v%d, made below %s\n", t.Version, t.Dir)
+	}
+}
+
+// String gives "a transient unit for this process, by /run/user/1000/bus: Delegate=yes, CollectMode=inactive-or-failed".
+func (s *Scope) String() string {
+	delegate := "no"
+	if s.Delegate {
+		delegate = "yes"
+	}
+	kind := ""
+	if s.Bus {
+		kind = "the bus "
+	}
+	return fmt.Sprintf("a transient unit of systemd's for this process, by %s%s: Delegate=%s, CollectMode=%s", kind, s.Socket, delegate, s.CollectMode)
 }
 
 // String lists the mechanisms in use.

@@ -198,21 +198,23 @@ func TestDockerCarriesLimitsOfAllTogether(t *testing.T) {
 	assert.Contains(t, p.Holds, "limits")
 }
 
-// TestReadmeHasTheTraits keeps the table in the README in step; -update writes it anew.
+// TestReadmeHasTheTraits keeps the tables in the README in step; -update writes them anew.
 func TestReadmeHasTheTraits(t *testing.T) {
-	const readme, begin, end = "../../README.md", "<!-- traits:begin -->\n", "<!-- traits:end -->\n"
-	data, err := os.ReadFile(readme)
-	require.NoError(t, err)
-	before, rest, ok := strings.Cut(string(data), begin)
-	require.True(t, ok, "the README has a place for the table")
-	_, after, ok := strings.Cut(rest, end)
-	require.True(t, ok)
-	want := before + begin + Markdown() + end + after
-	if *update {
-		require.NoError(t, os.WriteFile(readme, []byte(want), 0o644))
-		return
+	for name, table := range map[string]string{"traits": Markdown(), "autonomy": AutonomyMarkdown(), "limits": LimitMarkdown()} {
+		readme, begin, end := "../../README.md", "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->\n"
+		data, err := os.ReadFile(readme)
+		require.NoError(t, err)
+		before, rest, ok := strings.Cut(string(data), begin)
+		require.True(t, ok, "the README has a place for the table %s", name)
+		_, after, ok := strings.Cut(rest, end)
+		require.True(t, ok)
+		want := before + begin + table + end + after
+		if *update {
+			require.NoError(t, os.WriteFile(readme, []byte(want), 0o644))
+			continue
+		}
+		assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Readme -update")
 	}
-	assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Readme -update")
 }
 
 // TestRefusedRightsWeaken holds for kernels that report rights and refuse them.

@@ -35,6 +35,8 @@ type Ceiling struct {
 	Isolation Isolation `json:"isolation,omitempty"`
 	// Require lists guarantees that every policy gets to require.
 	Require []string `json:"require,omitempty"`
+	// Profiles lists the built-in profiles that may be used, one of which every policy must name then: see [Ceiling.Refuses].
+	Profiles []string `json:"profiles,omitempty"`
 	// NoLandlock permits policies without Landlock.
 	NoLandlock bool `json:"no_landlock,omitempty"`
 	// HostEtc permits the host's account files.
@@ -63,6 +65,19 @@ func (p Policy) Under(c Ceiling) (Policy, []Note) {
 	return k.Policy, k.notes
 }
 
+// Refuses says why no policy can be made of p that c permits: its profile is none of those that c lists. A profile of one's own is never
+// one of them, whatever its name.
+func (c Ceiling) Refuses(p Policy) error {
+	own := slices.ContainsFunc(p.Profiles, func(o Profile) bool { return o.Name == p.Profile })
+	switch {
+	case len(c.Profiles) == 0, slices.Contains(c.Profiles, p.Profile) && !own:
+		return nil
+	case p.Profile == "":
+		return fmt.Errorf("the operator's ceiling asks for a profile; name %s, as with --profile", strings.Join(c.Profiles, " or "))
+	}
+	return fmt.Errorf("profile %s is beyond the operator's ceiling, which permits %s", p.Profile, strings.Join(c.Profiles, ", "))
+}
+
 // cutter is a policy while it is cut.
 type cutter struct {
 	Policy
@@ -83,7 +98,7 @@ func (k *cutter) fs(c Ceiling) {
 			kept = append(kept, one)
 		default:
 			cut = append(cut, e)
-			if m, needed := mask(e, kept); needed {
+			if m, needed := mask(e, kept, "ceiling"); needed {
 				kept = append(kept, m)
 			}
 		}
@@ -99,7 +114,7 @@ func (k *cutter) fs(c Ceiling) {
 
 // mask covers, by an empty directory that cannot be written, what an entry above shows at the place of one that was cut and
 // hid it there: leaving that entry out would otherwise uncover it.
-func mask(cut FS, above []FS) (FS, bool) {
+func mask(cut FS, above []FS, why string) (FS, bool) {
 	for _, a := range slices.Backward(above) {
 		if !Inside(cut.Dest, a.Dest) {
 			continue
@@ -109,7 +124,7 @@ func mask(cut FS, above []FS) (FS, bool) {
 		if a.Kind != Bind || noMore {
 			return FS{}, false
 		}
-		return FS{Kind: Tmpfs, Dest: cut.Dest, NoExec: true, SizeMB: 1, Mode: 0o555, Why: "ceiling"}, true
+		return FS{Kind: Tmpfs, Dest: cut.Dest, NoExec: true, SizeMB: 1, Mode: 0o555, Why: why}, true
 	}
 	return FS{}, false
 }

@@ -32,6 +32,20 @@ func SecretName(name string) bool {
 	return slices.ContainsFunc(secretShapes, func(shape string) bool { return match(shape, upper) })
 }
 
+// Hook says why a variable of that name is taken for a hook: what it holds makes programs load or run something else, or leads out. Such
+// variables are passed only where they are named, not with the rest of an environment.
+func Hook(name string) (why string, ok bool) {
+	upper := strings.ToUpper(name) // some readers do not tell
+	for _, h := range hooks {
+		for shape := range strings.FieldsSeq(h.shapes) {
+			if match(shape, upper) {
+				return h.why, true
+			}
+		}
+	}
+	return "", false
+}
+
 // match is path.Match without its classes: * matches any text, and names hold no slash.
 func match(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
@@ -43,12 +57,28 @@ func BaseName(name string) bool {
 	return slices.ContainsFunc(BaseEnv, func(shape string) bool { return match(shape, name) })
 }
 
+// LoosePath says which directory of a PATH is a different one wherever a program happens to be: a relative or empty entry.
+func LoosePath(value string) (entry string, loose bool) {
+	for dir := range strings.SplitSeq(value, ":") {
+		if !strings.HasPrefix(dir, "/") {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
 // ValidEnvName reports whether name can be a variable's name: not empty, no = and no NUL.
 func ValidEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
-// Environ builds the environment from the caller's, given as NAME=value strings. It returns NAME=value strings, sorted,
-// and the names that were asked for and dropped because they look like secrets.
-func (e Env) Environ(caller []string, base []Var) (environ, dropped []string) {
+// Dropped is a variable of the caller's that was asked for and is not passed.
+type Dropped struct {
+	Name string
+	Why  string // "" for a name that looks like a secret's, else why it is a hook: see [Hook]
+}
+
+// Environ builds the environment from the caller's, given as NAME=value strings. It returns NAME=value strings, sorted, and what was asked for
+// and dropped, by name: what looks like a secret in any case, and a hook that only All asks for.
+func (e Env) Environ(caller []string, base []Var) (environ []string, dropped []Dropped) {
 	value := map[string]string{}
 	for _, v := range base {
 		value[v.Name] = v.Value
@@ -58,11 +88,19 @@ func (e Env) Environ(caller []string, base []Var) (environ, dropped []string) {
 		if !ok || name == "" {
 			continue
 		}
-		asked := e.All || slices.Contains(e.Pass, name)
-		switch {
-		case asked && SecretName(name):
-			dropped = append(dropped, name)
-		case asked || BaseName(name):
+		listed := slices.Contains(e.Pass, name)
+		asked := listed || e.All
+		if asked && SecretName(name) {
+			dropped = append(dropped, Dropped{Name: name})
+			continue
+		}
+		if e.All && !listed { // there is no need to ask about others, and it takes its time
+			if why, hook := Hook(name); hook {
+				dropped = append(dropped, Dropped{name, why})
+				continue
+			}
+		}
+		if asked || BaseName(name) {
 			value[name] = v
 		}
 	}
@@ -73,6 +111,6 @@ func (e Env) Environ(caller []string, base []Var) (environ, dropped []string) {
 		environ = append(environ, name+"="+v)
 	}
 	slices.Sort(environ)
-	slices.Sort(dropped)
+	slices.SortFunc(dropped, func(a, b Dropped) int { return strings.Compare(a.Name, b.Name) })
 	return environ, slices.Compact(dropped)
 }

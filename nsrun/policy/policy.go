@@ -44,8 +44,33 @@ type Policy struct {
 	Require []string `json:"require,omitempty"`
 	// SelfTest has the sandbox try what must fail before the command is started, and refuses the start if anything succeeds.
 	SelfTest bool `json:"self_test,omitempty"`
+	// Autonomy is what becomes of grants: see [Policy.ByAutonomy]. The zero value is Supervised.
+	Autonomy Autonomy `json:"autonomy,omitempty"`
+	// Profile names what command lines may run at all: a built-in profile, or one of Profiles. Empty means any. See package profile.
+	Profile string `json:"profile,omitempty"`
+	// Profiles are the user's own.
+	Profiles []Profile `json:"profiles,omitempty"`
+	// Audit lists files that get a row when a command starts and one when it has ended, absolute and clean: see the package audit. No
+	// sandbox is shown them.
+	Audit []string `json:"audit,omitempty"`
+	// ManifestSHA256 is the hash of the manifest's file, if the policy was read from one, for those rows.
+	ManifestSHA256 string `json:"manifest_sha256,omitempty"`
 	// Notes are what the front end has to tell: grants cut, names dropped, words that change nothing.
 	Notes []Note `json:"notes,omitempty"`
+}
+
+// Profile is a set of command lines that may run, by program.
+type Profile struct {
+	Name string `json:"name"`
+	// Extends is a built-in profile whose rules count too, or empty.
+	Extends  string    `json:"extends,omitempty"`
+	Programs []Program `json:"programs,omitempty"`
+}
+
+// Program is a program, as PATH has it, and the shapes that its arguments may have.
+type Program struct {
+	Name   string   `json:"name"`
+	Shapes []string `json:"shapes"`
 }
 
 // DefaultKillGrace is the time a command has between SIGTERM and SIGKILL when a policy does not say.
@@ -109,7 +134,7 @@ type Env struct {
 	Pass []string `json:"pass,omitempty"`
 	// Set gives values, in order; a later one wins.
 	Set []Var `json:"set,omitempty"`
-	// All takes every variable of the caller, secrets excepted.
+	// All takes every variable of the caller, but for secrets, and for hooks that Pass does not name: see [Hook].
 	All bool `json:"all,omitempty"`
 }
 
@@ -148,6 +173,9 @@ type Seccomp struct {
 
 // SeccompOff is the profile name that installs no filter.
 const SeccompOff = "off"
+
+// SeccompProfiles lists the names that Profile may have: those of the package seccomp, and [SeccompOff].
+var SeccompProfiles = []string{"default", "compute", "network", "build", SeccompOff}
 
 // Fallback says what happens to wishes that cannot be enforced.
 type Fallback string
@@ -197,10 +225,10 @@ func (i Isolation) Level() Isolation {
 
 // Note is one thing that is not as asked.
 type Note struct {
-	Feature string `json:"feature"`
-	Loss    string `json:"loss"`
+	Feature string `json:"feature"`         // what it is about: a guarantee, a feature of hosts, a limit, or a part of the policy
+	Loss    string `json:"loss"`            // what is not as asked
 	Found   string `json:"found,omitempty"` // what a probe was told here
-	Fix     string `json:"fix,omitempty"`
+	Fix     string `json:"fix,omitempty"`   // one action that helps
 }
 
 // String gives "feature: loss; found: what (fix)".

@@ -42,7 +42,7 @@ func TestValidateFindsEveryFault(t *testing.T) {
 		"hidden text": {Policy{Dir: "/a\u202eb", Home: "/\xff"}, []string{"dir:", "home:"}},
 		"symlink":     {Policy{FS: []FS{{Kind: Symlink, Dest: "/a"}}}, []string{"symlink needs a target"}},
 		"sizes":       {Policy{FS: []FS{{Kind: Tmpfs, Dest: "/a", SizeMB: -1, Mode: 0o10000}}}, []string{"cannot be negative", "10000 is not a mode"}},
-		"env":         {Policy{Env: Env{Pass: []string{"", "A=B"}, Set: []Var{{"A", "\x00"}, {"", ""}}}}, []string{"env.pass[0]", "env.pass[1]", "env.set[0]", "env.set[1]"}},
+		"env":         {Policy{Env: Env{Pass: []string{"", "A=B", "A*", "B"}, Set: []Var{{"A", "\x00"}, {"", ""}}}}, []string{"env.pass[0]", "env.pass[1]", "env.pass[2]", "env.set[0]", "env.set[1]"}},
 		"words":       {Policy{Network: "x", Hostname: "a b", Fallback: "x"}, []string{"network:", "hostname:", "fallback:"}},
 		"ids":         {Policy{UID: ptr(-1), GID: ptr(1 << 31)}, []string{"uid:", "gid:"}},
 		"limits":      {Policy{Limits: []Limit{{"x", 1}, {"pids", 0}, {"pids", 1}, {"core", -1}}}, []string{"unknown; known are", "pids: 0 is out of range", "given twice", "core: -1"}},
@@ -86,6 +86,28 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+func TestDefaultsOfLimitsAreThoseInForce(t *testing.T) {
+	for name, want := range map[string]string{"core": "0", "tmpfs_mb": "512", "open_files": "65536", "pids": "4096, of root where ", "stack_mb": "",
+		"memory_mb": "three quarters of the host's", "output_bytes": "10737418240, "} {
+		l, ok := LookupLimit(name)
+		assert.True(t, ok)
+		assert.Truef(t, strings.HasPrefix(l.Default(), want) && (want == "") == (l.Default() == ""), "%s: %s", name, l.Default())
+	}
+	assert.Equal(t, DefaultKillGrace.String(), TimeNames[1].Default())
+	for _, l := range append(LimitNames, TimeNames...) {
+		assert.NotEmpty(t, l.Held, l.Name)
+	}
+}
+
+func TestUnknownLimitsNameWhatWasMeant(t *testing.T) {
+	for name, want := range map[string]string{
+		"memory": "did you mean memory_mb?", "Memory_MB": "did you mean memory_mb?", "cpu": "did you mean cpu_percent or cpu_seconds?",
+		"open-files": "did you mean open_files?", "pid": "did you mean pids?", "weight": "known are memory_mb, ", "": "known are memory_mb, ",
+	} {
+		assert.ErrorContains(t, Limit{name, 1}.Check(), want, name)
+	}
+}
+
 func TestSecretNames(t *testing.T) {
 	for _, name := range strings.Fields(`API_KEY OPENAI_API_KEY my_key MY_Key GITHUB_TOKEN GH_TOKEN X_TOKEN TOKEN CLIENT_SECRET SECRET PASSWORD DB_PASSWORD MYSQL_PASSWORD_FILE
 		PGPASSWORD DATABASE_URL PROD_DATABASE_URL REDIS_URL GH_PAT GITHUB_PAT SSH_AUTH_SOCK SSH_AGENT_PID AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_PROFILE
@@ -106,31 +128,89 @@ func TestEnviron(t *testing.T) {
 	environ, dropped = Env{Pass: []string{"FOO", "GH_PAT", "NONE"}, Set: []Var{{"A", "1"}, {"A", "2"}}}.Environ(caller, base)
 	assert.Contains(t, environ, "FOO=2")
 	assert.Contains(t, environ, "A=2", "a later value wins")
-	assert.Equal(t, []string{"GH_PAT"}, dropped, "secrets are dropped even when listed, and named")
+	assert.Equal(t, []Dropped{{Name: "GH_PAT"}}, dropped, "secrets are dropped even when listed, and named")
 	environ, dropped = Env{All: true}.Environ(caller, nil)
-	assert.Contains(t, environ, "LD_PRELOAD=/x.so")
-	assert.Equal(t, []string{"AWS_PROFILE", "GH_PAT"}, dropped)
-	environ, _ = Env{Set: []Var{{"GH_PAT", "given"}}}.Environ(caller, nil)
+	assert.Equal(t, []string{"FOO=2", "LANG=de", "LC_ALL=C"}, environ)
+	names := map[string]string{}
+	for _, d := range dropped {
+		names[d.Name] = d.Why
+	}
+	assert.Equal(t, map[string]string{"AWS_PROFILE": "", "GH_PAT": "", "LD_PRELOAD": "the loader and the C library act on it",
+		"PATH": "it names places of the host; the sandbox has its own", "HOME": "it names places of the host; the sandbox has its own"}, names, "each with its reason")
+	environ, dropped = Env{All: true, Pass: []string{"LD_PRELOAD", "GH_PAT"}}.Environ(caller, base)
+	assert.Contains(t, environ, "LD_PRELOAD=/x.so", "FE06: a hook is passed where it is named")
+	assert.Contains(t, environ, "PATH="+DefaultPath, "what is dropped leaves the sandbox's own")
+	assert.Contains(t, dropped, Dropped{Name: "GH_PAT"}, "a secret is not")
+	environ, _ = Env{Set: []Var{{"GH_PAT", "given"}, {"LD_PRELOAD", "/y.so"}}}.Environ(caller, nil)
 	assert.Contains(t, environ, "GH_PAT=given", "what the policy sets is not the caller's")
+	assert.Contains(t, environ, "LD_PRELOAD=/y.so")
 }
 
-// FuzzEnv checks that nothing is inherited that is not named, or a secret, and no name comes twice.
+func TestHooks(t *testing.T) {
+	for _, name := range strings.Fields(`LD_PRELOAD LD_LIBRARY_PATH ld_preload GCONV_PATH GLIBC_TUNABLES MALLOC_CHECK_ PYTHONPATH PYTHONSTARTUP NODE_OPTIONS NODE_PATH NODE_EXTRA_CA_CERTS
+		BASH_ENV ENV SHELLOPTS BASHOPTS PS4 PROMPT_COMMAND BASH_FUNC_ls%% GIT_SSH_COMMAND GIT_DIR PERL5LIB PERL5OPT RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS
+		JDK_JAVA_OPTIONS CLASSPATH LUA_INIT LUA_INIT_5_4 R_PROFILE_USER GOFLAGS GOROOT GOCACHEPROG GOWORK CGO_CFLAGS PYENV_HOOK_PATH RBENV_HOOK_PATH CARGO_HOME RUSTC_WRAPPER MAKEFLAGS EDITOR VISUAL PAGER MANPAGER GIT_PAGER LESSOPEN LESSCLOSE
+		BROWSER XDG_RUNTIME_DIR DOCKER_HOST IFS CDPATH PATH HOME npm_config_script_shell OPENSSL_CONF TERMINFO XDG_CONFIG_HOME NSRUN_CEILING
+		BUNDLER_SETUP JRUBY_OPTS ERL_FLAGS ERL_AFLAGS ERL_ZFLAGS ERL_LIBS JULIA_LOAD_PATH JULIA_DEPOT_PATH JULIA_PROJECT BUN_CONFIG_REGISTRY BUN_OPTIONS OCAMLPATH OCAMLLIB
+		OCAMLRUNPARAM CAML_LD_LIBRARY_PATH DOTNET_ADDITIONAL_DEPS DOTNET_SHARED_STORE COV_CORE_SOURCE GOPRIVATE GONOPROXY GOSUMDB HGEDITOR GNUPGHOME
+		ASDF_DATA_DIR MISE_DATA_DIR NODENV_VERSION GOENV_ROOT VOLTA_HOME NVM_DIR COREPACK_HOME TRUFFLERUBYOPT`) {
+		why, ok := Hook(name)
+		assert.Truef(t, ok && why != "", "FE06: %s is a hook", name)
+	}
+	for _, name := range strings.Fields(`LANG LC_ALL TERM TZ COLORTERM NO_COLOR COLUMNS LINES CI FOO USER LOGNAME HTTP_PROXY GOPATH GOCACHE DEBUG ENVIRONMENT OLD_X MODE HOSTNAME`) {
+		_, ok := Hook(name)
+		assert.Falsef(t, ok, "%s is none", name)
+		assert.Falsef(t, ok && BaseName(name), "%s is always passed", name)
+	}
+	for _, h := range hooks {
+		for shape := range strings.FieldsSeq(h.shapes) {
+			assert.Equal(t, strings.ToUpper(shape), shape)
+			assert.Truef(t, match(shape, strings.ReplaceAll(shape, "*", "X")), "%s is a shape that can be matched", shape)
+		}
+	}
+	for _, name := range BaseEnv {
+		_, ok := Hook(strings.ReplaceAll(name, "*", "ALL"))
+		assert.Falsef(t, ok, "%s is always passed, and must be no hook", name)
+	}
+	for _, name := range PlainEnv {
+		_, ok := Hook(strings.ReplaceAll(name, "*", "ALL"))
+		assert.Falsef(t, ok, "a request may set %s, and it must be no hook", name)
+	}
+	for name, want := range map[string]bool{"LC_ALL": true, "CLICOLOR": true, "CLICOLOR_FORCE": true, "CI": true, "CI_TOKEN": false, "LANGUAGE": false, "lang": false, "LC": false, "PATH": false, "": false} {
+		assert.Equal(t, want, PlainName(name), name)
+	}
+}
+
+// FuzzEnv checks that nothing is inherited that is not named, no secret, no hook that is not named by itself, and no name twice.
 func FuzzEnv(f *testing.F) {
-	f.Add("A=1,LD_PRELOAD=x,GCONV_PATH=y,LANG=z,GH_PAT=q", "A,GH_PAT", false)
-	f.Add("A=1,A=2,=,x,LC_=,PATH=", "PATH,LD_PRELOAD", true)
-	f.Fuzz(func(t *testing.T, caller, pass string, all bool) {
+	f.Add("A=1,LD_PRELOAD=x,GCONV_PATH=y,LANG=z,GH_PAT=q", "A,GH_PAT", "", false)
+	f.Add("A=1,A=2,=,x,LC_=,PATH=", "PATH,LD_PRELOAD", "A", true)
+	f.Add("Bash_Env=1,PYTHONPATH=2,GIT_X=y,GIT_X=z", "GIT_X", "PYTHONPATH", true)
+	f.Fuzz(func(t *testing.T, caller, pass, set string, all bool) {
 		e := Env{Pass: strings.Split(pass, ","), All: all}
+		if ValidEnvName(set) {
+			e.Set = []Var{{set, "set"}}
+		}
 		environ, dropped := e.Environ(strings.Split(caller, ","), nil)
 		seen := map[string]bool{}
 		for _, entry := range environ {
-			name, _, _ := strings.Cut(entry, "=")
+			name, value, _ := strings.Cut(entry, "=")
 			assert.Falsef(t, seen[name], "%s comes twice", name)
 			seen[name] = true
-			named := all || strings.Contains(","+pass+",", ","+name+",")
-			assert.Truef(t, BaseName(name) || named && !SecretName(name), "%s was not asked for", name)
+			if len(e.Set) > 0 && name == set {
+				assert.Equal(t, "set", value, "what is set wins")
+				continue
+			}
+			listed := strings.Contains(","+pass+",", ","+name+",")
+			_, hook := Hook(name)
+			assert.Truef(t, BaseName(name) || (all && !hook || listed) && !SecretName(name), "%s was not asked for", name)
+			assert.Containsf(t, ","+caller+",", ","+entry+",", "%s is the caller's", entry)
 		}
-		for _, name := range dropped {
-			assert.True(t, SecretName(name) && !seen[name])
+		for i, d := range dropped {
+			why, hook := Hook(d.Name)
+			assert.True(t, !seen[d.Name] || d.Name == set)
+			assert.True(t, d.Why == "" && SecretName(d.Name) || hook && d.Why == why && all)
+			assert.True(t, i == 0 || dropped[i-1].Name < d.Name, "each is told once")
 		}
 	})
 }
@@ -141,6 +221,8 @@ func TestCeilingHasAPlaceForEveryGrantOfAPolicy(t *testing.T) {
 		"Network": "Network", "Hostname": "a word", "UID": "an id inside a namespace of its own", "GID": "the same", "Limits": "Limits",
 		"Seccomp": "Seccomp", "NoLandlock": "NoLandlock", "Timeout": "Timeout", "KillGrace": "KillGrace", "Fallback": "Fallback", "Notes": "words",
 		"Backend": "Fallback Isolation", "Isolation": "Isolation", "Require": "Require", "SelfTest": "only more",
+		"Autonomy": "Network", "Profile": "Profiles", "Profiles": "Profiles",
+		"Audit": "a word to the caller, that opens nothing to the command", "ManifestSHA256": "a word",
 	}
 	for i := range reflect.TypeFor[Policy]().NumField() {
 		name := reflect.TypeFor[Policy]().Field(i).Name

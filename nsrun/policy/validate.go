@@ -53,7 +53,15 @@ func (p Policy) Validate() error {
 		say("backend", "%q is unknown; use auto, native, bwrap, docker, landlock or none", p.Backend)
 	}
 	p.checkIsolation(say)
+	if !slices.Contains(Autonomies, p.Autonomy.Level()) {
+		say("autonomy", "%q is unknown; use readonly, supervised or full", p.Autonomy)
+	}
 	p.checkRequire(say)
+	for i, file := range p.Audit {
+		if err := CheckPath(file); err != nil {
+			say(fmt.Sprintf("audit[%d]", i), "%v", err)
+		}
+	}
 	return errors.Join(faults...)
 }
 
@@ -118,8 +126,11 @@ func (e FS) check(field string, say sayer) {
 
 func (e Env) check(say sayer) {
 	for i, name := range e.Pass {
-		if !ValidEnvName(name) {
+		switch {
+		case !ValidEnvName(name):
 			say(fmt.Sprintf("env.pass[%d]", i), "%q is not a variable name", name)
+		case strings.ContainsAny(name, "*?["):
+			say(fmt.Sprintf("env.pass[%d]", i), "%q holds a pattern, and none is expanded; name each variable", name)
 		}
 	}
 	for i, v := range e.Set {

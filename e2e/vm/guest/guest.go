@@ -47,6 +47,7 @@ type Step struct {
 	Env     []string
 	Dir     string
 	Seconds int  // after which it is killed with all that it has started
+	Shared  bool // the groups beside its own, of version 2, may bound memory and processes, as a service manager's may
 	Console bool // it has the serial line as its terminal, unframed
 }
 

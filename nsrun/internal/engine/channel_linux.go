@@ -50,18 +50,25 @@ func (l *lowering) terminal() error {
 	if !l.plan.Terminal {
 		return nil
 	}
-	l.step("terminal", "open")
 	master, message := l.p.Slot(), newFDMessage('T')
 	l.tty = l.p.Slot()
-	l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/pts/ptmx"), sys.Words(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, "O_RDWR|O_NOCTTY|O_CLOEXEC")).
-		Keep(master).Into(message.fd())
-	var unlock int32
-	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCSPTLCK, "TIOCSPTLCK"), sys.Struct(&unlock))
-	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCGPTPEER, "TIOCGPTPEER"),
-		sys.Words(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, "O_RDWR|O_NOCTTY|O_CLOEXEC")).Keep(l.tty)
+	l.openTerminal(master, l.tty, message.fd())
 	l.send(message)
 	l.p.Add(unix.SYS_CLOSE, sys.Of(master))
 	return nil
+}
+
+// openTerminal keeps both ends of a new pseudo-terminal, and puts the number of its master at number, if that is given.
+func (l *lowering) openTerminal(master, tty sys.Slot, number *int32) {
+	const flags, words = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC, "O_RDWR|O_NOCTTY|O_CLOEXEC"
+	l.step("terminal", "open")
+	open := l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/pts/ptmx"), sys.Words(flags, words)).Keep(master)
+	if number != nil {
+		open.Into(number)
+	}
+	var unlock int32
+	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCSPTLCK, "TIOCSPTLCK"), sys.Struct(&unlock))
+	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCGPTPEER, "TIOCGPTPEER"), sys.Words(flags, words)).Keep(tty)
 }
 
 // channels are both ends of the two channels.
@@ -88,13 +95,18 @@ func openChannels() (*channels, error) {
 	}, nil
 }
 
-// closeChild closes the child's ends in this process: only then do ours end when the child does.
+// closeChild closes the child's ends in this process, once: only then do ours end when the child does.
 func (c *channels) closeChild() {
-	unix.Close(c.childReport)
-	unix.Close(c.childStatus)
+	for _, fd := range []*int{&c.childReport, &c.childStatus} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+		}
+		*fd = -1
+	}
 }
 
 func (c *channels) close() {
+	c.closeChild()
 	c.report.Close()
 	c.status.Close()
 }

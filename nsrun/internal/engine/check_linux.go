@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/mounts"
@@ -43,20 +44,47 @@ func checkDescriptors() error {
 	return nil
 }
 
-// protect refuses a plan that shows a protected file writable, whoever asked for that.
+// protect refuses a plan that shows a protected file writable, whoever asked for that, or an audit log at all.
 func protect(p *plan.Plan, seen []mounts.Seen, protected []string) error {
 	for i, s := range seen {
 		op := p.Mounts[i]
-		if s.Source == "" || op.Kind != mounts.Bind || op.Flags.Has(mounts.ReadOnly) {
+		if s.Source == "" || op.Kind != mounts.Bind {
 			continue
 		}
-		for _, file := range protected {
-			if file == s.Source || strings.HasPrefix(file, strings.TrimSuffix(s.Source, "/")+"/") {
-				return &Error{Stage: "mount", Index: i + 1, Op: string(op.Kind), Path: op.Dest,
-					Err:  fmt.Errorf("it would make %s writable: the program could change what governs or reports its runs", file),
-					Hint: "keep manifests, ceilings and results out of what a sandbox may write, or grant less"}
+		fail := func(err error, hint string) error {
+			return &Error{Stage: "mount", Index: i + 1, Op: string(op.Kind), Path: op.Dest, Err: err, Hint: hint}
+		}
+		for _, file := range slices.Concat(protected, p.Audit) {
+			if _, shown := below(file, s.Source); shown && !op.Flags.Has(mounts.ReadOnly) {
+				return fail(fmt.Errorf("it would make %s writable: the program could change what governs or reports its runs", file),
+					"keep manifests, ceilings, results and audit logs out of what a sandbox may write, or grant less")
+			}
+		}
+		for _, file := range p.Audit {
+			if rest, shown := below(file, s.Source); shown && p.Engine != plan.EngineNone && !covered(p, seen, i, op.Dest+rest) {
+				return fail(fmt.Errorf("it would show %s: the program could keep a lock on the audit log, and no other run could begin", file),
+					"keep audit logs out of what a sandbox may see, or grant their directory by its real path")
 			}
 		}
 	}
 	return nil
+}
+
+// below is the path of a file under a directory, or empty for itself.
+func below(file, dir string) (rest string, ok bool) {
+	if file == dir {
+		return "", true
+	}
+	dir = strings.TrimSuffix(dir, "/")
+	return strings.TrimPrefix(file, dir), strings.HasPrefix(file, dir+"/")
+}
+
+// covered reports whether a later mount hides what mount i shows at dest.
+func covered(p *plan.Plan, seen []mounts.Seen, i int, dest string) bool {
+	for j := i + 1; j < len(seen); j++ {
+		if _, over := below(dest, p.Mounts[j].Dest); over && !seen[j].Missing {
+			return true
+		}
+	}
+	return false
 }

@@ -207,7 +207,7 @@ func TestSweeperIsLetGo(t *testing.T) {
 	s.end() // and does not wait for the client
 	require.NoError(t, unix.Close(client))
 	assert.Equal(t, fds, openFDs(t))
-	assert.Empty(t, children(t))
+	assert.Empty(t, children(t, "self"))
 }
 
 // TestBothWaysRefuseLinks holds for openat2 and for kernels that have none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,18 +40,9 @@ func (d *dockerRun) accept() error {
 	return d.sendOrders()
 }
 
-// sendOrders passes the orders and the standard descriptors. The orders are a file, for they can be longer than a message.
+// sendOrders passes the orders and the standard descriptors.
 func (d *dockerRun) sendOrders() error {
-	data, err := json.Marshal(d.box.orders)
-	if err != nil {
-		return err
-	}
-	file, err := memory(data)
-	if err != nil {
-		return &Error{Stage: "channels", Err: err}
-	}
-	defer file.Close()
-	if err := unix.Sendmsg(d.channel, []byte{'O'}, unix.UnixRights(int(file.Fd()), 0, 1, 2), nil, unix.MSG_NOSIGNAL); err != nil {
+	if err := wire.Send(d.channel, d.box.orders, 0, 1, 2); err != nil {
 		return &Error{Stage: "docker", Op: "send orders", Err: err}
 	}
 	return nil

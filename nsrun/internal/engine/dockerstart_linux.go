@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -65,7 +66,7 @@ func (d *dockerRun) prepare() (err error) {
 			return err
 		}
 	}
-	if d.said, err = memory(nil); err != nil {
+	if d.said, err = sys.MemoryFile(nil); err != nil {
 		return err
 	}
 	return d.openChannel()

@@ -48,6 +48,10 @@ func wrapLowering(err error) error {
 		}
 		return &Error{Stage: "mount", Index: op.Index + 1, Op: string(op.Op.Kind), Path: op.Op.Dest, Err: op.Err, Hint: op.Hint}
 	}
+	var told *Error
+	if errors.As(err, &told) {
+		return told
+	}
 	var dir *mounts.DirError
 	if errors.As(err, &dir) {
 		return &Error{Stage: "directory", Op: "chdir", Path: dir.Dir, Err: dir.Err, Hint: "choose a directory that the sandbox shows, with --chdir"}
@@ -114,6 +118,7 @@ var hints = [...]hint{
 	{"mount", "", unix.ENOENT, "the path disappeared since it was looked at; try again"},
 	{"mount", "", unix.ENOSPC, "the limit on mounts is reached: raise fs.mount-max"},
 	{"limit", "", unix.EPERM, "the limit is above this session's hard limit (ulimit -H): ask for less"},
+	{"landlock", "", unix.EMFILE, "raise open_files: some are needed to start"},
 	{"directory", "chdir", unix.ENOENT, "choose a directory that the sandbox shows, with --chdir"},
 	{"directory", "chdir", unix.EACCES, "choose a directory that this user may enter, with --chdir"},
 	{"keyring", "", unix.EDQUOT, "the user's key quota is used up (/proc/key-users)"},

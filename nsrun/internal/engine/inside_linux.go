@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -63,31 +64,20 @@ func Inside() error {
 
 // takeOrders takes the orders and the command's standard descriptors.
 func (p *pid1) takeOrders() error {
-	oob := make([]byte, unix.CmsgSpace(4*4))
-	n, oobn, _, _, err := unix.Recvmsg(p.channel, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+	files, err := wire.Receive(p.channel, &p.orders)
+	if err == nil && len(files) != 3 {
+		err = fmt.Errorf("%d descriptors came with them", len(files))
+	}
 	if err != nil {
-		return os.NewSyscallError("recvmsg", err)
+		return err
 	}
-	if n == 0 {
-		return errors.New("none came")
-	}
-	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
-	if err != nil || len(messages) != 1 {
-		return fmt.Errorf("no descriptors came with them: %w", err)
-	}
-	got, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(got) != 4 {
-		return fmt.Errorf("%d descriptors came with them: %w", len(got), err)
-	}
-	for i, fd := range got[1:] {
+	for i, fd := range files {
 		if err := unix.Dup3(fd, i, 0); err != nil {
 			return os.NewSyscallError("dup3", err)
 		}
 		unix.Close(fd)
 	}
-	file := os.NewFile(uintptr(got[0]), "orders")
-	defer file.Close()
-	return json.NewDecoder(file).Decode(&p.orders)
+	return nil
 }
 
 // dieWithCaller ends this process, and so the container, when the connection ends.

@@ -20,6 +20,8 @@ import (
 func (l *lowering) keep(look mounts.Looker) error {
 	return l.all(
 		l.ownSession, // a terminal's signals are nsrun's to pass on
+		l.joinGroup,
+		l.takeOutput,
 		l.closeInherited,
 		l.adopt,
 		l.noNewPrivsHere,
@@ -132,13 +134,18 @@ func (l *lowering) keepUntilEnd() error {
 	l.step("keeper", "wait")
 	l.p.Guard(l.command, l.fds.status, l.children, !l.plan.KillScope)
 	if l.plan.KillScope {
-		l.step("keeper", "kill")
-		l.p.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(unix.ESRCH, 0).Tolerate(unix.EPERM, 0)
+		l.killRest()
 	}
 	if l.plan.Engine == plan.EngineLandlock { // of the others some may have got away, and live as long as they like
 		l.p.Drain()
 	}
 	return nil
+}
+
+// killRest kills all that this process can signal, which a Landlock domain bounds.
+func (l *lowering) killRest() {
+	l.step("keeper", "kill")
+	l.p.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(unix.ESRCH, 0).Tolerate(unix.EPERM, 0)
 }
 
 // bareRules are the rules of a plan without mounts: at the real paths of what is granted, without what is masked.

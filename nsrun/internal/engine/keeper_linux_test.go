@@ -29,8 +29,8 @@ func running(word string) (pids []int) {
 	return pids
 }
 
-// TestNothingOutlivesTheKeeper kills the keeper from outside, as a limit on CPU time can: what has cleared its death signal and left the session dies
-// all the same.
+// TestNothingOutlivesTheKeeper kills the keeper from outside, as a limit on CPU time can: what has cleared its death signal and left the
+// session dies all the same.
 func TestNothingOutlivesTheKeeper(t *testing.T) {
 	known := probe.Quick()
 	if known.LandlockABI < 6 {
@@ -52,7 +52,7 @@ func TestNothingOutlivesTheKeeper(t *testing.T) {
 		assert.True(t, out.Status.Signaled(), "killed from outside")
 	}()
 	require.Eventually(t, func() bool { return len(running(mark)) >= 4 }, 5*time.Second, 10*time.Millisecond)
-	keeper := strings.Fields(children(t))
+	keeper := strings.Fields(children(t, "self"))
 	require.Len(t, keeper, 1)
 	pid, err := strconv.Atoi(keeper[0])
 	require.NoError(t, err)

@@ -1,7 +1,8 @@
 package engine
 
 import (
-	"os"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -92,21 +93,19 @@ func (l *lowering) ready() error {
 // ownNull puts the sandbox's /dev/null in the place of the host's: to a sandbox that root starts, a descriptor of the host's is enough
 // to change its mode.
 func (l *lowering) ownNull() error {
-	if l.tty != 0 || !slices.ContainsFunc(l.plan.Mounts, func(op mounts.Op) bool { return op.Kind == mounts.Dev && op.Dest == "/dev" }) {
+	if l.tty != 0 || !hasDev(l.plan) {
 		return nil
 	}
 	null := l.p.Slot()
 	for fd := range 3 {
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
+		st, flags, err := look(uintptr(fd))
+		if errors.Is(err, unix.EBADF) || err == nil && !isNull(st) {
 			continue
 		}
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		if err != nil {
-			return os.NewSyscallError("fcntl", err)
+			return err
 		}
-		mode := flags & unix.O_ACCMODE
-		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(mode)).Keep(null)
+		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(flags&unix.O_ACCMODE)).Keep(null)
 		l.p.Add(unix.SYS_DUP3, sys.Of(null), sys.Int(fd), sys.Int(0))
 		l.p.Add(unix.SYS_CLOSE, sys.Of(null))
 	}
@@ -127,11 +126,32 @@ func (l *lowering) directory() error {
 }
 
 func (l *lowering) setLimits() error {
-	limits := l.plan.Limits
+	limits, err := atMost(l.plan.AtMost)
+	if err != nil {
+		return err
+	}
+	limits = append(limits, l.plan.Limits...)
 	if original, ok := rlimit.Original(); ok && !slices.ContainsFunc(limits, func(o rlimit.Limit) bool { return o.Name == original.Name }) {
 		limits = append([]rlimit.Limit{original}, limits...)
 	}
 	return rlimit.Lower(l.p, limits...)
+}
+
+// atMost are the limits that are below those of this process, which a sandbox inherits.
+func atMost(limits []rlimit.Limit) (lower []rlimit.Limit, err error) {
+	for _, l := range limits {
+		have, err := rlimit.Get(l.Name)
+		if original, ok := rlimit.Original(); ok && original.Name == l.Name {
+			have, err = original, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if l.Soft < have.Soft || l.Hard < have.Hard {
+			lower = append(lower, rlimit.Limit{Name: l.Name, Soft: min(l.Soft, have.Soft), Hard: min(l.Hard, have.Hard)})
+		}
+	}
+	return lower, nil
 }
 
 // keyring joins a new anonymous session keyring (keyctl_join_session_keyring(3)). A kernel without keyrings, or a container that
@@ -148,10 +168,17 @@ type sigaction struct{ Handler, Flags, Restorer, Mask uint64 }
 
 func (s *sigaction) String() string { return "{SIG_DFL}" }
 
-func (l *lowering) signals() error {
+func (l *lowering) signals() error { return l.all(l.handlers, l.mask) }
+
+func (l *lowering) handlers() error {
 	l.step("signals", "defaults")
 	l.p.Add(unix.SYS_RT_SIGACTION, sys.Counter(), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8)).
 		Repeat(1, 64).Tolerate(unix.EINVAL, 0) // SIGKILL and SIGSTOP
+	return nil
+}
+
+func (l *lowering) mask() error {
+	l.step("signals", "mask")
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(make([]byte, 8)), sys.Null(), sys.Int(8))
 	l.p.Add(unix.SYS_UMASK, sys.Words(0o22, "0022"))
 	return nil
@@ -205,6 +232,13 @@ func (l *lowering) landlock() error {
 	if l.plan.Landlock == nil {
 		return nil
 	}
+	r, err := l.landlockRules()
+	landlock.Lower(l.p, r)
+	return err
+}
+
+// landlockRules are the plan's, of what lowering saw.
+func (l *lowering) landlockRules() (landlock.Ruleset, error) {
 	var err error
 	switch {
 	case l.rules != nil: // the self-test's are the command's
@@ -215,8 +249,7 @@ func (l *lowering) landlock() error {
 	}
 	r := l.plan.Landlock.Ruleset
 	r.Paths = l.rules
-	landlock.Lower(l.p, r)
-	return err
+	return r, err
 }
 
 // resolvedRules are the plan's rules without those of what was left out, and at the places where the rest went.
@@ -260,16 +293,33 @@ func (l *lowering) seccomp() error {
 // is remembered, a file without a header goes to /bin/sh. What remains tells apart a command that is not there, one that cannot
 // be executed, and one whose interpreter is missing.
 func (l *lowering) exec() error {
-	l.execAs(l.plan.Command[0], l.plan.Command, l.plan.Env)
-	return nil
+	return l.execAs(l.plan.Command[0], l.plan.Command, l.plan.Env)
 }
 
+const (
+	// maxPlaces is how many places PATH may have: a program's calls can leave out 32767 others at the most.
+	maxPlaces = 1000
+	// maxLists is how large all that is written anew for each place may be together, in bytes. What else a request holds has room beside it.
+	maxLists = sys.MaxRequest * 3 / 4
+)
+
+// copied is what execAs writes for each of n places: the pointers to the arguments, as large as a string's in Go, and the name.
+func copied(n int, name string, argv []string) int { return n * (16*(len(argv)+1) + len(name)) }
+
 // execAs does so for the program called name.
-func (l *lowering) execAs(name string, argv, environ []string) {
+func (l *lowering) execAs(name string, argv, environ []string) error {
 	candidates := candidates(name, environ)
 	env := sys.List(environ)
 	words := sys.List(argv)
 	n := len(candidates)
+	if n > maxPlaces {
+		return &Error{Stage: "command", Op: "look for", Path: name, Err: fmt.Errorf("PATH has %d places; %d are the most", n, maxPlaces),
+			Hint: "shorten PATH, or give the program's path"}
+	}
+	shells := make([]sys.Arg, n)
+	for i, c := range candidates {
+		shells[i] = sys.List(append([]string{"/bin/sh", c}, argv[1:]...)) // as glibc calls it
+	}
 	// Calls: n times execve and its /bin/sh, n times a look and its failure, "not found", then the execs once more for after an
 	// EACCES, and "permission denied".
 	again := 4*n + 1
@@ -277,7 +327,7 @@ func (l *lowering) execAs(name string, argv, environ []string) {
 		again = 2*n + 1
 	}
 	execs := func(denied bool) {
-		for _, c := range candidates {
+		for i, c := range candidates {
 			l.p.At(sys.Step{Stage: "exec", Op: name, Path: c})
 			toNext := again + 1 // the next candidate of the second round
 			if denied {
@@ -286,7 +336,7 @@ func (l *lowering) execAs(name string, argv, environ []string) {
 			l.p.Add(unix.SYS_EXECVE, sys.Str(c), words, env).Tolerate(unix.ENOEXEC, 0).
 				Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, toNext)
 			l.p.At(sys.Step{Stage: "exec", Op: noHeader, Path: c})
-			l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"/bin/sh", c}, argv[1:]...)), env) // as glibc calls it
+			l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), shells[i], env)
 		}
 	}
 	execs(false)
@@ -304,6 +354,7 @@ func (l *lowering) execAs(name string, argv, environ []string) {
 	execs(true)
 	l.p.At(sys.Step{Stage: "exec", Op: name})
 	l.p.Fail(unix.EACCES)
+	return nil
 }
 
 // Steps of exec that are reached only when something is odd: a program whose #! line or ELF loader names something that is not
@@ -320,19 +371,30 @@ func candidates(name string, environ []string) []string {
 	case strings.Contains(name, "/"):
 		return []string{name}
 	}
-	search := "/bin:/usr/bin" // execvp(3), when PATH is unset
-	for _, v := range environ {
-		if value, ok := strings.CutPrefix(v, "PATH="); ok {
-			search = value
-			break
-		}
-	}
 	var out []string
-	for _, dir := range strings.Split(search, ":") {
+	for _, dir := range strings.Split(searched(environ), ":") {
 		if dir == "" {
 			dir = "." // execvp(3): an empty name is the working directory
 		}
 		out = append(out, dir+"/"+name)
 	}
 	return out
+}
+
+// placesOf is how many candidates there are.
+func placesOf(name string, environ []string) int {
+	if strings.Contains(name, "/") {
+		return 1
+	}
+	return strings.Count(searched(environ), ":") + 1
+}
+
+// searched is PATH.
+func searched(environ []string) string {
+	for _, v := range environ {
+		if value, ok := strings.CutPrefix(v, "PATH="); ok {
+			return value
+		}
+	}
+	return "/bin:/usr/bin" // execvp(3), when PATH is unset
 }

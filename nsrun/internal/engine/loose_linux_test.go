@@ -81,7 +81,7 @@ func TestEveryFaultInALooseRunFailsClosed(t *testing.T) {
 			}
 			assert.Equal(t, before, mountinfo(t))
 			assert.Equal(t, fds, openFDs(t))
-			assert.Empty(t, children(t))
+			assert.Empty(t, children(t, "self"))
 		})
 	}
 }
@@ -135,5 +135,5 @@ func TestLooseRunEndsWithTheCommand(t *testing.T) {
 	assert.Less(t, time.Since(start), 300*time.Millisecond, "the run waits for the command alone")
 	time.Sleep(500 * time.Millisecond)
 	reapAll()
-	assert.Empty(t, children(t))
+	assert.Empty(t, children(t, "self"))
 }

@@ -89,8 +89,7 @@ func (l *lowering) start(pwd string) error {
 	env := setenv(l.plan.Env, "PWD", pwd)
 	name := l.plan.Command[0]
 	if !strings.Contains(name, "/") {
-		l.execAs(name, argv, env)
-		return nil
+		return l.execAs(name, argv, env)
 	}
 	l.p.At(sys.Step{Stage: "exec", Op: name, Path: name}) // no search, so whatever the error is, it is the command's
 	l.p.Add(unix.SYS_EXECVE, sys.Str(name), sys.List(argv), sys.List(env)).Tolerate(unix.ENOEXEC, 0)

@@ -10,6 +10,7 @@ import (
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/rlimit/cgroup"
 	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,8 @@ type fds struct {
 	status int     // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
 	theirs []int   // the caller's ends, which a child that leaves descriptors open must close for itself
 	canary *Canary // what the self-test tries to reach
+	group  *cgroup.Group
+	output [2]int // what becomes standard output and error; 0 leaves them
 }
 
 // keeps reports whether a plan's command has a keeper beside it, not a pid 1 above it.
@@ -53,7 +56,8 @@ type lowering struct {
 	proc    sys.Slot // the host's procfs, by bubblewrap's rules
 	umask   sys.Slot // the caller's
 
-	children   sys.Slot // a keeper's signalfd
+	children   sys.Slot // a keeper's, or a server's, signalfd
+	prepared   sys.Slot // a server's Landlock ruleset
 	canary     *Canary  // of the self-test
 	rules      []landlock.PathRule
 	compiled   []seccomp.Filter
@@ -65,28 +69,41 @@ type lowering struct {
 //
 // The order is the security argument: see DESIGN.md.
 func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
+	l := newLowering(p, f, trace)
+	life, joined := l.life, false
+	switch {
+	case p.Bwrap != nil:
+		life, joined = l.lowerLoose, joins(p.Bwrap)
+	case keeps(p):
+		life = l.keep
+	}
+	out, err := l.lower(life, look)
+	if err == nil && joined {
+		out.Flags = 0
+	}
+	return out, err
+}
+
+func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
 	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f, canary: f.canary}
 	if l.canary == nil {
 		l.canary = &Canary{}
 	}
-	l.p.Grow(300 + 13*len(p.Mounts)) // ten calls for a bind and three for its Landlock rule
+	return l
+}
+
+func (l *lowering) lower(life func(mounts.Looker) error, look mounts.Looker) (*Lowered, error) {
+	l.p.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
 	out := &Lowered{Program: l.p}
-	for _, ns := range p.Namespaces {
+	for _, ns := range l.plan.Namespaces {
 		flag, ok := cloneFlags[ns]
 		if !ok {
 			return nil, fmt.Errorf("bug: namespace %q is not known", ns)
 		}
 		out.Flags |= flag
 	}
-	life := l.life
-	switch {
-	case p.Bwrap != nil:
-		life = l.lowerLoose
-		if joins(p.Bwrap) {
-			out.Flags = 0
-		}
-	case keeps(p):
-		life = l.keep
+	if len(l.plan.Cgroups) > 0 {
+		out.Flags &^= unix.CLONE_NEWCGROUP // whose root is where it is made: see joinGroup
 	}
 	if err := life(look); err != nil {
 		return nil, err
@@ -99,9 +116,12 @@ func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error
 func (l *lowering) life(look mounts.Looker) error {
 	return l.all(
 		l.dieWithCaller, // first of all: nothing outlives the caller
+		l.joinGroup,     // before there is anything to count
+		l.takeOutput,
 		l.closeInherited,
 		l.mapIDs,
 		l.noNestedUsers, // while /proc/sys can still be written
+		l.numbers,
 		l.network,
 		l.names,
 		l.clearArguments,
@@ -201,6 +221,14 @@ func (l *lowering) noNestedUsers() error {
 	}
 	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte("1")), sys.Int(1)).Min(1)
 	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
+	return nil
+}
+
+// numbers bounds the process numbers of the pid namespace that this process is in. Before Linux 6.14 that would be the host's.
+func (l *lowering) numbers() error {
+	if l.plan.PidMax > 0 {
+		l.writeFile("pid_max", "/proc/sys/kernel/pid_max", strconv.FormatInt(l.plan.PidMax, 10))
+	}
 	return nil
 }
 

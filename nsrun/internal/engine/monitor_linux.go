@@ -45,7 +45,6 @@ func runLoose(p *plan.Plan, opts Options) (Outcome, error) {
 	lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus, theirs: theirs}, false)
 	host.Close()
 	if err != nil {
-		ch.closeChild()
 		return Outcome{}, wrapLowering(err)
 	}
 	if opts.Inject != nil {
@@ -73,7 +72,6 @@ func (m *monitor) start() (err error) {
 	}
 	if joins(m.plan.Bwrap) {
 		if err := unix.SetsockoptInt(int(m.ch.status.Fd()), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-			m.ch.closeChild()
 			return &Error{Stage: "channels", Err: err}
 		}
 	}

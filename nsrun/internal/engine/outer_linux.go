@@ -61,6 +61,7 @@ type Orders struct {
 	Dir      string         `json:"dir"`
 	Dev      string         `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
 	Limits   []rlimit.Limit `json:"limits,omitempty"`
+	AtMost   []rlimit.Limit `json:"at_most,omitempty"`
 	Landlock *plan.Landlock `json:"landlock,omitempty"`
 	Seccomp  *plan.Seccomp  `json:"seccomp,omitempty"`
 	SelfTest []plan.Act     `json:"self_test,omitempty"`
@@ -131,7 +132,7 @@ func carried(p *plan.Plan, feature string) bool {
 }
 
 func orders(p *plan.Plan, seen []mounts.Seen) Orders {
-	o := Orders{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
+	o := Orders{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, AtMost: p.AtMost, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
 		rules := *p.Landlock
 		rules.Paths = resolvedRules(p, seen)
@@ -196,7 +197,8 @@ func settle(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) (out []mounts.
 // plainRead are the flags of what is there to be read alone.
 var plainRead = mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
 
-// mask covers dest as the host's place is, which for what plans mask is below a bind of the same name: a directory by an empty one, anything else by a device that cannot be opened there.
+// mask covers dest as the host's place is, which for what plans mask is below a bind of the same name: a directory by an empty one,
+// anything else by a device that cannot be opened there.
 func mask(place, dest string, look mounts.Looker) []mounts.Op {
 	at, err := look.Look(place)
 	switch {

@@ -124,9 +124,9 @@ func (o *outer) files(call *Outer) (files []*os.File, err error) {
 	}
 	theirStderr, err1 := (*os.File)(nil), error(nil)
 	o.stderr, theirStderr, err1 = os.Pipe()
-	orders, err2 := memory(call.Orders)
+	orders, err2 := sys.MemoryFile(call.Orders)
 	stderr, err3 := duplicate(2)
-	o.info, err = memory(nil) // not a pipe: without its reader the monitor would die of writing, and leave its child waiting for ever
+	o.info, err = sys.MemoryFile(nil) // not a pipe: without its reader the monitor would die of writing, and leave its child waiting for ever
 	if err := errors.Join(err1, err2, err3, err); err != nil {
 		return []*os.File{theirStderr, channel, orders, stderr}, err
 	}
@@ -137,7 +137,7 @@ func (o *outer) files(call *Outer) (files []*os.File, err error) {
 			break
 		}
 		var f *os.File
-		f, err = memory(b.Data)
+		f, err = sys.MemoryFile(b.Data)
 		files = append(files, f)
 	}
 	return files, err
@@ -149,23 +149,6 @@ func duplicate(fd int) (*os.File, error) {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return os.NewFile(uintptr(n), "duplicate"), nil
-}
-
-// memory returns a descriptor that data can be read from.
-func memory(data []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("nsrun", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	f := os.NewFile(uintptr(fd), "data")
-	_, err = f.Write(data)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-	}
-	return f, err
 }
 
 // live waits for the last mile's word, then for the end of everything.
@@ -380,7 +363,7 @@ func triedInside(p *plan.Plan, c *Canary) []plan.Act {
 // farMile is the lowering of orders, which have what the last mile needs of a plan.
 func farMile(o *Orders) *lowering {
 	p := &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for ownNull
-		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
+		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, AtMost: o.AtMost, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
 	l := &lowering{p: &sys.Program{}, plan: p, canary: o.Canary}
 	if l.canary == nil {
 		l.canary = &Canary{}

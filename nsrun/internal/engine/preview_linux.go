@@ -38,8 +38,8 @@ func (l *Lowered) Text() string {
 	return text + "CLONE_PIDFD|SIGCHLD)\n" + l.Program.String()
 }
 
-// parent returns a pidfd of the process that started this one, or -1 if it cannot be seen from here. It is watched by pidfd, not by PR_SET_PDEATHSIG, which would fire as soon as the thread that forked ends: a caller may start us from a
-// short-lived one.
+// parent returns a pidfd of the process that started this one, or -1 if it cannot be seen from here. It is watched by pidfd, not by
+// PR_SET_PDEATHSIG, which would fire as soon as the thread that forked ends: a caller may start us from a short-lived one.
 func parent() (int, error) {
 	pid := os.Getppid()
 	if pid == 0 {
@@ -48,9 +48,28 @@ func parent() (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
 	case err != nil && !errors.Is(err, unix.ESRCH):
-		return -1, &Error{Stage: "die with parent", Op: "pidfd_open", Err: err}
+		return -1, &Error{Stage: OrphanStage, Op: "pidfd_open", Err: err}
 	case err != nil || os.Getppid() != pid:
-		return -1, &Error{Stage: "die with parent", Err: errors.New("the process that started this one has ended")}
+		if err == nil {
+			unix.Close(fd)
+		}
+		return -1, errOrphan
 	}
 	return fd, nil
+}
+
+// OrphanStage is the stage of errors of runs whose caller has gone.
+const OrphanStage = "die with parent"
+
+var errOrphan = &Error{Stage: OrphanStage, Err: errors.New("the process that started this one has ended")}
+
+// PreviewServer is [Preview] of a session's sandbox.
+func PreviewServer(p *plan.Plan) (*Lowered, error) {
+	var host mounts.Host
+	defer host.Close()
+	l, err := lowerServer(p, &host, fds{report: 3, status: 4}, true)
+	if err != nil {
+		return nil, wrapLowering(err)
+	}
+	return l, nil
 }

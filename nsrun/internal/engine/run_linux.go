@@ -12,6 +12,7 @@ import (
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/rlimit/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,6 +49,10 @@ type Outcome struct {
 	Rules    []landlock.PathRule // that Landlock enforced
 	Tried    []plan.Act          // by the self-test
 	Losses   []plan.Note         // what the engine could not carry
+	Evidence cgroup.Evidence     // of the sandbox's cgroup
+	Output   [2]Passed           // of standard output and error
+
+	begun bool // the command was told to have been executed
 }
 
 // Run starts the plan's command and waits until nothing of the sandbox is alive. It forks this process, so this should be a small
@@ -59,7 +64,7 @@ type Outcome struct {
 //
 // A plan with plan.Bwrap is run by bubblewrap's rules: no signal is passed on, and Run returns when the command has ended, whatever it
 // has left behind.
-func Run(p *plan.Plan, opts Options) (Outcome, error) {
+func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	if p.Bwrap != nil {
 		return runLoose(p, opts)
 	}
@@ -82,57 +87,87 @@ func Run(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := check(); err != nil {
 		return Outcome{}, err
 	}
-	ch, err := openChannels()
+	w := &waiting{opts: opts, parent: -1}
+	if opts.DieWithParent {
+		if w.parent, err = parent(); err != nil {
+			return Outcome{}, err
+		}
+		defer unix.Close(w.parent)
+	}
+	group, err := makeGroup(p, w.stop)
 	if err != nil {
-		return Outcome{}, &Error{Stage: "channels", Err: err}
-	}
-	defer ch.close()
-	canary, err := newCanary(p)
-	defer canary.close()
-	if err != nil {
-		ch.closeChild()
-		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
-	}
-	if opts.canary != nil {
-		canary = opts.canary
-	}
-	var host mounts.Host
-	lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus, canary: canary}, false)
-	host.Close()
-	if err != nil {
-		ch.closeChild()
-		return Outcome{}, wrapLowering(err)
-	}
-	if err := protect(p, lowered.Seen, opts.Protected); err != nil {
-		ch.closeChild()
 		return Outcome{}, err
 	}
-	if opts.Inject != nil {
-		opts.Inject(lowered.Program)
+	defer func() { err = endGroup(group, &out, err) }()
+	s, err := prepare(p, opts, group)
+	defer s.close()
+	if err != nil {
+		return Outcome{}, err
 	}
 	started := time.Now()
-	pid, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)
-	ch.closeChild()
+	pid, pidfd, err := s.lowered.Program.ForkInto(bornIn(p, group), s.lowered.Flags, s.ch.childReport)
+	s.ch.closeChild()
 	if err != nil {
 		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err})
 	}
-	r := &run{plan: p, opts: opts, lowered: lowered, pid: pid, pidfd: pidfd, parent: -1, command: -1, ch: ch}
+	s.pumps.closeChild()
+	r := &run{plan: p, opts: opts, lowered: s.lowered, pid: pid, pidfd: pidfd, parent: w.parent, before: w.early, command: -1, ch: s.ch, pumps: s.pumps}
 	defer r.close()
-	if opts.DieWithParent {
-		r.parent, err = parent()
-	}
-	if err == nil {
-		err = r.wait()
-	} else {
-		r.kill()
-		_ = r.reap()
-	}
-	r.mu.Lock()
-	out := r.out
-	r.mu.Unlock()
-	out.Started, out.Wall, out.Seen = started, time.Since(started), lowered.Seen
-	out.Rules, out.Tried = lowered.Rules, tried(p, canary)
+	out, err = r.finish()
+	out.Output, out.Losses = s.pumps.passed(), append(out.Losses, s.pumps.notes()...)
+	out.Started, out.Wall, out.Seen = started, time.Since(started), s.lowered.Seen
+	out.Rules, out.Tried = s.lowered.Rules, tried(p, s.canary)
 	return out, err
+}
+
+// prepared is what a run has made before it forks.
+type prepared struct {
+	ch      *channels
+	pumps   *pumps
+	canary  *Canary
+	lowered *Lowered
+}
+
+// prepare makes all that can fail without a process. What it has made is to be closed whether it failed or not.
+func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err error) {
+	if s.ch, err = openChannels(); err != nil {
+		return s, &Error{Stage: "channels", Err: err}
+	}
+	if s.pumps, err = openPumps(p); err != nil {
+		return s, &Error{Stage: "channels", Err: err}
+	}
+	if s.canary, err = newCanary(p); err != nil {
+		return s, &Error{Stage: selfTestStage, Err: err}
+	}
+	if opts.canary != nil {
+		s.canary.close()
+		s.canary = opts.canary
+	}
+	var host mounts.Host
+	defer host.Close()
+	s.lowered, err = Lower(p, &host, fds{report: s.ch.childReport, status: s.ch.childStatus, canary: s.canary, group: group, output: s.pumps.child}, false)
+	if err != nil {
+		return s, wrapLowering(err)
+	}
+	if err := protect(p, s.lowered.Seen, opts.Protected); err != nil {
+		return s, err
+	}
+	if opts.Inject != nil {
+		opts.Inject(s.lowered.Program)
+	}
+	return s, nil
+}
+
+func (s *prepared) close() {
+	if s.canary != nil {
+		s.canary.close()
+	}
+	if s.pumps != nil {
+		s.pumps.close()
+	}
+	if s.ch != nil {
+		s.ch.close()
+	}
 }
 
 // run is one sandbox from fork to the end of its last process. The goroutine that forked serves channels and clocks; another one passes
@@ -142,9 +177,11 @@ type run struct {
 	opts    Options
 	lowered *Lowered
 	ch      *channels
+	pumps   *pumps
 	pid     int
 	pidfd   int
-	parent  int // pidfd, or -1
+	parent  int           // pidfd, or -1; not its own
+	before  []unix.Signal // that came before there was a sandbox
 	failure *sys.Failure
 	exit    *sys.Exit
 
@@ -164,15 +201,21 @@ func (r *run) close() {
 	defer r.mu.Unlock()
 	r.ended = true
 	unix.Close(r.pidfd)
-	if r.parent >= 0 {
-		unix.Close(r.parent)
-	}
 	if r.command >= 0 {
 		unix.Close(r.command)
 	}
 	if r.opts.Terminal != nil {
 		r.opts.Terminal.finish()
 	}
+}
+
+// finish waits for the end of the sandbox that has been forked.
+func (r *run) finish() (Outcome, error) {
+	err := r.wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out.begun = r.command >= 0
+	return r.out, err
 }
 
 // wait serves the channels, the clocks and the caller's end until pid 1 has nothing more to say, and reaps it. One thread does all
@@ -182,6 +225,9 @@ func (r *run) wait() error {
 	defer close(done)
 	if r.opts.Cancel != nil {
 		go r.killOn(r.opts.Cancel, done)
+	}
+	for _, sig := range r.before {
+		r.forward(sig)
 	}
 	if r.opts.Signals != nil {
 		go r.watch(r.opts.Signals(), done)
@@ -193,14 +239,14 @@ func (r *run) wait() error {
 	}
 	report, status, orphan := int32(r.ch.report.Fd()), int32(r.ch.status.Fd()), int32(r.parent)
 	for r.exit == nil && status >= 0 {
-		fds := []unix.PollFd{{Fd: report, Events: unix.POLLIN}, {Fd: status, Events: unix.POLLIN}, {Fd: orphan, Events: unix.POLLIN}}
+		r.timeUp() // in each turn: where there is always something to pass on, poll never says that it has waited
+		fds := r.pumps.polls([]unix.PollFd{{Fd: report, Events: unix.POLLIN}, {Fd: status, Events: unix.POLLIN}, {Fd: orphan, Events: unix.POLLIN}})
 		n, err := unix.Ppoll(fds, r.untilDeadline(), nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			r.kill()
 			return errors.Join(&Error{Stage: "wait", Err: err}, r.reap())
 		}
 		if n <= 0 {
-			r.timeUp()
 			continue
 		}
 		if fds[0].Revents != 0 {
@@ -214,11 +260,25 @@ func (r *run) wait() error {
 			r.kill()
 			orphan = -1
 		}
+		if r.pumps.serve(fds[3:]) {
+			r.kill()
+		}
 	}
 	if report >= 0 {
 		r.readReport()
 	}
-	return r.reap()
+	err := r.reap()
+	if !r.pumps.rest(r.deadline, r.unwanted) && r.deadline.Before(time.Now()) && !r.deadline.IsZero() {
+		r.out.TimedOut = true
+	}
+	return err
+}
+
+// unwanted reports whether the run has been told to end at once: what the command has written last is not waited for then.
+func (r *run) unwanted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.killed || r.out.TimedOut
 }
 
 // readReport reads what became of the set-up: a failure, or the end that means that exec happened.

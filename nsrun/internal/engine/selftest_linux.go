@@ -60,6 +60,7 @@ func (c *Canary) close() {
 	if c.listener >= 0 {
 		unix.Close(c.listener)
 	}
+	c.listener = -1
 }
 
 // outside picks directories of the host that the plan does not show, nor anything in or above them, and that this process can open: the

@@ -53,6 +53,21 @@ func (c call) ask() error {
 	}
 }
 
+// cgroupClone asks whether a child can be born in a cgroup. Of what a kernel does not know, E2BIG: clone3(2), on its size; of a descriptor that
+// can be none, EINVAL.
+func cgroupClone() error {
+	var p sys.Program
+	p.Add(unix.SYS_CLONE3, sys.Struct(&sys.CloneArgs{Flags: unix.CLONE_INTO_CGROUP, Cgroup: 1 << 40}), sys.Int(88))
+	switch err := p.Run(); {
+	case errors.Is(err, unix.EINVAL):
+		return nil
+	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		return &unsupported{reason: "clone3 into a cgroup: refused by the kernel, or by a seccomp filter"}
+	default:
+		return fmt.Errorf("clone3 into a cgroup: unexpected answer: %v", err)
+	}
+}
+
 // action asks whether filters can return an action: seccomp(2), SECCOMP_GET_ACTION_AVAIL, which is as old as the first of them.
 type action struct {
 	feature facts.Name

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -13,12 +14,16 @@ type place struct {
 	controllers []string // of version 1
 }
 
-// wanted are the controllers that limits are made of.
-var wanted = [...]string{"memory", "pids", "cpu"}
+// wanted are the controllers that limits are made of, and all that have limits; those of version 1 have another name for one.
+var (
+	wanted  = [...]string{"memory", "pids", "cpu"}
+	limited = [...]string{"memory", "pids", "cpu", "io"}
+	elder   = map[string]string{"blkio": "io"}
+)
 
 // placeV2 finds the caller in the tree of version 2: cgroups(7). There is none if ok is false.
 func (h files) placeV2() (p place, ok bool) {
-	for _, m := range h.mounts() {
+	for _, m := range h.mountsLike(" - cgroup2 ") {
 		if m.kind == "cgroup2" {
 			return h.placeIn(m, ""), true
 		}
@@ -28,20 +33,22 @@ func (h files) placeV2() (p place, ok bool) {
 
 // placesV1 finds the caller in the trees of version 1 that have controllers which limits are made of.
 func (h files) placesV1() (found []place) {
-	for _, m := range h.mounts() {
+	for _, m := range h.mountsLike(" - cgroup ") {
 		if m.kind != "cgroup" {
 			continue
 		}
 		var has []string
+		last := ""
 		for option := range strings.SplitSeq(m.super, ",") {
-			if slices.Contains(wanted[:], option) {
-				has = append(has, option)
+			name := cmp.Or(elder[option], option)
+			if slices.Contains(limited[:], name) {
+				has, last = append(has, name), option
 			}
 		}
 		if len(has) == 0 {
 			continue
 		}
-		p := h.placeIn(m, has[0])
+		p := h.placeIn(m, last)
 		p.controllers = has
 		found = append(found, p)
 	}

@@ -20,9 +20,17 @@ func groups(f facts.Facts, h files) {
 	dir, err := groupV2(h)
 	answer(f, facts.CgroupV2, err)
 	note(f, facts.CgroupV2, dir)
-	socket, err := manager(h, f.UID)
+	socket, err := answering(h, f.UID)
 	answer(f, facts.SystemdScope, err)
 	note(f, facts.SystemdScope, socket)
+	if f.Manager == nil || err != nil {
+		return
+	}
+	f.Manager.Socket, f.Manager.Bus = socket, isBus(socket) // who answers is better than who is there
+	if a := f.Answers[facts.CgroupV2]; a.State == facts.No && a.Fix == "" {
+		a.Fix = "nsrun run needs nothing, as it asks the service manager for a scope; start anything else by systemd-run --user --scope -p Delegate=yes ..."
+		f.Answers[facts.CgroupV2] = a
+	}
 }
 
 // note keeps a word on what is there.
@@ -111,21 +119,13 @@ func groupsV1(h files) (detail string, err error) {
 	return strings.Join(has, " "), nil
 }
 
-// manager looks for a service manager that takes connections from the caller: its own, or for root the system's.
-func manager(h files, uid int) (socket string, err error) {
-	if !h.has("run/systemd/system") { // sd_booted(3)
+// answering looks for a service manager that takes connections from the caller.
+func answering(h files, uid int) (socket string, err error) {
+	if !h.booted() {
 		return "", &unsupported{"systemd does not run this host", "have a cgroup delegated in another way, or boot with systemd"}
 	}
-	dir := h.env("XDG_RUNTIME_DIR")
-	if !filepath.IsAbs(dir) {
-		dir = fmt.Sprintf("/run/user/%d", uid)
-	}
-	sockets := []string{filepath.Join(dir, "systemd/private"), filepath.Join(dir, "bus")}
-	if uid == 0 {
-		sockets = append(sockets, "/run/systemd/private")
-	}
 	var refused []string
-	for _, socket := range sockets {
+	for _, socket := range h.managers(uid) {
 		if err := connect(socket); err != nil {
 			refused = append(refused, fmt.Sprintf("%s: %v", socket, err))
 			continue
@@ -142,5 +142,12 @@ func connect(socket string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
+		return err
+	}
+	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err == nil && peer.Uid != 0 && peer.Uid != uint32(os.Geteuid()) { // as whoever asks it for a scope insists
+		err = fmt.Errorf("it is the user %d's", peer.Uid)
+	}
+	return err
 }

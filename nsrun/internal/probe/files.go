@@ -33,9 +33,15 @@ func (h files) has(name string) bool {
 // mount is a line of /proc/self/mountinfo: proc_pid_mountinfo(5).
 type mount struct{ root, point, options, kind, super string }
 
-func (h files) mounts() (found []mount) {
+func (h files) mounts() []mount { return h.mountsLike(" - ") }
+
+// mountsLike are those whose lines hold a text.
+func (h files) mountsLike(some string) (found []mount) {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	for line := range strings.SplitSeq(h.text("proc/self/mountinfo"), "\n") {
+		if !strings.Contains(line, some) {
+			continue
+		}
 		left, right, ok := strings.Cut(line, " - ")
 		l, r := strings.Fields(left), strings.Fields(right)
 		if !ok || len(l) < 6 || len(r) < 3 {

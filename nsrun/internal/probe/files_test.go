@@ -162,11 +162,13 @@ func TestPlacesInCgroupTrees(t *testing.T) {
 	}
 	v1 := tree(map[string]string{
 		"proc/self/mountinfo": "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n" +
-			"33 31 0:30 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
-		"proc/self/cgroup": "9:name=systemd:/s\n4:memory:/m\n2:cpu,cpuacct:/c\n",
+			"33 31 0:30 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n" +
+			"36 31 0:33 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n",
+		"proc/self/cgroup": "9:name=systemd:/s\n7:blkio:/b\n4:memory:/m\n2:cpu,cpuacct:/c\n",
 	})
 	assert.Equal(t, []place{
 		{dir: "/sys/fs/cgroup/cpu,cpuacct/c", controllers: []string{"cpu"}}, {dir: "/sys/fs/cgroup/memory/m", controllers: []string{"memory"}},
+		{dir: "/sys/fs/cgroup/blkio/b", controllers: []string{"io"}},
 	}, v1.placesV1())
 	assert.Equal(t, []string{"pids"}, lacks("cpuset cpu io memory\n"))
 	assert.Empty(t, lacks("cpuset cpu io memory pids"))

@@ -40,6 +40,8 @@ func Host() facts.Facts {
 		}
 		answer(f, use.name, err)
 	}
+	f.PidMaxLeast = leastPidMax()
+	answer(f, facts.PidMax, b.explain(facts.PidMax, pidMaxOf(f)))
 	a := f.Answers[facts.ProcMount]
 	a.Detail = join(a.Detail, h.hidepid())
 	f.Answers[facts.ProcMount] = a
@@ -193,11 +195,6 @@ func try(flags uintptr, more func(*sys.Program)) (err error) {
 }
 
 func tryOnce(flags uintptr, more func(*sys.Program)) error {
-	var report [2]int
-	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
-		return err
-	}
-	defer unix.Close(report[0])
 	var p sys.Program
 	write := func(path, text string) {
 		fd := p.Slot()
@@ -215,6 +212,16 @@ func tryOnce(flags uintptr, more func(*sys.Program)) error {
 	if more != nil {
 		more(&p)
 	}
+	return run(&p, flags)
+}
+
+// run runs p in a child. It is a [*refusal] if one of its calls fails. The caller is locked to its thread.
+func run(p *sys.Program, flags uintptr) error {
+	var report [2]int
+	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	defer unix.Close(report[0])
 	pid, pidfd, err := p.Fork(flags, report[1])
 	unix.Close(report[1])
 	if err != nil {

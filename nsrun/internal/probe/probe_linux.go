@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/landlock"
@@ -17,7 +18,7 @@ import (
 // Quick returns what a few harmless system calls tell. Namespaces stay unknown.
 func Quick() facts.Facts {
 	f := facts.Facts{Arch: runtime.GOARCH, UID: os.Geteuid(), GID: os.Getegid(), LastCap: lastCap(),
-		Answers: make(map[facts.Name]facts.Answer, 16)} // as many as it asks for
+		Answers: make(map[facts.Name]facts.Answer, 17)} // as many as it asks for
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		f.Kernel = unix.ByteSliceToString(name.Release[:])
@@ -38,6 +39,13 @@ func Quick() facts.Facts {
 	}
 	for _, action := range actions {
 		answer(f, action.feature, action.ask())
+	}
+	h := files{os.DirFS("/"), os.Getenv}
+	f.Groups, f.Manager = h.groups(strconv.Itoa(os.Getpid()), f.UID, func(path string) bool { return unix.Access(path, unix.W_OK) == nil })
+	answer(f, facts.CgroupClone, cgroupClone())
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		f.MemoryMB = int64(uint64(info.Totalram) * uint64(info.Unit) >> 20)
 	}
 	return f
 }

@@ -152,21 +152,45 @@ func TestACgroupIsMadeAndRemoved(t *testing.T) {
 
 func TestAServiceManagerIsConnectedTo(t *testing.T) {
 	dir := t.TempDir()
-	_, err := manager(tree(nil), 1000)
+	_, err := answering(tree(nil), 1000)
 	require.EqualError(t, err, "systemd does not run this host")
 	booted := tree(map[string]string{"run/systemd/system/x": "", "$XDG_RUNTIME_DIR": dir})
-	_, err = manager(booted, 1000)
+	_, err = answering(booted, 1000)
 	require.ErrorContains(t, err, filepath.Join(dir, "bus")+": no such file or directory")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: filepath.Join(dir, "bus")}))
-	_, err = manager(booted, 1000)
+	_, err = answering(booted, 1000)
 	require.ErrorContains(t, err, "connection refused", "a socket that nobody listens at")
 	require.NoError(t, unix.Listen(fd, 1))
-	socket, err := manager(booted, 1000)
+	socket, err := answering(booted, 1000)
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(dir, "bus"), socket)
+}
+
+// TestWhoAnswersIsAskedForAScope has two sockets, of which one is dead, on a host without a place for cgroups.
+func TestWhoAnswersIsAskedForAScope(t *testing.T) {
+	dir := t.TempDir()
+	host := map[string]string{"run/systemd/system/x": "", "$XDG_RUNTIME_DIR": dir, "proc/self/mountinfo": v2Mount, "proc/self/cgroup": "0::/a/b\n"}
+	ask := func() facts.Facts {
+		f := facts.Facts{UID: 1000, Answers: map[facts.Name]facts.Answer{}, Manager: &facts.Manager{Socket: dir + "/systemd/private"}}
+		groups(f, tree(host))
+		return f
+	}
+	f := ask()
+	assert.Equal(t, facts.No, f.State(facts.SystemdScope))
+	assert.Equal(t, dir+"/systemd/private", f.Manager.Socket)
+	assert.Contains(t, f.Fix(facts.CgroupV2), "start nsrun in a delegated scope")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: filepath.Join(dir, "bus")}))
+	require.NoError(t, unix.Listen(fd, 1))
+	f = ask()
+	assert.Equal(t, facts.Yes, f.State(facts.SystemdScope))
+	assert.Equal(t, &facts.Manager{Socket: dir + "/bus", Bus: true}, f.Manager)
+	assert.Contains(t, f.Fix(facts.CgroupV2), "nsrun run needs nothing, as it asks the service manager")
 }
 
 func BenchmarkQuick(b *testing.B) {
@@ -179,4 +203,28 @@ func BenchmarkHost(b *testing.B) {
 	for b.Loop() {
 		Host()
 	}
+}
+
+func TestWhosePidMaxItIs(t *testing.T) {
+	assert.Contains(t, whosePidMax(&refusal{sys.Step{Stage: "open", Path: pidMaxFile}, unix.EACCES}).Error(), "one for all pid namespaces")
+	assert.Contains(t, whosePidMax(&refusal{sys.Step{Stage: notRoot}, unix.EINVAL}).Error(), "not mapped here")
+	assert.Equal(t, "open: read-only file system", whosePidMax(&refusal{sys.Step{Stage: "open"}, unix.EROFS}).Error())
+	assert.NoError(t, whosePidMax(nil))
+	assert.True(t, leastPidMax() >= 301, "this host's: %d", leastPidMax())
+}
+
+// TestQuickForksNothing counts what this process has waited for: a large program asks, too.
+func TestQuickForksNothing(t *testing.T) {
+	used := func() (usage unix.Rusage) {
+		require.NoError(t, unix.Getrusage(unix.RUSAGE_CHILDREN, &usage))
+		return usage
+	}
+	before := used()
+	f := Quick()
+	assert.Equal(t, before.Minflt, used().Minflt, "a child has page faults")
+	assert.NotContains(t, f.Answers, facts.PidMax)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = try(0, nil) // whatever becomes of it
+	assert.Greater(t, used().Minflt, before.Minflt, "positive control")
 }

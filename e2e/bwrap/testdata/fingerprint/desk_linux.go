@@ -118,8 +118,8 @@ func (d *desk) terminal() error {
 	return nil
 }
 
-// kind opens one descriptor: data:CONTENT, base64:CONTENT, pipe:CONTENT, late (a pipe to which a byte comes after a while), closing (a pipe that is
-// closed after a while), out, dir:PATH, path:PATH (O_PATH), file:PATH, wo:PATH, rw:PATH, ns:WHICH, ns2:WHICH.
+// kind opens one descriptor: data:CONTENT, base64:CONTENT, pipe:CONTENT, late (a pipe to which a byte comes after a while), closing (a
+// pipe that is closed after a while), out, dir:PATH, path:PATH (O_PATH), file:PATH, wo:PATH, rw:PATH, ns:WHICH, ns2:WHICH.
 func (d *desk) kind(what string) (*os.File, error) {
 	kind, rest, _ := strings.Cut(what, ":")
 	switch kind {

@@ -131,7 +131,8 @@ func hostActs() map[string]act {
 	}
 }
 
-// launch gives the process a session keyring with a key in it, its user's keyring another one, and the process descriptor 7, and executes the rest of the words.
+// launch gives the process a session keyring with a key in it, its user's keyring another one, and the process descriptor 7, and executes
+// the rest of the words.
 func launch(args []string) (any, error) {
 	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
 		return nil, err
@@ -140,7 +141,7 @@ func launch(args []string) (any, error) {
 		return nil, err
 	}
 	if id, err := unix.AddKey("user", args[0]+"-user", []byte(args[0]), unix.KEY_SPEC_USER_KEYRING); err == nil {
-		_, _ = unix.KeyctlInt(unix.KEYCTL_SET_TIMEOUT, id, 120, 0, 0) // were nobody to remove it
+		_, _ = unix.KeyctlInt(unix.KEYCTL_SET_TIMEOUT, id, 1800, 0, 0) // were nobody to remove it; a slow machine takes minutes for the whole contract
 	}
 	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -128,6 +128,8 @@ func report([]string) (any, error) {
 	found["status"] = fields
 	limits, err := os.ReadFile("/proc/self/limits")
 	found["limits"] = string(limits)
+	pidMax, _ := os.ReadFile("/proc/sys/kernel/pid_max")
+	found["pid_max"] = strings.TrimSpace(string(pidMax))
 	names := []string{}
 	all, _ := net.Interfaces()
 	for _, i := range all {

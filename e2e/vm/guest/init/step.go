@@ -148,6 +148,10 @@ func groupsFor(s guest.Step, h guest.Host) (groups []string, err error) {
 			}
 		}
 		groups = append(groups, dir)
+		if s.Shared && root == cgroupRoot {
+			_ = os.WriteFile(filepath.Join(filepath.Dir(dir), "cgroup.subtree_control"), []byte("+pids"), 0)
+			_ = os.WriteFile(filepath.Join(filepath.Dir(dir), "cgroup.subtree_control"), []byte("+memory"), 0) // which not all kernels have
+		}
 		if h.NoDelegation {
 			continue
 		}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/load"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
+	var faults []error
+	pol.FS = slices.Clone(pol.FS)
+	grant := func(flag string, paths []string, kind policy.Kind, write bool) {
+		for _, p := range paths {
+			abs, err := absolute(p)
+			if err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", flag, err))
+				continue
+			}
+			pol.FS = append(pol.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Directory: flag == "--workspace", Why: flag})
+			if flag == "--workspace" {
+				pol.Dir = abs
+			}
+		}
+	}
+	grant("--ro", f.ro, policy.Bind, false)
+	grant("--rw", f.rw, policy.Bind, true)
+	grant("--socket", f.sockets, policy.Socket, true)
+	if f.workspace != "" {
+		grant("--workspace", []string{f.workspace}, policy.Bind, true)
+	}
+	if f.chdir != "" {
+		pol.Dir = filepath.Clean(f.chdir)
+	}
+	if f.audit != "" {
+		abs, err := absolute(f.audit)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("--audit: %w", err))
+		}
+		pol.Audit = append(pol.Audit[:len(pol.Audit):len(pol.Audit)], abs)
+	}
+	if f.net != "" {
+		pol.Network = policy.Network(f.net)
+	}
+	pol.Env.Pass = append(pol.Env.Pass[:len(pol.Env.Pass):len(pol.Env.Pass)], f.env...)
+	faults = append(faults, f.applyRest(&pol)...)
+	pol, err := f.applyProfile(pol)
+	faults = append(faults, err)
+	pol, err = f.applyAutonomy(pol)
+	faults = append(faults, err)
+	pol, err = f.switches(pol)
+	return pol, errors.Join(append(faults, err)...)
+}
+
+// applyAutonomy puts --autonomy in the place of the manifest's, which it can only lower.
+func (f *flags) applyAutonomy(pol policy.Policy) (policy.Policy, error) {
+	asked := policy.Autonomy(f.autonomy)
+	if pol.Autonomy != "" && asked.Wider(pol.Autonomy) && f.autonomy != "" {
+		return pol, fmt.Errorf("--autonomy %s: the manifest says %s, and a flag can only lower that; leave the flag out", asked, pol.Autonomy)
+	}
+	if f.autonomy != "" {
+		pol.Autonomy = asked
+	}
+	if pol.Autonomy == policy.FullAccess && f.net == string(policy.NetworkNone) {
+		return pol, errors.New("--net none: the autonomy full has the host's network; lower it with --autonomy supervised")
+	}
+	return pol, nil
+}
+
+func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
+	for _, v := range f.setenv {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			faults = append(faults, fmt.Errorf("--setenv %s: write NAME=VALUE; to pass the caller's value use --env %s", v, v))
+			continue
+		}
+		pol.Env.Set = append(pol.Env.Set[:len(pol.Env.Set):len(pol.Env.Set)], policy.Var{Name: name, Value: value})
+	}
+	for _, l := range f.limits {
+		name, n, err := parseLimit(l)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		*pol = pol.WithLimit(name, n)
+	}
+	if f.timeoutGiven {
+		pol.Timeout = f.timeout
+	}
+	if f.grace != 0 {
+		pol.KillGrace = f.grace
+	}
+	if f.hostname != "" {
+		pol.Hostname = f.hostname
+	}
+	for _, name := range f.env {
+		if strings.Contains(name, "=") {
+			faults = append(faults, fmt.Errorf("--env %s: write the name alone; to set a value use --setenv %s", name, name))
+		}
+	}
+	pol.NoLandlock = pol.NoLandlock || f.noLandlock
+	pol.Seccomp.Deny = append(pol.Seccomp.Deny[:len(pol.Seccomp.Deny):len(pol.Seccomp.Deny)], f.deny...)
+	faults = append(faults, f.applySeccomp(&pol.Seccomp))
+	for _, id := range []struct {
+		flag, text string
+		into       **int
+	}{{"--uid", f.uid, &pol.UID}, {"--gid", f.gid, &pol.GID}} {
+		if id.text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(id.text)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s %s: not a number; give 0 to %d", id.flag, id.text, 1<<31-1))
+			continue
+		}
+		*id.into = &n
+	}
+	return faults
+}
+
+// widened notes what flags have made wider than a manifest says, beside the grants that they add: times, limits and the filter.
+func widened(was, is policy.Policy) (notes []policy.Note) {
+	note := func(flag, now, before string) {
+		notes = append(notes, policy.Note{Feature: "flags", Loss: fmt.Sprintf("%s %s counts, over the %s of the manifest", flag, now, before),
+			Fix: "leave the flag out"})
+	}
+	if was.Timeout != 0 && (is.Timeout == 0 || is.Timeout > was.Timeout) {
+		note("--timeout", is.Timeout.String(), was.Timeout.String())
+	}
+	if is.KillGrace > was.KillGrace {
+		note("--kill-grace", is.KillGrace.String(), was.KillGrace.String())
+	}
+	for _, l := range was.Limits {
+		if now, ok := is.Limit(l.Name); ok && now > l.Value {
+			note("--limit", fmt.Sprintf("%s=%d", l.Name, now), strconv.FormatInt(l.Value, 10))
+		}
+	}
+	if was.Seccomp.Profile != "" && is.Seccomp.Profile != was.Seccomp.Profile {
+		note("--seccomp", is.Seccomp.Profile, was.Seccomp.Profile)
+	}
+	return notes
+}
+
+// parseLimit reads NAME=NUMBER, and says of what is written in another way how it is written here.
+func parseLimit(word string) (name string, n int64, err error) {
+	name, value, ok := strings.Cut(word, "=")
+	n, err = strconv.ParseInt(value, 10, 64)
+	if name == "timeout" || name == "kill_grace" {
+		if err == nil {
+			value += "s"
+		}
+		return "", 0, fmt.Errorf("--limit %s: it is a flag of its own; write --%s %s", word, strings.ReplaceAll(name, "_", "-"), cmp.Or(value, "30s"))
+	}
+	if ok && (err == nil || errors.Is(err, strconv.ErrRange)) { // what does not fit is the largest there is, and out of range
+		return name, n, nil
+	}
+	known, _ := policy.LookupLimit(name)
+	if plain, ok := inUnit(value, known.Unit); ok {
+		return "", 0, fmt.Errorf("--limit %s: write the number alone, in %s: --limit %s=%d", word, known.Unit, name, plain)
+	}
+	return "", 0, fmt.Errorf("--limit %s: write NAME=NUMBER, as in --limit open_files=256", word)
+}
+
+// inUnit gives the number, in the unit of a limit, of a value that has a unit itself: 64 of "64M" in MiB.
+func inUnit(value, unit string) (int64, bool) {
+	if d, err := time.ParseDuration(value); err == nil && unit == "s" && d >= time.Second {
+		return int64(d / time.Second), true
+	}
+	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
+	said := strings.ToLower(strings.TrimSpace(value[len(digits):]))
+	n, err := strconv.ParseInt(digits, 10, 32) // so that no shift overflows
+	if err != nil {
+		return 0, false
+	}
+	if unit == "%" && said == "%" {
+		return n, true
+	}
+	power := slices.Index([]string{"", "k", "m", "g", "t"}, strings.TrimSuffix(strings.TrimSuffix(said, "b"), "i"))
+	switch {
+	case power >= 2 && unit == "MiB":
+		return n << (10 * (power - 2)), true
+	case power >= 0 && power < 4 && unit == "bytes":
+		return n << (10 * power), true
+	}
+	return 0, false
+}
+
+// applySeccomp takes a profile by name, a filter from a file, or both: off with a file is that file alone.
+func (f *flags) applySeccomp(into *policy.Seccomp) error {
+	var names, files []string
+	for _, word := range f.seccomp {
+		if strings.Contains(word, "/") {
+			files = append(files, word)
+		} else {
+			names = append(names, word)
+		}
+	}
+	if len(names) > 1 || len(files) > 1 {
+		return fmt.Errorf("--seccomp: give one profile by name and one file, not %s", strings.Join(f.seccomp, " and "))
+	}
+	for _, name := range names {
+		if meantFile(name) {
+			return fmt.Errorf("--seccomp %s: no profile is called that; for the file write --seccomp ./%s", name, name)
+		}
+		into.Profile = name
+	}
+	for _, name := range files {
+		raw, err := load.Filter(name)
+		if err != nil {
+			return fmt.Errorf("--seccomp: %w", err)
+		}
+		into.Raw = raw
+	}
+	return nil
+}
+
+// meantFile reports whether what stands in the place of a profile's name is the name of a file.
+func meantFile(name string) bool {
+	if slices.Contains(policy.SeccompProfiles, name) {
+		return false
+	}
+	_, err := os.Lstat(name)
+	return err == nil || strings.HasSuffix(name, ".bpf") || strings.HasSuffix(name, ".json")
+}

@@ -1,0 +1,82 @@
+package main
+
+const sessionHelp = `nsrun session [--schema] [--audit FILE]
+
+Keeps sandboxes open for a program in any language, which starts it once and talks with it: each line of its
+standard input is a request, each line of its standard output an answer or an event, each a JSON object. A
+command in an open session costs about one fork. When standard input ends, or nobody can read standard output
+any more, all that was begun is ended: keep it open until the answers are there.
+
+  --schema      print the JSON Schema of all lines
+  --audit FILE  append a row to FILE before each command starts and one when it has ended
+
+A request has an "id" of the client's choice, a string or an integer, and an "op"; its one answer has the same
+id, and "ok" with an object or "error". Requests are carried out at the same time and answered in any order; one
+that refers to another may follow it at once. An id may be used again when its answer is there.
+
+  open     "manifest": PATH, or "policy": {...} as in a manifest, with "dir" for its relative "code"
+           ok: session, dir (where commands start), engine, receipt (holds, lost, notes)
+  exec     runs a command, and answers when it has ended
+             "args": ["prog", "arg"] or "shell": "script"; one of them
+             "stdin"            what it reads (default nothing)
+             "env": {"N": "v"}  further variables
+             "cwd"              a path inside
+             "timeout"          seconds, or as "1m30s"; at most the policy's, 30s if that does not say
+             "max_output"       bytes of each stream to collect (default 1048576, at most 16777216)
+             "stream": true     tell output as it comes, by events, and not in the answer
+             "encoding": "base64"  tell output in base64 always
+             "terminal": {"rows": 24, "cols": 80}  give it a terminal
+             "fresh": true      end all that runs in the session first, and empty its private file systems
+             "receipt": true    add what was on
+           ok: the result of nsrun run --result: verdict, code, exit_status or signal, wall_ms, ...; and stdout,
+           stderr, stdout_bytes, stderr_bytes, and stdout_truncated or stderr_truncated if there was more
+  start    starts a process and answers when it runs; args or shell, env, cwd, terminal, encoding. No timeout
+           counts for it. Its output comes as events. The following refer to it by "of": the id of its start
+  write    "data" to its standard input; "eof": true closes that
+  signal   "signal": "TERM" to the process
+  resize   "terminal": the new size
+  wait     answers when it has ended; ok as of exec, without output. Its id is free again when this is answered
+           and both of its streams are closed
+  cancel   ends the exec, or the process and all that it has started, or whatever else has the id "of"
+  resolve  "path": a path inside; "access": "read" or "write". ok: path, of the host
+  close    closes one "session", or without that all. ok: closed, their names, when nothing of them is alive
+  ping     ok: protocol (1), version
+
+open, exec, start, resolve and close take "session", the name of one of several; the default is "".
+
+Bytes ("stdin", "data", "stdout", "stderr") are a string if they are UTF-8, and {"base64": "..."} otherwise, in
+both directions. An event has the id of the exec or start that it belongs to, and "stdout" or "stderr" with what
+was written, or, for a start, "closed" with the name of a stream that has ended. What the client does not read
+makes only its writers wait.
+
+A command that ran is never an error, whatever its exit code. An error has "kind", "text", and often "fix":
+
+  refused        the policy does not allow it, or cannot be enforced here: field, unmet
+  not-installed  there is no such program in the sandbox: name
+  setup          a step on the way to the command failed: step; "exec" if the program cannot be executed
+  protocol       the line is no request: field. The id is null if it had none that could be used
+  closed         what it is about is not open, has ended, or was cancelled
+
+At most 256 requests and processes, and 64 MiB of requests, may be in flight. A line has at most 16 MiB.
+
+NSRUN_FALLBACK, NSRUN_REQUIRE, NSRUN_AUDIT and NSRUN_CEILING count as in run; with
+NSRUN_SANDBOX=0 no session is opened.
+
+Exit codes: 0 standard input ended; 125 standard output is gone, or nobody reads it; 128+n signal n.
+
+Example:
+  nsrun session          lines with > are what the client writes
+  > {"id": 1, "op": "open", "policy": {"workspace": "/home/me/project"}}
+  {"id":1,"ok":{"session":"","dir":"/home/me/project","engine":"native","receipt":{"engine":"native",...}}}
+  > {"id": 2, "op": "exec", "args": ["wc", "-c"], "stdin": "hello"}
+  {"id":2,"ok":{"version":1,"verdict":"ok","code":0,"exit_status":0,"wall_ms":1.3,...,"stdout":"5\n",...}}
+  > {"id": 3, "op": "exec", "args": ["no-such-program"]}
+  {"id":3,"error":{"kind":"not-installed","text":"exec: no-such-program: command not found in the sandbox:...
+  > {"id": 4, "op": "start", "args": ["cat"]}
+  {"id":4,"ok":{"started":true}}
+  > {"id": 5, "op": "write", "of": 4, "data": "ping\n"}
+  {"id":5,"ok":{}}
+  {"id":4,"stdout":"ping\n"}
+
+Clients for Python and Node are in examples/python and examples/node.
+`

@@ -1,0 +1,77 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/nsrun/nsrun/nsrun"
+)
+
+// ended is how a command ended: the result as the library gives it, its receipt only if that was asked for, and what was collected.
+type ended struct {
+	nsrun.Result
+	Receipt         *nsrun.Receipt `json:"receipt,omitempty"`
+	Stdout          any            `json:"stdout,omitempty"`
+	Stderr          any            `json:"stderr,omitempty"`
+	StdoutBytes     *int64         `json:"stdout_bytes,omitempty"`
+	StderrBytes     *int64         `json:"stderr_bytes,omitempty"`
+	StdoutTruncated bool           `json:"stdout_truncated,omitempty"`
+	StderrTruncated bool           `json:"stderr_truncated,omitempty"`
+}
+
+func endedOf(r nsrun.Result, receipt bool) ended {
+	e := ended{Result: r}
+	if receipt {
+		e.Receipt = &r.Receipt
+	}
+	return e
+}
+
+func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
+	if fault := b.wait(c); fault != nil {
+		return nil, fault
+	}
+	opts := &nsrun.ExecOptions{MaxOutput: req.maxOutput, Dir: req.cwd, Env: req.environ(), Timeout: req.timeout, Fresh: req.fresh, Terminal: req.terminal}
+	if req.stdin != nil {
+		opts.Stdin = bytes.NewReader(*req.stdin)
+	}
+	var out, errs *stream
+	if req.stream {
+		out, errs = s.stream(c, "stdout", req), s.stream(c, "stderr", req)
+		opts.Stdout, opts.Stderr = out, errs
+		defer out.end()
+		defer errs.end()
+	}
+	argv := req.argv()
+	r, err := b.box.Exec(c.ctx, argv, opts)
+	if err != nil && (r == nil || !ran(r.Verdict)) {
+		return nil, c.explain(err, argv[0])
+	}
+	e := endedOf(r.Result, req.receipt)
+	if req.stream {
+		out.end()
+		errs.end()
+		e.StdoutBytes, e.StderrBytes = &out.bytes, &errs.bytes
+		return e, nil
+	}
+	e.Stdout, e.Stderr = collected(r.Stdout, r.StdoutTruncated, req), collected(r.Stderr, r.StderrTruncated, req)
+	e.StdoutBytes, e.StderrBytes, e.StdoutTruncated, e.StderrTruncated = &r.StdoutBytes, &r.StderrBytes, r.StdoutTruncated, r.StderrTruncated
+	return e, nil
+}
+
+// ran reports whether a verdict is that of a command that ran.
+func ran(v nsrun.Verdict) bool {
+	return !slices.Contains([]nsrun.Verdict{"", nsrun.NotFound, nsrun.NotExecutable, nsrun.Setup, nsrun.Refused}, v)
+}
+
+func (s *server) stream(c *call, name string, req *request) *stream {
+	return &stream{out: s.out, id: c.id, name: name, base64: req.encoding == "base64", stop: c.ctx.Done()}
+}
+
+// collected is output as it is told. Where it was cut, it was perhaps in the middle of a character.
+func collected(b []byte, truncated bool, req *request) any {
+	if truncated {
+		b = b[:whole(b)]
+	}
+	return told(b, req.encoding == "base64")
+}

@@ -1,0 +1,224 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
+// fakeHost makes sandboxes that run nothing; what their commands do follows from the first word.
+type fakeHost struct {
+	open    atomic.Int32 // sandboxes
+	asleep  atomic.Int32 // commands
+	flooded atomic.Int64 // bytes that floods got rid of
+}
+
+func (h *fakeHost) Open(ctx context.Context, asked Asked) (Sandbox, error) {
+	switch {
+	case asked.Manifest == "/slow":
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	case asked.Manifest == "/lacks":
+		return nil, &nsrun.PolicyCompatibilityError{Unmet: []plan.Note{{Feature: "landlock", Loss: "files", Fix: "boot with lsm=landlock"}}}
+	case asked.Manifest == "/bad":
+		return nil, &Error{Kind: Refused, Field: "network", Text: "allow lists are not supported", Fix: "write none or host"}
+	}
+	h.open.Add(1)
+	b := &fakeBox{host: h, slow: asked.Manifest == "/slow to close"}
+	b.ctx, b.end = context.WithCancel(context.Background())
+	return b, nil
+}
+
+type fakeBox struct {
+	host *fakeHost
+	ctx  context.Context
+	end  context.CancelFunc
+	once sync.Once
+	slow bool
+}
+
+func (b *fakeBox) WorkingDir() string { return "/work" }
+func (b *fakeBox) Alive() bool        { return b.ctx.Err() == nil }
+func (b *fakeBox) Receipt() nsrun.Receipt {
+	return nsrun.Receipt{Engine: "fake", Holds: []string{"files"}, Lost: []string{"network"}}
+}
+
+func (b *fakeBox) Close() error {
+	b.once.Do(func() {
+		if b.slow {
+			time.Sleep(200 * time.Millisecond)
+		}
+		b.end()
+		b.host.open.Add(-1)
+	})
+	return nil
+}
+
+func (b *fakeBox) Resolve(path string, access nsrun.Access) (string, error) {
+	if access == nsrun.ForWriting {
+		return "", &nsrun.RefusedError{Field: "path", Text: path + " is read-only", Fix: "grant it"}
+	}
+	return "/host/" + path, nil
+}
+
+func result(status int) nsrun.Result {
+	r := nsrun.Result{Version: 1, Verdict: nsrun.OK, Code: status, ExitStatus: &status, Receipt: nsrun.Receipt{Engine: "fake"}}
+	if status != 0 {
+		r.Verdict = nsrun.Exit
+	}
+	return r
+}
+
+func interrupted() nsrun.Result {
+	return nsrun.Result{Version: 1, Verdict: nsrun.Interrupted, Code: 137, Signal: "SIGKILL"}
+}
+
+func (b *fakeBox) Exec(ctx context.Context, argv []string, o *nsrun.ExecOptions) (*nsrun.ExecResult, error) {
+	r := &nsrun.ExecResult{Result: result(0)}
+	var stdout, stderr bytes.Buffer
+	if o.Stdout == nil {
+		o.Stdout, o.Stderr = &stdout, &stderr
+	}
+	if !b.Alive() {
+		return nil, nsrun.ErrClosed
+	}
+	err := b.act(ctx, argv, o, r)
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	most := int(min(max(o.MaxOutput, 0), int64(stdout.Len())))
+	if o.MaxOutput == 0 {
+		most = stdout.Len()
+	}
+	r.StdoutBytes, r.StdoutTruncated = int64(stdout.Len()), most < stdout.Len()
+	r.StderrBytes = int64(stderr.Len())
+	r.Stdout, r.Stderr = stdout.Bytes()[:most], stderr.Bytes()
+	return r, err
+}
+
+func (b *fakeBox) act(ctx context.Context, argv []string, o *nsrun.ExecOptions, r *nsrun.ExecResult) error {
+	rest := strings.Join(argv[1:], " ")
+	switch argv[0] {
+	case "cat":
+		if o.Stdin != nil {
+			_, _ = io.Copy(o.Stdout, o.Stdin)
+		}
+	case "env":
+		fmt.Fprint(o.Stdout, strings.Join(o.Env, ","), " ", o.Dir, " ", o.Timeout, " ", o.Fresh, " ", o.Terminal)
+	case "bytes": // each by itself
+		for _, c := range []byte(rest) {
+			_, _ = o.Stdout.Write([]byte{c})
+		}
+	case "binary":
+		fmt.Fprint(o.Stdout, "\xff\x00")
+		fmt.Fprint(o.Stderr, "oops")
+	case "exit":
+		n, _ := strconv.Atoi(rest)
+		r.Result = result(n)
+	case "sleep":
+		b.host.asleep.Add(1)
+		defer b.host.asleep.Add(-1)
+		select {
+		case <-ctx.Done():
+			r.Result = interrupted()
+			return context.Cause(ctx)
+		case <-b.ctx.Done():
+			r.Result = interrupted()
+		}
+	case "die": // with all that there is
+		b.end()
+		r.Result = interrupted()
+	case "flood":
+		for ctx.Err() == nil && b.Alive() {
+			n, err := o.Stdout.Write(make([]byte, 64<<10))
+			if b.host.flooded.Add(int64(n)); err != nil {
+				break
+			}
+		}
+		r.Result = interrupted()
+	case "missing":
+		return &nsrun.Error{Stage: "exec", Err: fmt.Errorf("missing: %w", nsrun.ErrNotFound), Hint: "install it"}
+	case "refused":
+		return &nsrun.RefusedError{Field: "dir", Text: "/root is not shown", Fix: "grant it"}
+	case "broken":
+		return &nsrun.Error{Stage: "mount", Index: 7, Op: "bind", Path: "/a", Err: syscall.EPERM, Hint: "run nsrun doctor"}
+	case "odd":
+		return errors.New("something else")
+	default:
+		fmt.Fprint(o.Stdout, rest)
+	}
+	return nil
+}
+
+// fakeProcess is cat, in a way.
+type fakeProcess struct {
+	box            *fakeBox
+	in             *io.PipeReader
+	stdin          *io.PipeWriter
+	stdout, stderr *io.PipeReader
+	out, errs      *io.PipeWriter
+	ended          chan struct{}
+	end            func(nsrun.Result)
+	r              nsrun.Result
+}
+
+func (b *fakeBox) Start(ctx context.Context, req nsrun.StartRequest) (Process, error) {
+	if req.Args[0] == "missing" {
+		return nil, b.act(ctx, req.Args, nil, nil)
+	}
+	p := &fakeProcess{box: b, ended: make(chan struct{})}
+	p.in, p.stdin = io.Pipe()
+	p.stdout, p.out = io.Pipe()
+	p.stderr, p.errs = io.Pipe()
+	var once sync.Once
+	p.end = func(r nsrun.Result) {
+		once.Do(func() {
+			p.r = r
+			p.in.CloseWithError(syscall.EPIPE)
+			p.out.Close()
+			p.errs.Close()
+			close(p.ended)
+		})
+	}
+	if req.Args[0] != "deaf" {
+		go func() {
+			_, _ = io.Copy(p.out, p.in)
+			p.end(result(0))
+		}()
+	}
+	context.AfterFunc(ctx, func() { p.end(interrupted()) })
+	context.AfterFunc(b.ctx, func() { p.end(interrupted()) })
+	return p, nil
+}
+
+func (p *fakeProcess) Pipes() (io.WriteCloser, io.ReadCloser, io.ReadCloser) {
+	return p.stdin, p.stdout, p.stderr
+}
+func (p *fakeProcess) Done() <-chan struct{}        { return p.ended }
+func (p *fakeProcess) Wait() (*nsrun.Result, error) { <-p.ended; return &p.r, nil }
+func (p *fakeProcess) Kill() error                  { p.end(interrupted()); return nil }
+func (p *fakeProcess) Signal(sig os.Signal) error {
+	select {
+	case <-p.ended:
+		return os.ErrProcessDone
+	default:
+	}
+	_, err := fmt.Fprintf(p.errs, "%v\n", sig)
+	return err
+}
+func (p *fakeProcess) Resize(size nsrun.Size) error {
+	_, err := fmt.Fprintf(p.errs, "%dx%d\n", size.Rows, size.Cols)
+	return err
+}

@@ -1,0 +1,90 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
+// The kinds of errors. How a command ended that ran is never one of them.
+const (
+	Refused      = "refused"       // the policy does not allow it, or cannot be enforced
+	NotInstalled = "not-installed" // there is no such program in the sandbox
+	Setup        = "setup"         // a step on the way to the command failed
+	Protocol     = "protocol"      // the line is no request
+	Closed       = "closed"        // what it is about is not there, or no longer
+)
+
+// Error is why a request was not carried out.
+type Error struct {
+	Kind  string `json:"kind"`
+	Text  string `json:"text"`
+	Field string `json:"field,omitempty"` // of the request, or of the policy
+	Fix   string `json:"fix,omitempty"`   // one action that helps
+	Name  string `json:"name,omitempty"`  // of the program that is not installed
+	Step  string `json:"step,omitempty"`  // that failed
+	// Unmet lists what this host lacks of what the policy asks for.
+	Unmet []plan.Note `json:"unmet,omitempty"`
+}
+
+// Error gives "refused: timeout: text".
+func (e *Error) Error() string {
+	if e.Field != "" {
+		return e.Kind + ": " + e.Field + ": " + e.Text
+	}
+	return e.Kind + ": " + e.Text
+}
+
+// wrong says what is wrong with a line.
+func wrong(field, fix, format string, args ...any) *Error {
+	return &Error{Kind: Protocol, Field: field, Fix: fix, Text: fmt.Sprintf(format, args...)}
+}
+
+// gone says that what a request is about is not there.
+func gone(field, fix, format string, args ...any) *Error {
+	return &Error{Kind: Closed, Field: field, Fix: fix, Text: fmt.Sprintf(format, args...)}
+}
+
+// explain sorts an error of the library's into one of the kinds. name is the program that was to run.
+func explain(err error, name string) *Error {
+	var own *Error
+	var refused *nsrun.RefusedError
+	var lacks *nsrun.PolicyCompatibilityError
+	var step *nsrun.Error
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &refused):
+		return &Error{Kind: Refused, Field: fieldOf(refused.Field), Text: refused.Text, Fix: refused.Fix}
+	case errors.As(err, &lacks):
+		e := &Error{Kind: Refused, Text: err.Error(), Unmet: lacks.Unmet}
+		if len(lacks.Unmet) > 0 {
+			e.Fix = lacks.Unmet[0].Fix
+		}
+		return e
+	case errors.Is(err, nsrun.ErrClosed):
+		return &Error{Kind: Closed, Text: nsrun.ErrClosed.Error(), Fix: "open it again"}
+	case errors.As(err, &step):
+		e := &Error{Kind: Setup, Text: err.Error(), Step: step.Stage, Fix: step.Hint}
+		if errors.Is(err, nsrun.ErrNotFound) {
+			e.Kind, e.Name, e.Step = NotInstalled, name, ""
+		}
+		return e
+	case errors.Is(err, os.ErrInvalid):
+		return wrong("of", "start it with terminal", "the process has no terminal")
+	case errors.Is(err, os.ErrProcessDone), errors.Is(err, os.ErrClosed):
+		return &Error{Kind: Closed, Text: "the process has ended"}
+	}
+	return &Error{Kind: Setup, Text: err.Error()}
+}
+
+// fieldOf is what a field of the library's options is called here.
+func fieldOf(name string) string {
+	if name == "dir" {
+		return "cwd"
+	}
+	return name
+}

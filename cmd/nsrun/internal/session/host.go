@@ -1,0 +1,45 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+
+	"github.com/nsrun/nsrun/nsrun"
+)
+
+// Host makes sandboxes.
+type Host interface {
+	// Open makes the one that is asked for. What it says is wrong with the policy is an [*Error], or one of the library's.
+	Open(ctx context.Context, what Asked) (Sandbox, error)
+}
+
+// Asked is the policy that a client asks for: the path of a manifest, or an object like one and the directory that its relative paths start
+// from, empty for the working directory.
+type Asked struct {
+	Manifest string
+	Policy   json.RawMessage
+	Dir      string
+}
+
+// Sandbox is a session of the library's: see [nsrun.Session].
+type Sandbox interface {
+	Exec(ctx context.Context, argv []string, opts *nsrun.ExecOptions) (*nsrun.ExecResult, error)
+	Start(ctx context.Context, req nsrun.StartRequest) (Process, error)
+	Resolve(path string, access nsrun.Access) (string, error)
+	WorkingDir() string
+	Receipt() nsrun.Receipt
+	Alive() bool
+	Close() error
+}
+
+// Process is one that was started: see [nsrun.Process]. Stderr is nil if there is a terminal.
+type Process interface {
+	Pipes() (stdin io.WriteCloser, stdout, stderr io.ReadCloser)
+	Done() <-chan struct{}
+	Wait() (*nsrun.Result, error)
+	Signal(sig os.Signal) error
+	Resize(size nsrun.Size) error
+	Kill() error
+}

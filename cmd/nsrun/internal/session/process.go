@@ -1,0 +1,216 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"syscall"
+
+	"github.com/nsrun/nsrun/nsrun"
+)
+
+// process is one that a request has started, and that others refer to by that one's id.
+type process struct {
+	server  *server
+	call    *call
+	sandbox *sandbox
+	base64  bool
+	tty     bool
+	ready   chan struct{} // closed when it runs, or cannot be started
+	proc    Process       // nil if it cannot be
+	// written is closed when the last write that was asked for is done: each waits for the one before. It is the server's to change.
+	written chan struct{}
+	pumps   sync.WaitGroup
+	// forgotten says that its id is free again. It is the server's to change.
+	forgotten bool
+}
+
+func newProcess(s *server, c *call, b *sandbox) *process {
+	written := make(chan struct{})
+	close(written)
+	return &process{server: s, call: c, sandbox: b, ready: make(chan struct{}), written: written}
+}
+
+// started is what start answers.
+type started struct {
+	Started bool `json:"started"`
+}
+
+func (p *process) start(req *request) (any, *Error) {
+	defer close(p.ready)
+	if fault := p.sandbox.wait(p.call); fault != nil {
+		return nil, fault
+	}
+	argv := req.argv()
+	proc, err := p.sandbox.box.Start(p.call.ctx, nsrun.StartRequest{Args: argv, Dir: req.cwd, Env: req.environ(), Terminal: req.terminal})
+	if err != nil {
+		return nil, p.call.explain(err, argv[0])
+	}
+	p.base64, p.tty = req.encoding == "base64", req.terminal != nil
+	p.pumps.Add(1) // held until the answer is out
+	p.proc = proc
+	return started{true}, nil
+}
+
+// told begins to pass on what the process writes, once its start has been answered.
+func (p *process) told() {
+	_, stdout, stderr := p.proc.Pipes()
+	p.pump("stdout", stdout)
+	if stderr != nil {
+		p.pump("stderr", stderr)
+	}
+	p.pumps.Done()
+}
+
+// pump passes on one stream until its end. It reads no further before the client has taken what there was.
+func (p *process) pump(name string, from io.ReadCloser) {
+	p.pumps.Add(1)
+	p.server.work.Go(func() {
+		defer p.pumps.Done()
+		defer from.Close()
+		stop := p.server.ctx.Done()
+		to := &stream{out: p.server.out, id: p.call.id, name: name, base64: p.base64, stop: stop}
+		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, maxEvent))
+		to.end()
+		p.server.out.send(event{ID: p.call.id, Closed: name}, stop, nil)
+	})
+}
+
+// wait waits until the process runs.
+func (p *process) wait(c *call) *Error {
+	select {
+	case <-p.ready:
+	case <-c.ctx.Done():
+		return c.explain(nil, "")
+	}
+	if p.proc == nil {
+		return gone("of", "see the answer to its start", "the process could not be started")
+	}
+	return nil
+}
+
+// prepareOf is for the requests that refer to another by its id.
+func (s *server) prepareOf(c *call, req *request) (func() (any, *Error), *Error) {
+	of := s.calls[req.of]
+	if of == nil {
+		return nil, gone("of", "", "nothing with the id %s is in flight", clip(string(req.of)))
+	}
+	p := of.process
+	if req.op == "cancel" {
+		return func() (any, *Error) { return cancel(c, of) }, nil
+	}
+	if p == nil {
+		return nil, wrong("of", "give the id of a start", "%s is no process", clip(string(req.of)))
+	}
+	if req.op == "wait" { // its own end is not the session's: it tells how the process ended with that
+		return func() (any, *Error) { return p.ended(c, req) }, nil
+	}
+	c.ctx = of.ctx
+	before, mine := p.written, make(chan struct{})
+	if req.op == "write" {
+		p.written = mine
+	}
+	return func() (any, *Error) {
+		defer close(mine)
+		if fault := p.wait(c); fault != nil {
+			return nil, fault
+		}
+		switch req.op {
+		case "signal":
+			return done(p.proc.Signal(req.signal))
+		case "resize":
+			return done(p.proc.Resize(*req.terminal))
+		}
+		return p.write(c, req, before)
+	}, nil
+}
+
+// nothing is the answer to what has nothing to tell.
+type nothing struct{}
+
+func done(err error) (any, *Error) {
+	if err != nil {
+		return nil, explain(err, "")
+	}
+	return nothing{}, nil
+}
+
+// cancel ends a command or a process with all that it has started, or whatever else has not been answered yet. The request that is
+// cancelled is answered as well.
+func cancel(c, of *call) (any, *Error) {
+	if of.op == "write" {
+		return nil, wrong("of", "cancel its process", "a write cannot be cancelled")
+	}
+	if of.process == nil {
+		of.cancel(context.Canceled)
+		return nothing{}, nil
+	}
+	select {
+	case <-of.process.ready:
+	default:
+		of.cancel(context.Canceled) // it is being started
+	}
+	if fault := of.process.wait(c); fault != nil {
+		return nothing{}, nil
+	}
+	return done(of.process.proc.Kill())
+}
+
+func (p *process) write(c *call, req *request, before <-chan struct{}) (any, *Error) {
+	select {
+	case <-before:
+	case <-c.ctx.Done():
+		return nil, c.explain(nil, "")
+	}
+	if p.tty && req.eof {
+		return nil, wrong("eof", "write \\u0004, which is what Ctrl-D sends", "a terminal has no end")
+	}
+	stdin, _, _ := p.proc.Pipes()
+	var err error
+	if req.data != nil {
+		_, err = stdin.Write(*req.data)
+	}
+	if err == nil && req.eof {
+		err = stdin.Close()
+	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) || errors.Is(err, io.ErrClosedPipe) {
+		return nil, gone("of", "", "the process does not read any more")
+	}
+	return done(err)
+}
+
+// ended waits until the process has. Once that is told its id is free again, when nobody holds its pipes any more.
+func (p *process) ended(c *call, req *request) (any, *Error) {
+	if fault := p.wait(c); fault != nil {
+		return nil, fault
+	}
+	select {
+	case <-p.proc.Done():
+	case <-c.ctx.Done():
+		return nil, c.explain(nil, "")
+	}
+	r, err := p.proc.Wait()
+	p.server.work.Go(p.release)
+	if r == nil {
+		return done(err)
+	}
+	return endedOf(*r, req.receipt), nil
+}
+
+// release frees its id when nothing more will be told under it.
+func (p *process) release() {
+	p.pumps.Wait()
+	s := p.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.forgotten {
+		p.forgotten = true
+		delete(s.calls, p.call.id)
+		s.flying[0]--
+		p.call.cancel(nil)
+		if stdin, _, _ := p.proc.Pipes(); !p.tty {
+			_ = stdin.Close()
+		}
+	}
+}

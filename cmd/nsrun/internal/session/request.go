@@ -1,0 +1,192 @@
+package session
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"golang.org/x/sys/unix"
+)
+
+// request is one line, decoded. Which fields an op takes is in [ops].
+type request struct {
+	id        id
+	op        string
+	session   *string
+	manifest  *string
+	policy    json.RawMessage
+	dir       string
+	args      []string
+	shell     *string
+	stdin     *[]byte
+	env       []variable
+	cwd       string
+	timeout   time.Duration
+	maxOutput int64
+	fresh     bool
+	terminal  *nsrun.Size
+	stream    bool
+	encoding  string
+	receipt   bool
+	of        id
+	data      *[]byte
+	eof       bool
+	signal    unix.Signal
+	path      string
+	access    string
+}
+
+// field is where a field goes; what it may be follows from the type.
+type field struct {
+	name string
+	into any
+}
+
+func (r *request) fields() []field {
+	return []field{{"id", &r.id}, {"op", &r.op}, {"session", &r.session}, {"manifest", &r.manifest}, {"policy", &r.policy}, {"dir", &r.dir},
+		{"args", &r.args}, {"shell", &r.shell}, {"stdin", &r.stdin}, {"env", &r.env}, {"cwd", &r.cwd}, {"timeout", &r.timeout},
+		{"max_output", &r.maxOutput}, {"fresh", &r.fresh}, {"terminal", &r.terminal}, {"stream", &r.stream}, {"encoding", &r.encoding},
+		{"receipt", &r.receipt}, {"of", &r.of}, {"data", &r.data}, {"eof", &r.eof}, {"signal", &r.signal}, {"path", &r.path},
+		{"access", &r.access}}
+}
+
+// op is one thing that can be asked for: the fields that it takes beside id and op, and those among them that it needs.
+type op struct {
+	name, takes, needs string
+}
+
+func ops() []op {
+	return []op{
+		{"open", "session manifest policy dir", ""},
+		{"exec", "session args shell stdin env cwd timeout max_output fresh terminal stream encoding receipt", ""},
+		{"start", "session args shell env cwd terminal encoding", ""},
+		{"write", "of data eof", "of"},
+		{"signal", "of signal", "of signal"},
+		{"resize", "of terminal", "of terminal"},
+		{"wait", "of receipt", "of"},
+		{"cancel", "of", "of"},
+		{"resolve", "session path access", "path"},
+		{"close", "session", ""},
+		{"ping", "", ""},
+	}
+}
+
+// decode reads a line. With an error it returns as much of the request as its answer needs: the id, if there is one.
+func decode(line []byte) (*request, *Error) {
+	r := &request{}
+	all, fault := entries(line)
+	for _, m := range all {
+		if m.name != "id" || fault != nil && (fault.Field == "id" || badText(m.value) != nil) {
+			continue
+		}
+		if fault := r.id.read("id", m.value); fault != nil {
+			return r, fault
+		}
+	}
+	if fault != nil {
+		return r, fault
+	}
+	if r.id == "" {
+		return r, wrong("id", "give a string or an integer of your choice", "the request has none")
+	}
+	o, fault := opOf(all)
+	if fault != nil {
+		return r, fault
+	}
+	if fault := r.fill(o, all); fault != nil {
+		return r, fault
+	}
+	return r, r.check(o, all)
+}
+
+func opOf(all []member) (op, *Error) {
+	names, word := []string{}, ""
+	for _, o := range ops() {
+		names = append(names, o.name)
+	}
+	known := "known are " + strings.Join(names, ", ")
+	i := slices.IndexFunc(all, func(m member) bool { return m.name == "op" })
+	if i < 0 {
+		return op{}, wrong("op", known, "the request has none")
+	}
+	if fault := text("op", all[i].value, &word); fault != nil {
+		return op{}, fault
+	}
+	if i := slices.Index(names, word); i >= 0 {
+		return ops()[i], nil
+	}
+	if near, ok := policy.Nearest(word, names); ok {
+		known = "did you mean " + near + "?"
+	}
+	return op{}, wrong("op", known, "%q is not an op", clip(word))
+}
+
+// fill decodes the fields of a request, which must be ones that its op takes.
+func (r *request) fill(o op, all []member) *Error {
+	takes := append([]string{"id", "op"}, strings.Fields(o.takes)...)
+	fields := r.fields()
+	for _, m := range all {
+		if !slices.Contains(takes, m.name) {
+			fix := "known are " + strings.Join(takes, ", ")
+			if near, ok := policy.Nearest(m.name, takes); ok {
+				fix = "did you mean " + near + "?"
+			}
+			return wrong(clip(m.name), fix, "%s takes no such field", o.name)
+		}
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == m.name })
+		if fault := read(m.name, m.value, fields[i].into); fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
+// check finds what is missing, and values that do not go together.
+func (r *request) check(o op, all []member) *Error {
+	has := func(name string) bool { return slices.ContainsFunc(all, func(m member) bool { return m.name == name }) }
+	for _, name := range strings.Fields(o.needs) {
+		if !has(name) {
+			return wrong(name, "add it", "%s needs it", o.name)
+		}
+	}
+	switch {
+	case o.name == "open" && has("manifest") == has("policy"):
+		return wrong("manifest", `give one of manifest and policy; {"policy": {}} is the default policy`, "open takes the path of a manifest, or a policy")
+	case has("dir") && !has("policy"):
+		return wrong("dir", "remove it", "relative paths of a manifest start from its own directory")
+	case (o.name == "exec" || o.name == "start") && has("args") == has("shell"):
+		return wrong("args", `give one of args, as in ["ls", "-la"], and shell`, "%s takes a list of arguments, or a script for a shell", o.name)
+	case has("args") && (len(r.args) == 0 || r.args[0] == ""):
+		return wrong("args", "name a program", "there is no program in it")
+	case has("max_output") && r.stream:
+		return wrong("max_output", "remove one of max_output and stream", "a stream is passed on as it comes, all of it")
+	case r.maxOutput > MaxLine:
+		return wrong("max_output", "use stream for more", "at most %d bytes of output are collected", MaxLine)
+	case has("encoding") && r.encoding != "base64":
+		return wrong("encoding", "write base64, or leave it out", "%q is not an encoding", clip(r.encoding))
+	case has("access") && r.access != "read" && r.access != "write":
+		return wrong("access", "write read or write", "%q is not an access", clip(r.access))
+	case o.name == "write" && !has("data") && !r.eof:
+		return wrong("data", "add data, or eof, or both", "there is nothing to write")
+	}
+	r.op = o.name
+	return nil
+}
+
+// argv is what is to be executed.
+func (r *request) argv() []string {
+	if r.shell != nil {
+		return nsrun.Shell(*r.shell)
+	}
+	return r.args
+}
+
+func (r *request) environ() (env []string) {
+	for _, v := range r.env {
+		env = append(env, v.name+"="+v.value)
+	}
+	return env
+}

@@ -1,0 +1,232 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nsrun/nsrun/nsrun"
+)
+
+// sandbox is an open session, or one that is being opened.
+type sandbox struct {
+	name   string
+	ctx    context.Context // ends when it is closed, or is not to be opened any more
+	cancel context.CancelCauseFunc
+	ready  chan struct{} // closed when it is open, or cannot be
+	box    Sandbox       // nil if it cannot be
+}
+
+// wait waits until the session is open.
+func (b *sandbox) wait(c *call) *Error {
+	select {
+	case <-b.ready:
+	case <-c.ctx.Done():
+		return c.explain(nil, "")
+	}
+	if b.box == nil {
+		return gone("session", "see the answer to its open", "the session %q could not be opened", clip(b.name))
+	}
+	return nil
+}
+
+// close returns when nothing of it is alive.
+func (b *sandbox) close() error {
+	defer b.cancel(nsrun.ErrClosed) // for what still waits for the client to take its output
+	select {
+	case <-b.ready:
+	default:
+		b.cancel(nsrun.ErrClosed)
+		<-b.ready
+	}
+	if b.box == nil {
+		return nil
+	}
+	return b.box.Close()
+}
+
+// dead reports whether it has ended by itself.
+func (b *sandbox) dead() bool {
+	select {
+	case <-b.ready:
+		return b.box == nil || !b.box.Alive()
+	default:
+		return false
+	}
+}
+
+// prepare looks up what a request refers to and returns what is to be done. It is called for one line after the other.
+func (s *server) prepare(c *call, req *request) (func() (any, *Error), *Error) {
+	switch req.op {
+	case "open":
+		return s.prepareOpen(c, req)
+	case "close":
+		return s.prepareClose(req)
+	case "ping":
+		return func() (any, *Error) { return pong{Protocol: 1, Version: s.version}, nil }, nil
+	case "exec", "start", "resolve":
+		name := nameOf(req)
+		b := s.sandboxes[name]
+		if b == nil {
+			return nil, gone("session", "open it first", "the session %q is not open", clip(name))
+		}
+		c.ctx = b.ctx
+		switch req.op {
+		case "exec":
+			return func() (any, *Error) { return s.exec(c, b, req) }, nil
+		case "start":
+			c.process = newProcess(s, c, b)
+			return func() (any, *Error) { return c.process.start(req) }, nil
+		}
+		return func() (any, *Error) { return resolve(c, b, req) }, nil
+	}
+	return s.prepareOf(c, req)
+}
+
+func nameOf(req *request) string {
+	if req.session == nil {
+		return ""
+	}
+	return *req.session
+}
+
+type pong struct {
+	Protocol int    `json:"protocol"`
+	Version  string `json:"version"`
+}
+
+// opened is what open answers.
+type opened struct {
+	Session string        `json:"session"`
+	Dir     string        `json:"dir"` // where commands start
+	Engine  string        `json:"engine"`
+	Receipt nsrun.Receipt `json:"receipt"`
+}
+
+func (s *server) prepareOpen(c *call, req *request) (func() (any, *Error), *Error) {
+	name := nameOf(req)
+	if old := s.sandboxes[name]; old != nil && !old.dead() {
+		return nil, wrong("session", "give it another name, or close that one first", "the session %q is open already", clip(name))
+	} else if old != nil {
+		s.work.Go(func() {
+			_ = s.closeThese([]*sandbox{old})
+			s.forgetProcesses(old)
+		})
+	}
+	b := &sandbox{name: name, ready: make(chan struct{})}
+	b.ctx, b.cancel = context.WithCancelCause(s.life)
+	c.ctx = b.ctx
+	s.sandboxes[name], s.living[b] = b, struct{}{}
+	return func() (any, *Error) { return s.open(c, b, req) }, nil
+}
+
+func (s *server) open(c *call, b *sandbox, req *request) (any, *Error) {
+	asked := Asked{Policy: req.policy, Dir: req.dir}
+	if req.manifest != nil {
+		asked.Manifest = *req.manifest
+	}
+	box, err := s.host.Open(c.ctx, asked)
+	if err != nil {
+		s.mu.Lock()
+		if s.sandboxes[b.name] == b {
+			delete(s.sandboxes, b.name)
+		}
+		delete(s.living, b)
+		s.mu.Unlock()
+		fault := c.explain(err, "")
+		b.cancel(errNotOpened)
+		close(b.ready)
+		return nil, fault
+	}
+	b.box = box
+	close(b.ready)
+	r := box.Receipt()
+	return opened{Session: b.name, Dir: box.WorkingDir(), Engine: r.Engine, Receipt: r}, nil
+}
+
+// closed is what close answers: the names of the sessions that were open.
+type closed struct {
+	Closed []string `json:"closed"`
+}
+
+func (s *server) prepareClose(req *request) (func() (any, *Error), *Error) {
+	var all []*sandbox
+	for name, b := range s.sandboxes {
+		if req.session == nil || name == *req.session {
+			all = append(all, b)
+		}
+	}
+	if len(all) == 0 && req.session != nil {
+		return nil, gone("session", "", "the session %q is not open", clip(*req.session))
+	}
+	slices.SortFunc(all, func(a, b *sandbox) int { return strings.Compare(a.name, b.name) })
+	names := []string{}
+	for _, b := range all {
+		delete(s.sandboxes, b.name)
+		names = append(names, b.name)
+	}
+	return func() (any, *Error) {
+		if err := s.closeThese(all); err != nil {
+			return nil, explain(err, "")
+		}
+		for _, b := range all {
+			s.forgetProcesses(b)
+		}
+		return closed{names}, nil
+	}, nil
+}
+
+// closeThese closes sessions at the same time.
+func (s *server) closeThese(all []*sandbox) error {
+	errs := make([]error, len(all))
+	var closing sync.WaitGroup
+	for i, b := range all {
+		closing.Go(func() { errs[i] = b.close() })
+	}
+	closing.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range all {
+		delete(s.living, b)
+	}
+	return errors.Join(errs...)
+}
+
+// forgetProcesses frees the ids of a closed session's processes, once all that they have written is told.
+func (s *server) forgetProcesses(b *sandbox) {
+	var all []*process
+	s.mu.Lock()
+	for _, c := range s.calls {
+		if c.process != nil && c.process.sandbox == b {
+			all = append(all, c.process)
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range all {
+		if <-p.ready; p.proc != nil {
+			p.release()
+		}
+	}
+}
+
+func resolve(c *call, b *sandbox, req *request) (any, *Error) {
+	if fault := b.wait(c); fault != nil {
+		return nil, fault
+	}
+	access := nsrun.ForReading
+	if req.access == "write" {
+		access = nsrun.ForWriting
+	}
+	path, err := b.box.Resolve(req.path, access)
+	if err != nil {
+		return nil, explain(err, "")
+	}
+	return resolved{path}, nil
+}
+
+// resolved is what resolve answers.
+type resolved struct {
+	Path string `json:"path"`
+}

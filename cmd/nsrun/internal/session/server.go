@@ -1,0 +1,241 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun"
+)
+
+// The bounds on what a client can have in flight: requests and processes together, control requests beside those, and the bytes of their
+// lines. What is above is answered by an error.
+const (
+	maxFlying      = 256
+	maxControl     = 256
+	maxFlyingBytes = 64 << 20
+)
+
+// lastWords is how long answers wait for the client to take them when all has ended.
+const lastWords = time.Second
+
+// ErrOutput says that nothing can be written to the client.
+var ErrOutput = errors.New("the output is gone")
+
+// server is one conversation.
+type server struct {
+	host    Host
+	version string
+	out     *output
+	ctx     context.Context // ends when all is to end
+	end     context.CancelCauseFunc
+	life    context.Context // ends when all sessions are closed
+	stop    context.CancelFunc
+	work    sync.WaitGroup // requests, and the readers of processes
+
+	mu        sync.Mutex
+	calls     map[id]*call
+	sandboxes map[string]*sandbox   // by the names that clients know
+	living    map[*sandbox]struct{} // those that are being closed, too
+	flying    [2]int                // work, control
+	bytes     int
+}
+
+// call is a request in flight, or a process that one has started.
+type call struct {
+	id      id
+	op      string
+	ctx     context.Context // ends when it is cancelled, and with its session
+	cancel  context.CancelCauseFunc
+	process *process // if op is start
+}
+
+func newServer(ctx context.Context, host Host, version string) *server {
+	s := &server{host: host, version: version, out: newOutput(), calls: map[id]*call{}, sandboxes: map[string]*sandbox{},
+		living: map[*sandbox]struct{}{}}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return s
+}
+
+// explain sorts an error into one of the kinds. When the request was told to end, that is why.
+func (c *call) explain(err error, name string) *Error {
+	if c.ctx.Err() == nil {
+		return explain(err, name)
+	}
+	switch cause := context.Cause(c.ctx); {
+	case errors.Is(cause, nsrun.ErrClosed):
+		return explain(cause, name)
+	case errors.Is(cause, errNotOpened):
+		return &Error{Kind: Closed, Text: errNotOpened.Error()}
+	}
+	return &Error{Kind: Closed, Text: "it was cancelled"}
+}
+
+// errNotOpened is what ends requests to a session that was still being opened, and was not.
+var errNotOpened = errors.New("the session could not be opened: see the answer to its open")
+
+// Serve answers requests, one a line of in, by lines of out, until in ends, which is no error; until out cannot be written to, or has answers
+// that nobody reads when in has ended, which is [ErrOutput]; or until ctx ends, which is its cause. It returns when all sessions are closed,
+// even if nobody reads out.
+//
+// left, if it is not nil, is closed when the client has closed the other end of in, which may be known before all of it is read.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, left <-chan struct{}, host Host, version string) error {
+	s := newServer(ctx, host, version)
+	defer s.stop()
+	written := make(chan error, 1)
+	go func() {
+		err := s.out.run(out)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrOutput, err)
+			s.end(err)
+		}
+		written <- err
+	}()
+	go s.listen(in, left)
+	<-s.ctx.Done()
+	s.closeAll()
+	lost := s.lastWords(written)
+	if err := context.Cause(s.ctx); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return lost // in has ended first, and that is no reason to be silent about answers that were not written
+}
+
+// listen takes lines until there are no more.
+func (s *server) listen(in io.Reader, left <-chan struct{}) {
+	stop := make(chan struct{}) // a client that has gone without reading its answers must not keep us from noticing that
+	go func() {
+		select {
+		case <-left:
+		case <-s.ctx.Done():
+		}
+		time.AfterFunc(lastWords, func() { close(stop) })
+	}()
+	for l := newLines(in, MaxLine); s.ctx.Err() == nil; {
+		text, err := l.next()
+		switch {
+		case errors.Is(err, errLong):
+			s.out.send(answer{ID: idOf(text), Error: wrong("", "write shorter ones, or a file in the workspace", "the line is longer than %d bytes", MaxLine)}, stop, nil)
+		case err != nil:
+			s.end(io.EOF) // whatever the error: nothing more will come
+		default:
+			s.take(text, stop)
+		}
+	}
+}
+
+// take begins what a line asks for.
+func (s *server) take(text []byte, stop <-chan struct{}) {
+	req, fault := decode(text)
+	if fault == nil {
+		fault = s.begin(req, len(text))
+	}
+	if fault == nil {
+		return
+	}
+	if fault.Field == "id" {
+		req.id = "" // that of another request, which must not take this for its answer
+	}
+	s.out.send(answer{ID: req.id, Error: fault}, stop, nil)
+}
+
+// begin starts to carry out a request. What it refers to is looked up in the order of lines; everything else is done concurrently.
+func (s *server) begin(req *request, size int) *Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil { // what began now would not be closed
+		return gone("", "", "the conversation is ending")
+	}
+	if s.calls[req.id] != nil {
+		return wrong("id", "choose another, or wait for its answer", "%s is in flight already", clip(string(req.id)))
+	}
+	kind, most := 0, maxFlying
+	switch req.op {
+	case "cancel", "signal", "resize", "close", "ping":
+		kind, most = 1, maxControl
+	}
+	if s.flying[kind] >= most || s.bytes+size > maxFlyingBytes {
+		return wrong("", "wait for answers first", "%d requests of %d bytes are in flight", s.flying[kind], s.bytes)
+	}
+	c := &call{id: req.id, op: req.op, ctx: s.life}
+	act, fault := s.prepare(c, req)
+	if fault != nil {
+		return fault
+	}
+	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
+	s.calls[c.id] = c
+	s.flying[kind]++
+	s.bytes += size
+	s.work.Go(func() { s.carryOut(c, act, kind, size) })
+	return nil
+}
+
+// carryOut does what a request asks for and answers it.
+func (s *server) carryOut(c *call, act func() (any, *Error), kind, size int) {
+	ok, fault := act()
+	lives := c.process != nil && fault == nil
+	if !lives {
+		c.cancel(nil)
+		s.mu.Lock()
+		delete(s.calls, c.id) // before the answer: the client may use the id again once it has that
+		s.mu.Unlock()
+	}
+	taken := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.bytes -= size
+		if !lives {
+			s.flying[kind]--
+		}
+	}
+	if !s.out.send(answer{c.id, ok, fault}, nil, taken) {
+		taken()
+	}
+	if lives {
+		c.process.told()
+	}
+}
+
+// closeAll closes all sessions and returns when nothing of them is alive.
+func (s *server) closeAll() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.living))
+	s.mu.Unlock()
+	_ = s.closeThese(all) // nobody is left who could act on what it says
+	s.stop()
+}
+
+// errUnread says that the client does not take its answers.
+var errUnread = fmt.Errorf("%w: nobody reads it", ErrOutput)
+
+// lastWords lets the requests that have ended by that tell so, if there is someone who listens. It returns what was wrong with writing.
+func (s *server) lastWords(written <-chan error) error {
+	var all, silent atomic.Bool
+	silence := time.AfterFunc(lastWords, func() {
+		silent.Store(!all.Load())
+		s.out.giveUp()
+	})
+	defer silence.Stop()
+	go func() {
+		s.work.Wait()
+		all.Store(true)
+		s.out.giveUp()
+	}()
+	<-s.out.gone
+	select {
+	case err := <-written:
+		if err == nil && silent.Load() {
+			return errUnread
+		}
+		return err
+	case <-time.After(lastWords): // it is stuck in a line
+		return errUnread
+	}
+}

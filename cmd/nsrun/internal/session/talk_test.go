@@ -1,0 +1,102 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// talk is a conversation with a server, by pipes.
+type talk struct {
+	t      *testing.T
+	host   *fakeHost
+	in     *io.PipeWriter
+	out    *bufio.Reader
+	outEnd *io.PipeReader
+	end    context.CancelCauseFunc
+	left   chan struct{}
+	ended  chan error
+}
+
+func begin(t *testing.T) *talk {
+	t.Helper()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	ctx, end := context.WithCancelCause(t.Context())
+	c := &talk{t: t, host: &fakeHost{}, in: toServer, out: bufio.NewReader(fromServer), outEnd: fromServer, end: end,
+		left: make(chan struct{}), ended: make(chan error, 1)}
+	go func() { c.ended <- Serve(ctx, in, out, c.left, c.host, "test") }()
+	t.Cleanup(func() {
+		_ = toServer.Close()
+		_ = fromServer.Close()
+		end(nil)
+	})
+	return c
+}
+
+// withSession is begin with the session "" open.
+func withSession(t *testing.T) *talk {
+	t.Helper()
+	c := begin(t)
+	require.Contains(t, c.ask(`{"id":"o","op":"open","policy":{}}`), `"ok":{"session":""`)
+	return c
+}
+
+func (c *talk) send(lines ...string) {
+	c.t.Helper()
+	for _, l := range lines {
+		_, err := io.WriteString(c.in, l+"\n")
+		require.NoError(c.t, err)
+		checkLine(c.t, l, false)
+	}
+}
+
+// line is the next line, which must be one that the schema knows.
+func (c *talk) line() string {
+	c.t.Helper()
+	late := time.AfterFunc(20*time.Second, func() { _ = c.outEnd.CloseWithError(errors.New("no line comes")) })
+	defer late.Stop()
+	l, err := c.out.ReadString('\n')
+	require.NoError(c.t, err)
+	checkLine(c.t, l, true)
+	return strings.TrimSuffix(l, "\n")
+}
+
+func (c *talk) ask(line string) string {
+	c.t.Helper()
+	c.send(line)
+	return c.line()
+}
+
+// asleep waits until so many commands sleep.
+func (c *talk) asleep(n int32) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool { return c.host.asleep.Load() == n }, 20*time.Second, time.Millisecond)
+}
+
+// finish waits for the server's end.
+func (c *talk) finish() error {
+	c.t.Helper()
+	select {
+	case err := <-c.ended:
+		require.Zero(c.t, c.host.open.Load(), "every sandbox is closed")
+		return err
+	case <-time.After(20 * time.Second):
+		c.t.Fatal("the server does not end")
+		return nil
+	}
+}
+
+func unmarshal(t *testing.T, line string) map[string]any {
+	t.Helper()
+	var v map[string]any
+	require.NoError(t, json.Unmarshal([]byte(line), &v), line)
+	return v
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/load"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/profile"
+)
+
+func profileFlagSet(f *flags) *flag.FlagSet {
+	fs := newFlags("profile")
+	fs.StringVar(&f.profile, "profile", "", "")
+	fs.StringVar(&f.manifest, "manifest", "", "")
+	fs.StringVar(&f.workspace, "workspace", "", "")
+	return fs
+}
+
+// profile explains what command lines may run.
+func (a *app) profile(args []string) int {
+	var f flags
+	fs := profileFlagSet(&f)
+	word := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		word, args = args[0], args[1:]
+	}
+	if err := a.parse(fs, args); err != nil {
+		return a.fail(err)
+	}
+	switch {
+	case word == "check" && fs.NArg() > 0:
+		return a.profileCheck(&f, fs)
+	case word == "list" && fs.NArg() == 0 && f.profile == "" && f.workspace == "":
+		return a.profileList(&f)
+	case word == "show" && fs.NArg() == 1 && f.profile == "" && f.workspace == "":
+		return a.profileShow(&f, fs.Arg(0))
+	}
+	return a.fail(errors.New("write nsrun profile check [--profile NAME] -- CMD ARG..., nsrun profile list, or nsrun profile show NAME"))
+}
+
+// profileCheck says what a profile makes of a command: exit code 0 for accepted, 1 for refused.
+func (a *app) profileCheck(f *flags, fs *flag.FlagSet) int {
+	pol, err := f.spec(fs)
+	if err == nil && pol.Profile == "" {
+		err = errors.New("there is no profile to ask; name one with --profile, or in the manifest")
+	}
+	if err != nil {
+		return a.fail(err)
+	}
+	d, err := nsrun.Judge(pol, "", fs.Args())
+	if err != nil {
+		return a.fail(err)
+	}
+	if failed := a.print(printable(explained(d))); failed != 0 || d.Accepted {
+		return failed
+	}
+	return 1
+}
+
+// explained is a decision in a few lines.
+func explained(d profile.Decision) string {
+	var out strings.Builder
+	line := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(&out, "  %-9s %s\n", name, text)
+		}
+	}
+	if d.Accepted {
+		fmt.Fprintf(&out, "accepted by profile %s\n", d.Profile)
+		line("rule", d.Rule)
+		line("with", strings.Join(d.Env, " "))
+		return out.String()
+	}
+	fmt.Fprintf(&out, "refused by profile %s\n", d.Profile)
+	if d.Word == "" && d.Index > 0 {
+		line("argument", fmt.Sprintf("%d", d.Index))
+	} else {
+		line("argument", fmt.Sprintf("%d %q", d.Index, d.Word))
+	}
+	line("reason", d.Reason)
+	line("nearest", d.Rule)
+	line("accepted", d.Try)
+	return out.String()
+}
+
+// own are the profiles that a manifest defines.
+func (f *flags) own() ([]policy.Profile, error) {
+	if f.manifest == "" {
+		return nil, nil
+	}
+	pol, err := load.Spec(f.manifest)
+	return pol.Profiles, err
+}
+
+func (a *app) profileList(f *flags) int {
+	own, err := f.own()
+	if err != nil {
+		return a.fail(err)
+	}
+	text := "passive   version queries, syntax checks, linters, looking at files; runs no code of the workspace\n" +
+		"full      what passive accepts, and interpreters, test runners, package managers, bash FILE.sh\n"
+	for _, p := range own {
+		text += fmt.Sprintf("%-9s of %s%s\n", p.Name, f.manifest, strings.TrimSuffix("; extends "+p.Extends, "; extends "))
+	}
+	return a.print(printable(text))
+}
+
+func (a *app) profileShow(f *flags, name string) int {
+	own, err := f.own()
+	if err != nil {
+		return a.fail(err)
+	}
+	set, err := profile.Find(name, own)
+	if err != nil {
+		return a.fail(err)
+	}
+	return a.print(printable(set.String()))
+}
+
+// applyProfile puts --profile in the place of the manifest's, which it can only narrow.
+func (f *flags) applyProfile(pol policy.Policy) (policy.Policy, error) {
+	if f.profile == "" || f.profile == pol.Profile {
+		return pol, nil
+	}
+	wider := slices.ContainsFunc(pol.Profiles, func(p policy.Profile) bool { return p.Name == pol.Profile && p.Extends != "" })
+	if pol.Profile != "" && !(f.profile == profile.Passive && (wider || pol.Profile == profile.Full)) {
+		return pol, fmt.Errorf("--profile %s: the manifest says %s, and a flag can only narrow that, to passive; leave the flag out", f.profile, pol.Profile)
+	}
+	pol.Profile = f.profile
+	return pol, nil
+}

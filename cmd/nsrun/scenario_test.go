@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/nsrun"
+)
+
+// scenarios are the directories of examples whose README is typed into a shell, and how many commands it has at least.
+var scenarios = map[string]int{"executor": 4, "conductor": 1, "shelltool": 6, "misbehaving": 2}
+
+// TestScenarios types the commands of each README in a copy of its directory, and compares what they print: "..." there stands for anything.
+// Then the host is as it was: its processes live, and no process, cgroup or file is left.
+func TestScenarios(t *testing.T) {
+	needSandbox(t)
+	needPython(t)
+	top, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	for name, least := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			assert.Contains(t, string(top), "`examples/"+name+"`", "README lists it")
+			s := newScene(t, name)
+			commands := s.readme(t)
+			require.GreaterOrEqual(t, len(commands), least, "the commands are found")
+			if name == "misbehaving" {
+				commands = s.misbehave(t, commands)
+			}
+			for _, c := range commands {
+				got, said, _ := s.types(t, c.line)
+				assert.Regexp(t, pattern(here(c.prints)), got, "$ %s\n%s", c.line, said)
+			}
+			s.asItWas(t)
+		})
+	}
+}
+
+// needPython skips a test where sandboxes have no python3; in CI that is a failure.
+func needPython(t *testing.T) {
+	t.Helper()
+	if got := call(t, "/", "nsrun", "run", "--", "python3", "-c", ""); got.code != 0 {
+		require.Empty(t, os.Getenv("CI"), "CI must have python3: %s", got.stderr)
+		t.Skip("needs python3 in the sandbox: " + got.stderr)
+	}
+}
+
+// typed is a command of a README, and what it prints.
+type typed struct{ line, prints string }
+
+// readme are the commands in the fenced blocks of the directory's README: those after "$ ".
+func (s *scene) readme(t *testing.T) (commands []typed) {
+	text, err := os.ReadFile(filepath.Join(s.dir, "README.md"))
+	require.NoError(t, err)
+	for i, block := range strings.Split(string(text), "```") {
+		if i%2 == 0 {
+			continue
+		}
+		for _, line := range strings.SplitAfter(strings.TrimPrefix(block, "\n"), "\n") {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				commands = append(commands, typed{line: strings.TrimSpace(command)})
+				continue
+			}
+			require.NotEmpty(t, commands, "a block begins with a command")
+			commands[len(commands)-1].prints += line
+		}
+	}
+	return commands
+}
+
+// pattern makes a regular expression of what a README shows.
+func pattern(text string) string {
+	return `^` + strings.ReplaceAll(regexp.QuoteMeta(text), `\.\.\.`, `.*`) + `$`
+}
+
+// here is what a README shows as it is on this host: verdicts that are a cgroup's are "exit" without one.
+func here(text string) string {
+	for _, controller := range []string{"memory", "pids"} {
+		if !canGroup(controller) {
+			text = regexp.MustCompile(`(?m)  `+controller+`$`).ReplaceAllString(text, "  exit")
+		}
+	}
+	return text
+}
+
+func canGroup(controller string) bool {
+	can, _ := condition("cgroup:" + controller)
+	return can
+}
+
+// expectation is a row of examples/misbehaving/expected.json.
+type expectation struct {
+	Verdict nsrun.Verdict `json:"verdict"`
+	Without nsrun.Verdict `json:"without_cgroup"`
+}
+
+// misbehave runs all evil tools at once. That is the command ./run.sh of the README, whose table must be what expected.json says; it
+// returns the other commands.
+func (s *scene) misbehave(t *testing.T, commands []typed) (others []typed) {
+	text, err := os.ReadFile(filepath.Join(s.dir, "expected.json"))
+	require.NoError(t, err)
+	var expected map[string]expectation
+	require.NoError(t, json.Unmarshal(text, &expected))
+	tools, err := filepath.Glob(filepath.Join(s.dir, "*.py"))
+	require.NoError(t, err)
+	require.Len(t, expected, len(tools), "each tool is expected to end somehow")
+	bounded := canGroup("pids") || os.Getuid() != 0
+
+	table := ""
+	for _, tool := range slices.Sorted(maps.Keys(expected)) {
+		e := expected[tool]
+		table += row(tool, e.Verdict)
+		want := e.Verdict
+		switch {
+		case !bounded: // by root, where nothing would stop the fork bomb
+			want = nsrun.Refused
+		case e.Verdict != e.Without && !canGroup(string(e.Verdict)):
+			want = e.Without
+		}
+		s.running.Go(func() {
+			got, said, took := s.types(t, "./run.sh "+tool)
+			assert.Equal(t, row(tool, want), got, said)
+			assert.Less(t, took, room.Patience(20*time.Second), "%s ends in time", tool)
+		})
+	}
+	s.running.Wait()
+	require.Equal(t, typed{"./run.sh", table}, commands[0], "README shows what is expected")
+	if !bounded {
+		return nil
+	}
+	return commands[1:]
+}
+
+func row(tool string, verdict nsrun.Verdict) string { return fmt.Sprintf("%-20s%s\n", tool, verdict) }

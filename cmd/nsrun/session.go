@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/session"
+	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/load"
+	"github.com/nsrun/nsrun/nsrun/manifest"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+func sessionFlagSet(schema *bool, audit *string) *flag.FlagSet {
+	fs := newFlags("session")
+	fs.BoolVar(schema, "schema", false, "")
+	fs.StringVar(audit, "audit", "", "")
+	return fs
+}
+
+// session talks with a client over standard input and output until one of them ends, or a signal comes.
+func (a *app) session(args []string) int {
+	var schema bool
+	var made host
+	fs := sessionFlagSet(&schema, &made.audit)
+	switch err := a.parse(fs, args); {
+	case err != nil:
+		return a.fail(err)
+	case fs.NArg() > 0:
+		return a.fail(fmt.Errorf("session takes no arguments, got %q; requests come over standard input", fs.Arg(0)))
+	case schema:
+		return a.print(session.Schema())
+	case made.audit != "":
+		var err error
+		if made.audit, err = absolute(made.audit); err != nil {
+			return a.fail(fmt.Errorf("--audit: %w", err))
+		}
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	if out, ok := a.stdout.(*os.File); ok {
+		gone := hangup(out, 0) // what can be written to has no other word for it
+		go func() {
+			<-gone
+			ctx.end(session.ErrOutput)
+		}()
+	}
+	err := session.Serve(ctx, os.Stdin, a.stdout, hangup(os.Stdin, unix.POLLRDHUP), made, version)
+	var told signalled
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &told):
+		return 128 + int(told)
+	}
+	return a.fail(fmt.Errorf("%w; all sessions are closed", err))
+}
+
+// signalled is the signal that ends a conversation.
+type signalled unix.Signal
+
+func (s signalled) Error() string { return unix.SignalName(unix.Signal(s)) }
+
+// untilSignal returns a context that a signal ends. The second one ends this process at once, and the kernel the sandboxes with it. A
+// client that has gone is an error of writing here, and not SIGPIPE.
+func untilSignal() (ending, func()) {
+	ctx, end := context.WithCancelCause(context.Background())
+	signals, pipe := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
+	signal.Notify(pipe, unix.SIGPIPE)
+	go func() {
+		sig := <-signals
+		signal.Stop(signals)
+		end(signalled(sig.(unix.Signal)))
+	}()
+	return ending{ctx, end}, func() { end(nil) }
+}
+
+// ending is a context and what ends it.
+type ending struct {
+	context.Context
+	end context.CancelCauseFunc
+}
+
+// hangup returns a channel that is closed when the other end of a pipe or socket is. It costs a thread.
+func hangup(f *os.File, events int16) <-chan struct{} {
+	left := make(chan struct{})
+	go func() {
+		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: events}}
+		for {
+			if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
+				close(left)
+				return
+			}
+		}
+	}()
+	return left
+}
+
+// host makes the sandboxes of a conversation.
+type host struct {
+	audit string // a log that each of them gets besides its policy's; absolute, or empty
+}
+
+func (h host) Open(ctx context.Context, asked session.Asked) (session.Sandbox, error) {
+	pol, err := asPolicy(asked)
+	if err == nil && h.audit != "" {
+		pol, err = pol.With(func(p policy.Policy) (policy.Policy, error) {
+			p.Audit = append(p.Audit, h.audit)
+			return p, nil
+		})
+	}
+	if err != nil {
+		return nil, refusal(asked, err)
+	}
+	s, err := nsrun.Open(ctx, pol)
+	if err != nil {
+		return nil, err
+	}
+	return sandbox{s}, nil
+}
+
+// asPolicy is the policy that is asked for, by the operator's variables and under the ceiling.
+func asPolicy(asked session.Asked) (pol nsrun.Policy, err error) {
+	if asked.Manifest != "" {
+		pol, err = load.Manifest(asked.Manifest)
+	} else {
+		pol, err = load.Bytes("policy", asked.Policy, asked.Dir)
+	}
+	if err != nil || os.Getenv(envFallback)+os.Getenv(envRequire)+os.Getenv(envSandbox) == "" {
+		return pol, err
+	}
+	if off, err := switchedOff(); off && err == nil {
+		return pol, fmt.Errorf("%s=%s: without a sandbox there is no session; unset it, or run each command by nsrun run", envSandbox, os.Getenv(envSandbox))
+	}
+	return pol.With(func(p policy.Policy) (policy.Policy, error) {
+		p, err := (&flags{}).switches(p)
+		if err != nil {
+			return p, err
+		}
+		p, _, err = load.Under(p)
+		return p, err
+	})
+}
+
+// refusal is what is wrong with a policy: the first fault's field and fix, and the text of all.
+func refusal(asked session.Asked, err error) error {
+	r := &session.Error{Kind: session.Refused, Text: err.Error(), Field: "policy"}
+	if asked.Manifest != "" {
+		r.Field = "manifest"
+	}
+	var key *manifest.Fault
+	var field *policy.Fault
+	switch {
+	case errors.As(err, &key):
+		r.Field, r.Fix = key.Key, key.Fix
+	case errors.As(err, &field):
+		r.Field = field.Field
+	}
+	return r
+}
+
+// sandbox is a session of the library's.
+type sandbox struct{ *nsrun.Session }
+
+func (s sandbox) Start(ctx context.Context, req nsrun.StartRequest) (session.Process, error) {
+	p, err := s.StartProcess(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return process{p}, nil
+}
+
+func (s sandbox) Resolve(path string, access nsrun.Access) (string, error) {
+	p, err := s.ResolvePath(path, access)
+	if err != nil {
+		return "", err
+	}
+	return p.Path, nil
+}
+
+// process is one of the library's.
+type process struct{ *nsrun.Process }
+
+func (p process) Pipes() (stdin io.WriteCloser, stdout, stderr io.ReadCloser) {
+	return p.Stdin, p.Stdout, p.Stderr
+}
+
+// Receipt is what holds in each command of the session.
+func (s sandbox) Receipt() nsrun.Receipt { return nsrun.ReceiptOf(s.Session) }

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/load"
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
+// wrapFlags are those of run, as they are given, and how the words are printed.
+type wrapFlags struct {
+	flags
+	result         string
+	given          []given
+	asJSON, asNull bool
+}
+
+// given is a flag of run's and its value, as on the command line.
+type given struct {
+	name, value string
+	alone       bool // it takes no value
+}
+
+// recorder is a flag whose values are noted in the order they are given.
+type recorder struct {
+	flag.Value
+	name string
+	into *[]given
+}
+
+// Set takes one value.
+func (r recorder) Set(value string) error {
+	if err := r.Value.Set(value); err != nil {
+		return err
+	}
+	*r.into = append(*r.into, given{r.name, value, r.IsBoolFlag()})
+	return nil
+}
+
+// IsBoolFlag tells package flag that the flag takes no value.
+func (r recorder) IsBoolFlag() bool {
+	b, ok := r.Value.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
+}
+
+func (f *wrapFlags) set() *flag.FlagSet {
+	fs := newFlags("wrap")
+	f.register(fs)
+	fs.StringVar(&f.result, "result", "", "")
+	fs.VisitAll(func(g *flag.Flag) { g.Value = recorder{g.Value, g.Name, &f.given} })
+	fs.BoolVar(&f.asJSON, "json", false, "")
+	fs.BoolVar(&f.asNull, "null", false, "")
+	return fs
+}
+
+// wrap prints the words by which a program runs a command as run would.
+func (a *app) wrap(args []string) int {
+	var f wrapFlags
+	fs := f.set()
+	if err := a.parse(fs, args); err != nil {
+		return a.fail(err)
+	}
+	if f.asJSON && f.asNull {
+		return a.fail(errors.New("--json and --null exclude each other; give one of them"))
+	}
+	if err := a.wouldRun(&f, fs); err != nil {
+		return a.fail(err)
+	}
+	words, err := f.words(fs.Args())
+	if err != nil {
+		return a.fail(err)
+	}
+	if f.asNull {
+		return a.print(strings.Join(words, "\x00") + "\x00")
+	}
+	text, err := jsonLine(words)
+	if err != nil {
+		return a.fail(err)
+	}
+	return a.print(text)
+}
+
+// wouldRun refuses what run would refuse, but for what is looked at only when there is a command to start: files that are granted, and
+// where the result goes.
+func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
+	if _, err := resultFD(f.result); err != nil {
+		return err
+	}
+	pol, err := f.spec(fs)
+	if err != nil {
+		return err
+	}
+	command := fs.Args()
+	if len(command) == 0 {
+		pol.Profile = ""
+		command = []string{"true"} // in the place of what the caller appends
+	}
+	req, err := a.requestOf(&f.flags, pol, command)
+	if err != nil {
+		return err
+	}
+	if req, err = nsrun.Admit(req); err != nil {
+		return err
+	}
+	_, err = nsrun.Compile(req)
+	var lacks *nsrun.PolicyCompatibilityError
+	if errors.As(err, &lacks) { // for the causes, and for engines that are other programs
+		_, err = plan.Compile(req, nsrun.Probe())
+	}
+	return err
+}
+
+// words are the absolute path of this program and its arguments, which mean the same in every working directory.
+func (f *wrapFlags) words(command []string) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if isBwrap([]string{self}) {
+		return nil, fmt.Errorf("%s would be bubblewrap under its name; rename the file, or make it a symlink to one named nsrun", self)
+	}
+	words := []string{self, "run"}
+	for _, g := range f.given {
+		value, err := g.anywhere()
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", g.name, err)
+		}
+		name := "--" + g.name
+		if len(g.name) == 1 {
+			name = "-" + g.name
+		}
+		switch {
+		case !g.alone:
+			words = append(words, name, value)
+		case value == "true":
+			words = append(words, name)
+		default: // it was given as --tty=false
+			words = append(words, name+"="+value)
+		}
+	}
+	return append(append(words, "--"), command...), nil
+}
+
+// anywhere is the value with its path made absolute, as run would take it: what is shown is named without .., what is opened as it stands.
+func (g given) anywhere() (string, error) {
+	switch {
+	case slices.Contains([]string{"ro", "rw", "socket", "workspace"}, g.name):
+		return absolute(g.value)
+	case g.name == "manifest", g.name == "ceiling", g.name == "audit", g.name == "seccomp" && strings.Contains(g.value, "/"),
+		g.name == "result" && !strings.HasPrefix(g.value, "FD:"):
+		return load.Absolute(g.value)
+	}
+	return g.value, nil
+}
+
+// jsonLine writes words as an array of JSON. A word that is not UTF-8 is refused: a decoder would hand on another one.
+func jsonLine(words []string) (string, error) {
+	for _, w := range words {
+		if !utf8.ValidString(w) {
+			return "", fmt.Errorf("the word %q is not UTF-8, and JSON holds nothing else; use --null", w)
+		}
+	}
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(words); err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}

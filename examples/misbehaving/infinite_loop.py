@@ -1,0 +1,4 @@
+"""Never ends: its CPU time does."""
+
+while True:
+    pass

@@ -1,0 +1,240 @@
+package sys
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process that runs [Program.Serve] keeps a supervisor ready, which shares its memory on a stack of its own and waits for a request on a
+// stream socket. With that it starts the command, by vfork(2), and the server starts the next supervisor. The calls that are the same for
+// all commands are part of the server's program; the rest comes with the request.
+//
+//	server ── clone(CLONE_VM) ──► supervisor ── vfork ──► the request's calls up to its cut, Confine's, the request's other calls
+//	   ▲      next, please            │ ▲ ▲
+//	   └──────────────────────────────┤ │ │ request, descriptors
+//	                                  │ │ │ then 'k': kill all that the command has started
+//	caller ◄──────────────────────────┘ └─┘ one Failure, whose Errno is 0 if exec happened, with a pidfd; then one Exit; then the end
+//
+// The supervisor adopts the command's orphans, and lives until the last of them has ended. A server whose socket has ended, which its
+// supervisor sees at the next request and the server when nobody holds the other end any more, goes on with its program.
+
+// What a request brings stands in the first slots; so does what its calls may want to know.
+const (
+	SlotChannel  Slot = 1 + iota // the supervisor's end of a SEQPACKET socket
+	SlotIn                       // the command's standard descriptors
+	SlotOut                      //
+	SlotErr                      //
+	SlotTerminal                 // the command's end of its terminal, which Service.Terminal makes
+	SlotMaster                   // the other end of that, which goes to the caller
+	SlotUsers                    // a user namespace, which the program has made
+	servedSlots  = iota
+)
+
+// Service says what a server does beside what it is asked to do.
+type Service struct {
+	Socket  int    // a stream socket that requests come over
+	Signals Slot   // a signalfd for SIGCHLD; all signals are blocked
+	Prepare func() // calls of the supervisor
+	// Terminal adds the calls of a supervisor whose request asks for a terminal.
+	Terminal func()
+	Confine  func() // calls of the command
+	// Scope says that Prepare puts the supervisor into a Landlock domain that scopes signals: it kills by kill(-1), which no fork outruns.
+	// Without it the command's process group is killed.
+	Scope bool
+}
+
+// ForRequests reserves the slots that requests are written in terms of. It must come before the first [Program.Slot].
+func (p *Program) ForRequests() {
+	if p.slots != 0 {
+		panic("bug: slots are handed out already")
+	}
+	p.slots = servedSlots
+}
+
+// Serve appends the life of a server: see [Service]. It ends when the socket does.
+func (p *Program) Serve(s Service) {
+	at := len(p.calls)
+	p.add(Call{kind: kindServe, from: int32(s.Socket), keep: int32(s.Signals)})
+	for i, part := range []func(){s.Prepare, s.Terminal, s.Confine} {
+		p.calls[at].a[i] = uintptr(len(p.calls))
+		part()
+	}
+	p.calls[at].a[3] = uintptr(len(p.calls))
+	if s.Scope {
+		p.calls[at].min = 1
+	}
+}
+
+// requestHead begins a request. Addresses in the request are offsets from its begin, and listed at its end as 32-bit offsets of the words
+// that hold them.
+type requestHead struct {
+	Size     uint32
+	Calls    uint32
+	Cut      uint32 // how many of the calls come before Confine's
+	Relocs   uint32 // how many words hold addresses
+	Terminal uint32
+	_        uint32
+}
+
+const (
+	callSize = unsafe.Sizeof(Call{})
+	headSize = unsafe.Sizeof(requestHead{})
+	// MaxRequest is the size of the largest request. A command whose name is looked for in PATH has lists of its arguments for each place.
+	MaxRequest = 128 << 20
+	// OfRequest marks the Index of a Failure that happened in a call of the request.
+	OfRequest = 1 << 31
+	// maxPassed is the number of descriptors that come with a request.
+	maxPassed = 4
+)
+
+// server is what a machine needs to serve, on the heap before the fork.
+type server struct {
+	workers uintptr // the list of *worker
+	idle    uintptr // the one of them that has not asked for its successor, or 0
+	next    [2]int32
+	word    [1]uintptr
+	nslots  uintptr
+	pause   [2]uintptr // a timespec
+	entries [2]uintptr // of supervise and become
+}
+
+func newServer(m *machine) *server {
+	s := &server{nslots: uintptr(len(m.slots))}
+	supervisor, command := supervise, become
+	s.entries = [2]uintptr{**(**uintptr)(unsafe.Pointer(&supervisor)), **(**uintptr)(unsafe.Pointer(&command))}
+	return s
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func serve(m *machine, c *Call) {
+	s := m.server
+	_, _, e := syscall.RawSyscall(unix.SYS_PIPE2, uintptr(unsafe.Pointer(&s.next)), unix.O_CLOEXEC, 0)
+	if m.errno = uintptr(e); e != 0 {
+		return
+	}
+	for {
+		var wait uintptr // for ever; but without a supervisor, for which there was no room, not for long
+		if s.idle == 0 && !startWorker(m, c) {
+			s.pause = [2]uintptr{0, 10e6} // which the call changes
+			wait = uintptr(unsafe.Pointer(&s.pause))
+		}
+		m.polls[0] = unix.PollFd{Fd: int32(m.slots[c.keep]), Events: unix.POLLIN}
+		m.polls[1] = unix.PollFd{Fd: s.next[0], Events: unix.POLLIN}
+		m.polls[2] = unix.PollFd{Fd: c.from} // POLLHUP: the supervisor that reads it may be stopped, or there may be none
+		n, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 3, wait, 0, 0, 0)
+		if e == unix.EINTR || e == 0 && n == 0 {
+			continue
+		}
+		if m.errno = uintptr(e); e != 0 || m.polls[2].Revents != 0 {
+			return
+		}
+		if m.polls[1].Revents != 0 {
+			syscall.RawSyscall(unix.SYS_READ, uintptr(s.next[0]), uintptr(unsafe.Pointer(&s.word)), 1)
+			s.idle = 0
+		}
+		if m.polls[0].Revents != 0 {
+			syscall.RawSyscall(unix.SYS_READ, m.slots[c.keep], uintptr(unsafe.Pointer(&m.info)), unsafe.Sizeof(m.info))
+			if reapWorkers(s) {
+				return
+			}
+		}
+	}
+}
+
+// reapWorkers waits for what has ended, and unmaps what belonged to it. An orphan whose supervisor was killed is reaped like any other. It
+// reports whether it is over: a supervisor has ended without a request, since the socket has; or one was killed, and with it the control
+// over what its command has started, which only the server's end makes up for.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func reapWorkers(s *server) (over bool) {
+	for {
+		pid, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&s.word)), unix.WNOHANG, 0, 0, 0)
+		if e == unix.EINTR {
+			continue
+		}
+		if e != 0 || pid == 0 {
+			return over
+		}
+		link := &s.workers
+		for *link != 0 {
+			w := (*worker)(pointer(*link))
+			if w.pid != pid {
+				link = &w.list
+				continue
+			}
+			if s.word[0]&0x7f != 0 {
+				return true // killed: what it has started may still be on its way, in memory of w's
+			}
+			over = over || w.request == 0 // by itself: that it asked for the next one may still lie in the pipe
+			*link = w.list
+			syscall.RawSyscall(unix.SYS_MUNMAP, w.request, w.size, 0)
+			syscall.RawSyscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(w)), w.length, 0)
+			break
+		}
+	}
+}
+
+// setSlice writes a slice that lies outside of the heap, without a write barrier.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func setSlice(into unsafe.Pointer, at, n uintptr) { *(*[3]uintptr)(into) = [3]uintptr{at, n, n} }
+
+// pointer makes an address outside of the heap a pointer.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func pointer(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }
+
+// startWorker starts a supervisor.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func startWorker(m *machine, c *Call) bool {
+	const page = 4096
+	s := m.server
+	length := (unsafe.Sizeof(worker{}) + 8*s.nslots + 2*8*stackWords + page - 1) &^ (page - 1)
+	at, e := mapMemory(length)
+	if e != 0 {
+		return false
+	}
+	w := (*worker)(pointer(at))
+	w.length, w.next = length, uintptr(s.next[1])
+	slots := at + unsafe.Sizeof(*w)
+	for i := uintptr(0); i < s.nslots; i++ {
+		*(*uintptr)(pointer(slots + 8*i)) = m.slots[i]
+	}
+	code := uintptr(unsafe.Pointer(unsafe.SliceData(m.code)))
+	setSlice(unsafe.Pointer(&w.own.code), code, uintptr(len(m.code)))
+	setSlice(unsafe.Pointer(&w.confine.code), code, uintptr(len(m.code)))
+	setSlice(unsafe.Pointer(&w.own.slots), slots, s.nslots)
+	setSlice(unsafe.Pointer(&w.confine.slots), slots, s.nslots)
+	setSlice(unsafe.Pointer(&w.asked.slots), slots, s.nslots)
+	w.own.report, w.confine.report, w.asked.report = -1, -1, -1
+	*(*uintptr)(unsafe.Pointer(&w.service)) = uintptr(unsafe.Pointer(c))
+	stacks := (slots + 8*s.nslots + 15) &^ 15
+	w.stack, w.entry = stacks+2*8*stackWords-64, s.entries[1]
+	w.pid = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM, stacks+8*stackWords-64, nil, s.entries[0], unsafe.Pointer(w))
+	if w.pid > ^uintptr(4095) {
+		syscall.RawSyscall(unix.SYS_MUNMAP, at, length, 0)
+		return false
+	}
+	w.list, s.workers, s.idle = s.workers, at, at
+	return true
+}
+
+//go:nosplit
+//go:norace
+func mapMemory(length uintptr) (at uintptr, errno syscall.Errno) {
+	at, _, errno = syscall.RawSyscall6(unix.SYS_MMAP, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uintptr(0), 0)
+	return at, errno
+}

@@ -1,0 +1,207 @@
+package nsrun
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/audit"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// record is what the audit logs of a policy are told of one run. nil is that of a policy without logs.
+type record struct {
+	spec  policy.Policy
+	logs  []*audit.Log
+	begun bool
+}
+
+// auditStage is the stage of errors that keep a run from being logged. No such run begins.
+const auditStage = "audit"
+
+func auditError(op string, err error) error {
+	var failed *audit.Error
+	if errors.As(err, &failed) {
+		return &Error{Stage: auditStage, Op: op, Path: failed.Path, Err: failed.Err, Hint: failed.Hint}
+	}
+	return &Error{Stage: auditStage, Op: op, Err: err}
+}
+
+// openRecord opens the policy's logs, each file once, whatever it is called.
+func openRecord(spec policy.Policy) (*record, error) {
+	if len(spec.Audit) == 0 {
+		return nil, nil
+	}
+	r := &record{spec: spec}
+	for _, name := range spec.Audit {
+		log, err := audit.Open(name)
+		if err != nil {
+			r.close()
+			return nil, auditError("open", err)
+		}
+		if slices.ContainsFunc(r.logs, log.Same) {
+			log.Close()
+			continue
+		}
+		r.logs = append(r.logs, log)
+	}
+	return r, nil
+}
+
+func (r *record) close() {
+	if r == nil {
+		return
+	}
+	for _, log := range r.logs {
+		log.Close()
+	}
+}
+
+// real is the policy with the logs' real paths besides: by them the engine finds mounts that must not show them, and by the names that are
+// given the plan covers them where a directory is granted by the same symlink.
+func (r *record) real(spec policy.Policy) policy.Policy {
+	if r == nil {
+		return spec
+	}
+	spec.Audit = slices.Clone(spec.Audit)
+	for _, log := range r.logs {
+		if !slices.Contains(spec.Audit, log.Path()) {
+			spec.Audit = append(spec.Audit, log.Path())
+		}
+	}
+	return spec
+}
+
+// files tells of the open files.
+func (r *record) files() (all []os.FileInfo, err error) {
+	if r == nil {
+		return nil, nil
+	}
+	for _, log := range r.logs {
+		info, err := log.Info()
+		if err != nil {
+			return nil, auditError("look at", &audit.Error{Path: log.Path(), Err: err})
+		}
+		all = append(all, info)
+	}
+	return all, nil
+}
+
+// record opens the logs of one command. Its sandbox covers those files that were there when it was made: one that has taken the place of such
+// a file would be shown.
+func (s *Session) record() (*record, error) {
+	r, err := openRecord(s.spec)
+	if err != nil || r == nil || !s.plan.CoversLogs() {
+		return r, err
+	}
+	files, err := r.files()
+	for i, info := range files {
+		if !slices.ContainsFunc(s.logs, func(old os.FileInfo) bool { return os.SameFile(old, info) }) {
+			err = &Error{Stage: auditStage, Op: "open", Path: r.logs[i].Path(), Err: errors.New("it is another file than when the session was opened, and would be shown to it"),
+				Hint: "open a new session, or keep logs out of what is granted"}
+		}
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// begin writes the row of the start, once, before anything runs.
+func (r *record) begin(argv []string, dir string, env []string, engine string) error {
+	if r == nil || r.begun {
+		return nil
+	}
+	r.begun = true
+	names := make([]string, len(env))
+	for i, v := range env {
+		names[i], _, _ = strings.Cut(v, "=")
+	}
+	for _, log := range r.logs {
+		err := log.Start(audit.Start{Argv: audit.Texts(argv), Cwd: audit.Text(dir), Policy: audit.Text(r.spec.Name), ManifestSHA256: r.spec.ManifestSHA256,
+			Env: audit.Texts(names), Engine: engine})
+		if err != nil {
+			return auditError("write", err)
+		}
+	}
+	return nil
+}
+
+// finish writes the row of the end and closes the logs. What could not be written is a note: the run has been, whatever is told of it.
+func (r *record) finish(result Result) (notes []plan.Note) {
+	if r == nil {
+		return nil
+	}
+	defer r.close()
+	receipt := result.Receipt
+	receipt.Notes = nil // they have a place of their own
+	data, _ := json.Marshal(receipt)
+	words := []audit.Text{}
+	for _, n := range result.Receipt.Notes {
+		words = append(words, audit.Text(n.String()))
+	}
+	for _, log := range r.logs {
+		if !log.Started() {
+			continue
+		}
+		err := log.End(audit.End{Verdict: string(result.Verdict), Code: &result.Code, Signal: result.Signal, Error: audit.Text(result.Error),
+			WallMS: result.WallMS, UserMS: result.UserMS, SystemMS: result.SystemMS, MaxRSSKiB: result.MaxRSSKiB, Receipt: data, Notes: words})
+		if err != nil {
+			notes = append(notes, plan.Note{Feature: auditStage, Loss: "the end of the run could not be written: " + err.Error(),
+				Fix: "the next run tells this one as aborted"})
+		}
+	}
+	return notes
+}
+
+// refused writes both rows of a run that did not begin, unless it has its first one, and returns err with what could not be written.
+func (r *record) refused(argv []string, dir string, result Result, err error) error {
+	if r == nil {
+		return err
+	}
+	first := r.begin(argv, dir, nil, "")
+	for _, n := range r.finish(result) {
+		err = errors.Join(err, errors.New(n.String()))
+	}
+	if first != nil {
+		err = errors.Join(err, first)
+	}
+	return err
+}
+
+// AuditRefused tells a policy's audit logs of a run that was refused before there was a plan, by the result of [Failure], and returns err,
+// joined with what kept it from being told.
+func AuditRefused(p policy.Policy, argv []string, err error) error {
+	r, openErr := openRecord(p)
+	if openErr != nil {
+		return errors.Join(err, openErr)
+	}
+	return r.refused(argv, p.Dir, Failure(err), err)
+}
+
+// conclude tells how a command of the library's callers has ended, or why it has not begun; cancelled says that its context has ended.
+func (r *record) conclude(argv []string, result *ExecResult, err error, cancelled bool) (*ExecResult, error) {
+	if r == nil {
+		return result, err
+	}
+	if result != nil {
+		result.Receipt.Notes = append(slices.Clone(result.Receipt.Notes), r.finish(result.Result)...)
+		return result, err
+	}
+	var refusal *RefusedError
+	var lacks *PolicyCompatibilityError
+	var failed *Error
+	told := Failure(err)
+	switch {
+	case errors.As(err, &refusal), errors.As(err, &lacks), errors.As(err, &failed):
+	case cancelled:
+		told.Verdict, told.Code = Interrupted, CodeFailed
+	default:
+		told.Verdict = Setup
+	}
+	return nil, r.refused(argv, r.spec.Dir, told, err)
+}

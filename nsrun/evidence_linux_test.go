@@ -1,0 +1,45 @@
+package nsrun
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestOneCommandsEvidenceIsNotAnothersVerdict runs a command that ends well although it had come up against a limit, and then one that fails for
+// reasons of its own.
+func TestOneCommandsEvidenceIsNotAnothersVerdict(t *testing.T) {
+	if !grouped("pids") {
+		t.Skip("no cgroup with the controller pids can be made here")
+	}
+	s := opened(t, NewPolicy().Limit("pids", 8))
+	result := sh(t, s, "(for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1 & done; wait); exit 0")
+	require.Equal(t, OK, result.Verdict, "%+v", result.Result)
+	result = sh(t, s, "exit 3")
+	assert.Equal(t, Exit, result.Verdict, "%+v", result.Result)
+	assert.Empty(t, result.Hit)
+	result = sh(t, s, "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1 & done; wait")
+	assert.Equal(t, Pids, result.Verdict, "positive control: %+v", result.Result)
+}
+
+// TestARoomsEvidenceOutlivesIt although its group is removed, even while somebody asks.
+func TestARoomsEvidenceOutlivesIt(t *testing.T) {
+	if !grouped("pids") {
+		t.Skip("no cgroup with the controller pids can be made here")
+	}
+	s := opened(t, NewPolicy().Limit("pids", 8))
+	sh(t, s, "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1 & done; wait")
+	room := s.room
+	require.NotZero(t, room.Evidence().PidsMax, "positive control")
+	go s.Close()
+	for ended := false; !ended; {
+		require.NotZero(t, room.Evidence().PidsMax)
+		select {
+		case <-room.Gone():
+			ended = true
+		default:
+		}
+	}
+	require.NotZero(t, room.Evidence().PidsMax)
+}

@@ -1,0 +1,276 @@
+package nsrun
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"golang.org/x/sys/unix"
+)
+
+// Size is that of a terminal, in characters.
+type Size struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
+func (s *Size) window() *unix.Winsize {
+	if s == nil {
+		return nil
+	}
+	return &unix.Winsize{Row: s.Rows, Col: s.Cols}
+}
+
+// DefaultMaxOutput is how much of each stream a command's result keeps when nothing else is said, in bytes.
+const DefaultMaxOutput = 1 << 20
+
+// ExecOptions is what a command in a session takes beside its arguments. nil and the zero value are ready to use.
+type ExecOptions struct {
+	// Stdin is read for the command. nil is empty. An *os.File is passed as it is. Exec does not wait for a Read that does not return.
+	Stdin io.Reader
+	// Stdout and Stderr get what the command writes. nil collects it in the result, up to MaxOutput. An *os.File is passed as it is. A
+	// Write that fails closes the command's pipe, and one that does not return keeps Exec from returning.
+	Stdout, Stderr io.Writer
+	// MaxOutput is how many bytes of each stream are collected. The rest is read and thrown away. 0 means DefaultMaxOutput.
+	MaxOutput int64
+	// Dir is a path inside, absolute or below the session's working directory. Empty means that directory.
+	Dir string
+	// Env has further variables as NAME=value; a later one wins, and all win over the policy's.
+	Env []string
+	// Timeout bounds the command in wall-clock time. 0 means the policy's, and it may not be above that.
+	Timeout time.Duration
+	// Fresh ends all that runs in the session and begins with empty private file systems, before the command is started: a new sandbox
+	// of the same policy takes the place of the old one.
+	Fresh bool
+	// Terminal gives the command a terminal of its own. What it writes there is its standard output.
+	Terminal *Size
+}
+
+// ExecResult is how a command ended, and what it has written.
+type ExecResult struct {
+	Result
+	// Stdout and Stderr are what was collected.
+	Stdout, Stderr []byte
+	// StdoutTruncated and StderrTruncated say that there was more.
+	StdoutTruncated, StderrTruncated bool
+	// StdoutBytes and StderrBytes count what was written, as far as it was read, collected or not.
+	StdoutBytes, StderrBytes int64
+}
+
+// Shell is the argv of a shell that runs script: nothing else in this package ever makes a shell of a string.
+func Shell(script string) []string { return []string{"/bin/sh", "-c", script} }
+
+// Exec runs a command and waits until it has ended. argv is what execve gets; a program without a slash is looked for in the PATH inside.
+//
+// A command that ran is a result, whatever its exit status: see [Verdict]. An error is a [*RefusedError] if the policy does not allow what
+// was asked, an [*Error] that wraps [ErrNotFound] or [ErrNotExecutable] if there is no such program, another [*Error] if a step of the
+// set-up failed, [ErrClosed], or the cause of ctx's end, beside the result of what had run until then.
+//
+// When ctx ends the whole tree of the command is killed, daemons included; when its time is up it has the policy's grace first. What
+// it leaves running in the background when it ends by itself lives on with the session, and does not keep Exec from returning. Before
+// Landlock ABI 6 (Linux 6.12), or without Landlock, a tree can only be killed with all that runs in the session: a new sandbox takes the
+// place of the old one then, as with Fresh.
+func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*ExecResult, error) {
+	if opts == nil {
+		opts = &ExecOptions{}
+	}
+	rec, err := s.record()
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.exec(ctx, argv, opts, rec)
+	return rec.conclude(argv, result, err, ctx.Err() != nil)
+}
+
+// exec is Exec, and tells rec of the start.
+func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, rec *record) (*ExecResult, error) {
+	command, err := s.command(argv, opts.Dir, opts.Env)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := s.bound(opts.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	if err := rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine); err != nil {
+		return nil, err
+	}
+	if opts.Fresh {
+		room, _, err := s.current()
+		if err != nil {
+			return nil, err
+		}
+		s.lapse(room)
+	}
+	streams, err := openStreams(opts)
+	if err != nil {
+		return nil, err
+	}
+	defer streams.closeOurs()
+	command.Files, command.Terminal = streams.theirs, opts.Terminal.window()
+	starting, cancel := ctx, context.CancelFunc(func() {})
+	if limit > 0 { // a sandbox that does not answer is no reason to wait longer
+		starting, cancel = context.WithTimeoutCause(ctx, limit, errStart)
+	}
+	j, err := s.start(starting, command)
+	cancel()
+	streams.closeTheirs()
+	if err != nil {
+		return s.notBegun(err)
+	}
+	task := j.task
+	defer task.Close()
+	streams.bound(s.plan, func() { j.mark(&j.flooded); go j.kill() })
+	if !streams.quick(task) {
+		streams.copy(task.Terminal)
+		s.hold(streams)
+		defer s.release(streams)
+	}
+	out, cancelled := j.wait(ctx, limit)
+	if !streams.finish() { // the session was closed, and what the command had written is lost
+		out.Killed = unix.SIGKILL
+	}
+	out.Output = streams.counted()
+	result := &ExecResult{Result: endedWith(s.plan, ReceiptOf(s), out)}
+	streams.collect(result)
+	if cancelled {
+		return result, context.Cause(ctx)
+	}
+	return result, nil
+}
+
+// errStart says that a command was not told to have begun within its time.
+var errStart = errors.New("the command has not begun within its time")
+
+// notBegun is what comes of a command of which no word has come. If its sandbox, or its time, has ended meanwhile, it may have begun, and
+// was killed then.
+func (s *Session) notBegun(err error) (*ExecResult, error) {
+	out := engine.Outcome{Started: time.Now(), Status: unix.WaitStatus(unix.SIGKILL)}
+	switch {
+	case errors.Is(err, errStart):
+		out.TimedOut = true
+	case errors.Is(err, engine.ErrLost):
+		out.Killed = unix.SIGKILL
+	default:
+		return nil, err
+	}
+	return &ExecResult{Result: endedWith(s.plan, ReceiptOf(s), out)}, nil
+}
+
+// job is one command until its end.
+type job struct {
+	session *Session
+	room    *engine.Room
+	task    *engine.Task
+	before  engine.Evidence // what had happened in the room's cgroup
+
+	mu        sync.Mutex
+	timers    []*time.Timer
+	over      bool // nothing more is to be done
+	killed    bool
+	cancelled bool
+	timedOut  bool
+	flooded   bool // it has written more than it may
+}
+
+// treeBound is how long a tree that was told to die may take to do so, before the sandbox is killed that it lives in. A kernel under load
+// takes a few milliseconds.
+const treeBound = time.Second
+
+// wait waits for the command's end, at the latest when ctx or its time ends.
+func (j *job) wait(ctx context.Context, limit time.Duration) (out engine.Outcome, cancelled bool) {
+	stop := context.AfterFunc(ctx, func() {
+		j.mark(&j.cancelled)
+		j.kill()
+	})
+	if limit > 0 {
+		j.after(limit, j.timeUp)
+	}
+	status, usage, err := j.task.Wait()
+	stop()
+	out = engine.Outcome{Started: j.task.Started, Wall: time.Since(j.task.Started), Status: status, Usage: usage}
+	j.mu.Lock()
+	out.TimedOut, cancelled = j.timedOut, j.cancelled
+	ending := j.timedOut || j.cancelled || j.flooded
+	if cancelled {
+		out.Killed = unix.SIGKILL
+	}
+	j.mu.Unlock()
+	if err != nil {
+		out.Status, out.Killed = unix.WaitStatus(unix.SIGKILL), unix.SIGKILL
+		j.lost()
+	} else if ending {
+		j.kill()
+		if !j.task.Tree(2 * treeBound) {
+			j.endRoom()
+		}
+	}
+	j.finish()
+	if out.Status != 0 && len(j.room.Info.Cgroups) > 0 {
+		out.Evidence = j.session.evidence(j.room, j.before)
+	}
+	return out, cancelled
+}
+
+func (j *job) mark(flag *bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	*flag = true
+}
+
+// after calls f after d, unless the job is over by then.
+func (j *job) after(d time.Duration, f func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.over {
+		j.timers = append(j.timers, time.AfterFunc(d, f))
+	}
+}
+
+func (j *job) finish() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.over = true
+	for _, t := range j.timers {
+		t.Stop()
+	}
+}
+
+// timeUp asks the command to end, and kills it when its grace is over.
+func (j *job) timeUp() {
+	j.mark(&j.timedOut)
+	_ = j.task.Signal(unix.SIGTERM, true)
+	j.after(time.Duration(j.session.plan.KillGrace), j.kill)
+}
+
+// kill ends the command and all that it has started.
+func (j *job) kill() {
+	j.mu.Lock()
+	again := j.killed || j.over
+	j.killed = true
+	j.mu.Unlock()
+	switch {
+	case again:
+	case !j.room.Scoped():
+		j.endRoom()
+	default:
+		j.task.Kill()
+		j.after(treeBound, j.endRoom) // should its supervisor not answer
+	}
+}
+
+// lost is called when a supervisor has ended without a word: with its sandbox, or because a command has killed it, which only the
+// sandbox's end makes up for.
+func (j *job) lost() {
+	select {
+	case <-j.room.Gone():
+	case <-time.After(treeBound):
+		j.endRoom()
+	}
+}
+
+// endRoom ends the sandbox. Another one takes its place, unless the session was closed.
+func (j *job) endRoom() { j.session.lapse(j.room) }

@@ -1,0 +1,86 @@
+package spawner
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"golang.org/x/sys/unix"
+)
+
+// RunnerName is the argv[0] of a process that runs one command and ends: for engines that cannot open sessions. Its standard descriptors
+// are the command's; the order comes over descriptor Socket, and what became of it goes back there. The end of that is the end of the run.
+const RunnerName = "nsrun-runner"
+
+// Runner is all that such a process does.
+func Runner() error {
+	unix.CloseOnExec(Socket)
+	var order wire.Order
+	if _, err := wire.Receive(Socket, &order); err != nil {
+		return err
+	}
+	cancel := make(chan struct{})
+	go func() {
+		for {
+			n, err := unix.Read(Socket, make([]byte, 1))
+			if !errors.Is(err, unix.EINTR) && (err != nil || n == 0) {
+				close(cancel)
+				return
+			}
+		}
+	}()
+	out, err := engine.Run(order.Whole(), engine.Options{Cancel: cancel, Protected: order.Protected, DieWithParent: true})
+	if err != nil {
+		return wire.Send(Socket, wire.Answer{Failure: failure(err)})
+	}
+	data, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return wire.Send(Socket, wire.Answer{Outcome: data})
+}
+
+// Dispatch runs the role that this process was started for, if it is one of this package's, and ends it.
+func Dispatch() {
+	if len(os.Args) == 0 {
+		return
+	}
+	var role func() error
+	switch os.Args[0] {
+	case Name:
+		role = Main
+	case RunnerName:
+		role = Runner
+	default:
+		return
+	}
+	closeInherited()
+	_ = os.WriteFile("/proc/self/comm", []byte(os.Args[0]), 0) // for ps, which would show "exe"
+	if err := role(); err != nil && !errors.Is(err, io.EOF) {
+		_, _ = os.Stderr.WriteString(os.Args[0] + ": " + err.Error() + "; it is for programs that import nsrun alone\n")
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// closeInherited closes what the owner has left open to be inherited, which would never end otherwise. What Go has opened for itself is
+// close-on-exec.
+func closeInherited() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= Socket {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+}

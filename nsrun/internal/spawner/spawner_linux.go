@@ -1,0 +1,133 @@
+// Package spawner is the process that forks the sandboxes of an embedding program: that program's own binary once more, doing nothing
+// else, so that a fork copies little, however large the program is. It takes orders over descriptor 3, and ends with that: see wire.
+//
+// It does not protect against the program that it belongs to, whose orders it carries out.
+package spawner
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"golang.org/x/sys/unix"
+)
+
+// Name is the argv[0] by which a program knows that it is one, and Socket where its orders come from.
+const (
+	Name   = "nsrun-spawner"
+	Socket = 3
+)
+
+// Main is all that a spawner does. It returns when its owner has gone, or with what keeps it from working.
+func Main() error {
+	// The kernel kills sandboxes when the thread that forked them ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
+	runtime.LockOSThread()
+	unix.CloseOnExec(Socket)
+	go reap()
+	work, orders := make(chan func()), make(chan error)
+	go func() { orders <- serve(work) }()
+	for {
+		select {
+		case f := <-work:
+			f()
+		case err := <-orders:
+			return err
+		}
+	}
+}
+
+// reap waits for sandboxes that have ended.
+func reap() {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	for range ended {
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if pid <= 0 && !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+	}
+}
+
+// serve carries out orders, at the same time, until their end. One that does not come whole is dropped: the end of its reply tells.
+func serve(work chan<- func()) error {
+	fork := func(f func()) {
+		done := make(chan struct{})
+		work <- func() { f(); close(done) }
+		<-done
+	}
+	for {
+		var order wire.Order
+		fds, err := wire.Receive(Socket, &order)
+		var broken *os.SyscallError
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.As(err, &broken):
+			return err
+		case err == nil && len(fds) == 1:
+			go carryOut(order, fds[0], fork)
+		default:
+			wire.CloseAll(fds)
+		}
+	}
+}
+
+// carryOut opens a sandbox and answers. Whoever does not want the answer any more closes the sandbox by not taking it.
+func carryOut(order wire.Order, reply int, fork func(func())) {
+	defer unix.Close(reply)
+	opened, err := engine.Open(order.Whole(), engine.OpenOptions{Protected: order.Protected, Fork: fork})
+	if err != nil {
+		_ = wire.Send(reply, wire.Answer{Failure: failure(err)})
+		return
+	}
+	defer unix.Close(opened.Socket)
+	defer unix.Close(opened.Pidfd)
+	info, err := json.Marshal(opened.Info)
+	if err == nil {
+		err = wire.Send(reply, wire.Answer{Info: info}, opened.Socket, opened.Pidfd)
+	}
+	if err != nil {
+		_ = wire.Send(reply, wire.Answer{Failure: failure(err)})
+	}
+}
+
+func failure(err error) *wire.Failure {
+	var e *engine.Error
+	if !errors.As(err, &e) {
+		return &wire.Failure{Stage: "spawner", Text: err.Error()}
+	}
+	f := &wire.Failure{Stage: e.Stage, Index: e.Index, Op: e.Op, Path: e.Path, Text: e.Err.Error(), Hint: e.Hint}
+	f.SetErrno(e.Err)
+	switch {
+	case errors.Is(err, engine.ErrNotFound):
+		f.Kind = kindNotFound
+	case errors.Is(err, engine.ErrNotExecutable):
+		f.Kind = kindNotExecutable
+	}
+	return f
+}
+
+// Words for what a program asks of an error.
+const (
+	kindNotFound      = "not found"
+	kindNotExecutable = "not executable"
+)
+
+// Error is the failure as the engine's error that it was.
+func Error(f *wire.Failure) error {
+	var more []error
+	switch f.Kind {
+	case kindNotFound:
+		more = []error{engine.ErrNotFound}
+	case kindNotExecutable:
+		more = []error{engine.ErrNotExecutable}
+	}
+	return &engine.Error{Stage: f.Stage, Index: f.Index, Op: f.Op, Path: f.Path, Err: f.Cause(more...), Hint: f.Hint}
+}

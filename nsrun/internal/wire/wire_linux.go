@@ -1,0 +1,137 @@
+// Package wire is what a program and its spawner say to each other.
+//
+//	program                                        spawner
+//	   │  socket: one message for each sandbox        │
+//	   │  [reply socket, memfd: Order as JSON] ─────► │  forks, waits until the sandbox serves
+//	   │                                              │
+//	   │  reply socket: one message, and the end      │
+//	   │ ◄───── [memfd: Answer as JSON, and if it     │
+//	   │          serves: its socket, its pidfd]      │
+//
+// The end of the socket is the end of the spawner, and of all its sandboxes. From then on the program talks to each sandbox itself: see
+// internal/sys, Serve.
+//
+// It protects against nothing: both ends are the same program, run by the same user.
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Order asks for a sandbox.
+type Order struct {
+	Plan      *plan.Plan `json:"plan"`
+	Protected []string   `json:"protected,omitempty"`
+	// Command and Env are the plan's, byte for byte: JSON has no strings that are not UTF-8.
+	Command [][]byte `json:"command,omitempty"`
+	Env     [][]byte `json:"env,omitempty"`
+}
+
+// NewOrder is an order for p.
+func NewOrder(p *plan.Plan, protected []string) Order {
+	return Order{Plan: p, Protected: protected, Command: words[[]byte](p.Command), Env: words[[]byte](p.Env)}
+}
+
+// Whole returns the plan as it was ordered.
+func (o *Order) Whole() *plan.Plan {
+	p := *o.Plan
+	p.Command, p.Env = words[string](o.Command), words[string](o.Env)
+	return &p
+}
+
+func words[To, From []byte | string](in []From) []To {
+	out := make([]To, len(in))
+	for i, w := range in {
+		out[i] = To(w)
+	}
+	return out
+}
+
+// Answer says what came of an Order. Of its parts one is given.
+type Answer struct {
+	Info    json.RawMessage `json:"info,omitempty"`    // an engine.Info, of a sandbox that serves
+	Outcome json.RawMessage `json:"outcome,omitempty"` // an engine.Outcome, of a command that has run
+	Failure *Failure        `json:"failure,omitempty"`
+}
+
+// Send sends v as JSON in a memory file, with descriptors after it.
+func Send(socket int, v any, fds ...int) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	file, err := sys.MemoryFile(data)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	all := append([]int{int(file.Fd())}, fds...)
+	for {
+		err := unix.Sendmsg(socket, []byte{'m'}, unix.UnixRights(all...), nil, unix.MSG_NOSIGNAL)
+		if !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("sendmsg", err)
+		}
+	}
+}
+
+// maxPassed is the largest number of descriptors that come with a message.
+const maxPassed = 4
+
+// ErrCut says that a message has come without all of its descriptors: the kernel had no numbers left for them (unix(7), on SCM_RIGHTS).
+var ErrCut = fmt.Errorf("the limit on open files is reached: %w", unix.EMFILE)
+
+// Receive takes what [Send] has sent: v from the memory file, and the other descriptors. [io.EOF] is the socket's end, and an
+// [*os.SyscallError] that nothing can be received; after another error the next message can be.
+func Receive(socket int, v any) (fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*maxPassed))
+	var n, oobn, flags int
+	for {
+		n, oobn, flags, _, err = unix.Recvmsg(socket, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("recvmsg", err)
+	}
+	if n == 0 {
+		return nil, io.EOF
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err == nil && len(messages) == 1 {
+		fds, err = unix.ParseUnixRights(&messages[0])
+	}
+	switch {
+	case flags&unix.MSG_CTRUNC != 0:
+		CloseAll(fds)
+		return nil, ErrCut
+	case err != nil || len(fds) == 0:
+		return nil, errors.Join(errors.New("bug: a message without descriptors"), err)
+	}
+	file := os.NewFile(uintptr(fds[0]), "message")
+	defer file.Close()
+	data, err := io.ReadAll(file)
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		CloseAll(fds[1:])
+		return nil, err
+	}
+	return fds[1:], nil
+}
+
+// CloseAll closes descriptors that came with a message.
+func CloseAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}

@@ -1,0 +1,75 @@
+package wire
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func pair(t *testing.T) (a, b int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
+	return fds[0], fds[1]
+}
+
+func TestAMessageComesAsItWent(t *testing.T) {
+	a, b := pair(t)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	// A plan of a thousand binds is more than a socket's buffer takes.
+	sent := NewOrder(&plan.Plan{Name: strings.Repeat("long ", 1<<20), Command: []string{"echo", "\xff\xfe", ""}, Env: []string{"A=\xff\x01"}}, []string{"/x"})
+	require.NoError(t, Send(a, sent, int(w.Fd())))
+	w.Close()
+	var got Order
+	fds, err := Receive(b, &got)
+	require.NoError(t, err)
+	require.Len(t, fds, 1)
+	assert.Equal(t, sent.Plan.Name, got.Plan.Name)
+	assert.Equal(t, sent.Protected, got.Protected)
+	assert.Equal(t, sent.Plan.Command, got.Whole().Command)
+	assert.Equal(t, sent.Plan.Env, got.Whole().Env)
+	_, err = unix.Write(fds[0], []byte("through"))
+	require.NoError(t, err)
+	unix.Close(fds[0])
+	data, err := io.ReadAll(r)
+	require.NoError(t, err)
+	assert.Equal(t, "through", string(data))
+}
+
+func TestTheEndAndNonsense(t *testing.T) {
+	a, b := pair(t)
+	require.NoError(t, unix.Send(a, []byte("x"), 0))
+	_, err := Receive(b, &Order{})
+	assert.ErrorContains(t, err, "bug")
+	require.NoError(t, Send(a, "not an order"))
+	_, err = Receive(b, &Order{})
+	assert.Error(t, err)
+	require.NoError(t, unix.Shutdown(a, unix.SHUT_RDWR))
+	_, err = Receive(b, &Order{})
+	assert.ErrorIs(t, err, io.EOF)
+	assert.ErrorIs(t, Send(a, Order{}), unix.EPIPE)
+}
+
+func TestAFailureIsTheErrorThatItWas(t *testing.T) {
+	f := Failure{Text: unix.EPERM.Error()}
+	f.SetErrno(unix.EPERM)
+	assert.Equal(t, unix.EPERM, f.Cause())
+	other := errors.New("other")
+	f = Failure{Text: "look at /x: no such file", Errno: int(unix.ENOENT)}
+	err := f.Cause(other)
+	assert.Equal(t, "look at /x: no such file", err.Error())
+	assert.ErrorIs(t, err, unix.ENOENT)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.ErrorIs(t, err, other)
+	assert.NotErrorIs(t, (&Failure{Text: "x"}).Cause(), unix.EPERM)
+}

@@ -1,0 +1,91 @@
+package load
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/manifest"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// Manifest reads the manifest in a file, JSON or YAML, and makes the policy it asks for, as far as the ceilings of [Under] permit. No
+// sandbox of that policy can write the manifest or the ceilings. The error has every fault of the manifest, each with its line and column.
+func Manifest(name string) (nsrun.Policy, error) {
+	pol, err := Spec(name)
+	if err != nil {
+		return nsrun.Policy{}, err
+	}
+	return permitted(pol, Real(name)...)
+}
+
+// Bytes is [Manifest] for a manifest that is no file. Name is what errors call it. Its relative paths start from dir, a directory that is
+// there; if dir is empty they are faults.
+func Bytes(name string, data []byte, dir string) (nsrun.Policy, error) {
+	if dir != "" {
+		// The real path, as the directory of a file's manifest is: grants are not followed through symlinks.
+		abs, err := realPath(dir)
+		if err != nil {
+			return nsrun.Policy{}, fmt.Errorf("%s: directory: %w", name, err)
+		}
+		if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+			return nsrun.Policy{}, fmt.Errorf("%s: directory: %s is not one; give that which relative paths start from", name, dir)
+		}
+		dir = abs
+	}
+	pol, err := resolve(name, data, manifest.Context{Home: nsrun.Home(), Dir: dir})
+	if err != nil {
+		return nsrun.Policy{}, err
+	}
+	return permitted(pol)
+}
+
+// permitted makes a policy of what the ceilings leave of pol.
+func permitted(pol policy.Policy, protected ...string) (nsrun.Policy, error) {
+	pol, ceilings, err := Under(pol)
+	if err != nil {
+		return nsrun.Policy{}, err
+	}
+	return nsrun.FromPolicy(pol, append(protected, ceilings...)...)
+}
+
+// Spec reads the manifest in a file and gives the policy it asks for, valid and arranged, before any ceiling. It is for a caller that adds to
+// it and then asks [Under] for what is permitted of all.
+func Spec(name string) (policy.Policy, error) {
+	data, err := File(name, manifest.MaxSize)
+	if err != nil {
+		return policy.Policy{}, fmt.Errorf("manifest: %w", err)
+	}
+	// The real path, so that the rule that a manifest may not lie in what it makes writable cannot be led around.
+	abs, err := realPath(name)
+	if err != nil {
+		return policy.Policy{}, fmt.Errorf("manifest: %w", err)
+	}
+	pol, err := resolve(name, data, manifest.Context{Home: nsrun.Home(), Dir: filepath.Dir(abs), Path: abs})
+	if err == nil {
+		sum := sha256.Sum256(data)
+		pol.ManifestSHA256 = hex.EncodeToString(sum[:])
+	}
+	return pol, err
+}
+
+// resolve gives the policy that a manifest asks for, with the filter it names.
+func resolve(name string, data []byte, ctx manifest.Context) (policy.Policy, error) {
+	m, err := manifest.Parse(name, data)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	raw, err := m.RawFile(ctx)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	if raw != "" {
+		if ctx.Raw, err = Filter(raw); err != nil {
+			return policy.Policy{}, fmt.Errorf("%s: seccomp.raw: %w", name, err)
+		}
+	}
+	return m.Policy(ctx)
+}

@@ -1,0 +1,107 @@
+package manifest
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/profile"
+)
+
+// named is an object whose keys name values of one form, kept as a list in the order of names.
+type named[T any] struct {
+	of   form
+	name func(string) (wrong, fix string)
+}
+
+// namedList is a list of named values, and where the name of each stands.
+type namedList[T any] struct {
+	all  *[]T
+	name func(*T) *string
+	into func(*T) any
+}
+
+func (f named[T]) read(d *decoder, n *node, key string, into any) {
+	if !d.want(n, key, object) || len(n.members) == 0 {
+		return
+	}
+	l := into.(namedList[T])
+	all := make([]T, len(n.members))
+	for i, m := range n.members {
+		at := dotted(key, m.name)
+		if wrong, fix := f.name(m.name); wrong != "" {
+			d.add(m.at, at, wrong, fix)
+		}
+		*l.name(&all[i]) = m.name
+		f.of.read(d, m.value, at, l.into(&all[i]))
+	}
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(*l.name(&a), *l.name(&b)) })
+	*l.all = all
+}
+
+func (f named[T]) json(from any) (string, bool) {
+	l := from.(namedList[T])
+	parts := make([]string, len(*l.all))
+	for i := range *l.all {
+		one := &(*l.all)[i]
+		text, _ := f.of.json(l.into(one))
+		parts[i] = quote(*l.name(one)) + ":" + text
+	}
+	return "{" + strings.Join(parts, ",") + "}", len(parts) > 0
+}
+
+func (f named[T]) schema() map[string]any {
+	return map[string]any{"type": "object", "additionalProperties": f.of.schema()}
+}
+
+func profileForm() record[policy.Profile] {
+	shape := seq[string]{words{judge: shapeText}}
+	return record[policy.Profile]{what: "a profile", rows: []row[policy.Profile]{
+		{"extends", "a built-in profile whose rules count too", words{choices: profile.Names}, func(p *policy.Profile) any { return &p.Extends }},
+		{"programs", "by program, as PATH has it, the shapes that its arguments may have", named[policy.Program]{shape, programName},
+			func(p *policy.Profile) any { return programList(&p.Programs) }},
+	}}
+}
+
+func profileList(all *[]policy.Profile) namedList[policy.Profile] {
+	return namedList[policy.Profile]{all, func(p *policy.Profile) *string { return &p.Name }, func(p *policy.Profile) any { return p }}
+}
+
+func programList(all *[]policy.Program) namedList[policy.Program] {
+	return namedList[policy.Program]{all, func(p *policy.Program) *string { return &p.Name }, func(p *policy.Program) any { return &p.Shapes }}
+}
+
+// profileName judges names of profiles of one's own.
+func profileName(s string) (wrong, fix string) {
+	if slices.Contains(profile.Names, s) {
+		return s + " is a built-in profile", "choose another name, and extend it"
+	}
+	return word(s)
+}
+
+func programName(s string) (wrong, fix string) {
+	if err := profile.CheckProgram(s); err != nil {
+		return clip(s) + " is not a program's name", "write it as it stands in a directory of PATH, such as python3"
+	}
+	return "", ""
+}
+
+func shapeText(s string) (wrong, fix string) {
+	if err := profile.CheckShape(s); err != nil {
+		return err.Error(), `write words, FILE, FILE.go, PACKAGE, N, WORD, CODE, and at the end FILE... or ...`
+	}
+	return "", ""
+}
+
+// checkProfile finds a profile that is not there. One of those whose faults are told already is there.
+func (m *Manifest) checkProfile(d *decoder) {
+	unread := slices.ContainsFunc(d.all, func(f *Fault) bool { return f.Key == "profile" || f.Key == "profiles" })
+	own := slices.ContainsFunc(m.Profiles, func(p policy.Profile) bool { return p.Name == m.Profile })
+	if m.Profile == "" || unread || own && len(d.all) > 0 {
+		return
+	}
+	if _, err := profile.Find(m.Profile, m.Profiles); err != nil {
+		d.add(d.places["profile"], "profile", err.Error(), "name passive, full, or one of profiles")
+	}
+}

@@ -1,0 +1,249 @@
+package nsrun
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/profile"
+)
+
+// Policy is what a sandbox should be, checked and immutable: it can be shared by any number of sessions and goroutines. It is made by a
+// [Builder], or of a [policy.Policy] that a front end has read ([FromPolicy], and the package nsrun/load for manifests). The zero Policy
+// is that of [NewPolicy] without a call: the most closed one that is of use.
+type Policy struct {
+	spec      policy.Policy
+	protected []string
+	made      bool
+}
+
+// FromPolicy checks p and makes a Policy of a copy of it. What the autonomy full adds it does not add: see [policy.Policy.ByAutonomy].
+// Protected lists files of the host, by real path, that no sandbox may be able to write: manifests and ceilings. The error has every
+// fault, each with its field.
+func FromPolicy(p policy.Policy, protected ...string) (Policy, error) {
+	entries, notes := policy.Arrange(p.FS)
+	p = clone(p)
+	p.FS, p.Notes = entries, append(p.Notes, notes...)
+	if err := errors.Join(p.Validate(), checkSeccomp(p.Seccomp), profile.Check(p)); err != nil {
+		return Policy{}, err
+	}
+	return Policy{spec: p, protected: slices.Clone(protected), made: true}, nil
+}
+
+// checkSeccomp asks what only the leaf knows: names of profiles and of system calls, and what a filter may look like.
+func checkSeccomp(s policy.Seccomp) error {
+	if s.Profile == "" {
+		s.Profile = plan.DefaultProfile
+	}
+	if _, err := (&plan.Seccomp{Profile: s.Profile, Deny: s.Deny, Raw: s.Raw}).Filters(runtime.GOARCH); err != nil {
+		return &policy.Fault{Field: "seccomp", Text: err.Error()}
+	}
+	return nil
+}
+
+// Spec returns a copy of the policy as plain data.
+func (p Policy) Spec() policy.Policy {
+	if !p.made {
+		return policy.Default(Home())
+	}
+	return clone(p.spec)
+}
+
+// With returns the policy as change makes it, checked again.
+func (p Policy) With(change func(policy.Policy) (policy.Policy, error)) (Policy, error) {
+	changed, err := change(p.Spec())
+	if err != nil {
+		return Policy{}, err
+	}
+	return FromPolicy(changed, p.protected...)
+}
+
+func clone(p policy.Policy) policy.Policy {
+	p.FS, p.Limits, p.Require, p.Notes = slices.Clone(p.FS), slices.Clone(p.Limits), slices.Clone(p.Require), slices.Clone(p.Notes)
+	p.Audit = slices.Clone(p.Audit)
+	p.Env.Pass, p.Env.Set = slices.Clone(p.Env.Pass), slices.Clone(p.Env.Set)
+	p.Profiles = slices.Clone(p.Profiles)
+	for i := range p.Profiles {
+		programs := slices.Clone(p.Profiles[i].Programs)
+		for k := range programs {
+			programs[k].Shapes = slices.Clone(programs[k].Shapes)
+		}
+		p.Profiles[i].Programs = programs
+	}
+	p.Seccomp.Deny, p.Seccomp.Raw = slices.Clone(p.Seccomp.Deny), slices.Clone(p.Seccomp.Raw)
+	return p
+}
+
+// Builder collects a policy. Each method adds to it and returns it, for chaining; all that is wrong comes out of [Builder.Build] at once.
+type Builder struct {
+	spec   policy.Policy
+	faults []error
+}
+
+// NewPolicy begins with the most closed policy that is of use: the system's directories read-only, private and empty /tmp, /proc and /dev,
+// no network, nothing of the environment but locale, terminal and time zone. Commands start in "/".
+func NewPolicy() *Builder { return &Builder{spec: policy.Default(Home())} }
+
+func (b *Builder) grant(method, path string, kind policy.Kind, write bool) string {
+	abs, err := filepath.Abs(path)
+	if path == "" {
+		err = errors.New("the path is empty")
+	}
+	if err != nil {
+		b.faults = append(b.faults, fmt.Errorf("%s(%q): %w", method, path, err))
+		return ""
+	}
+	b.spec.FS = append(b.spec.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Directory: method == "Workspace", Why: method})
+	return abs
+}
+
+// Workspace shows the directory writable, and has commands start in it. A relative path is one of this process's working directory.
+func (b *Builder) Workspace(dir string) *Builder {
+	if abs := b.grant("Workspace", dir, policy.Bind, true); abs != "" {
+		b.spec.Dir = abs
+	}
+	return b
+}
+
+// WorkspaceAt is [Builder.Workspace], shown at another place, such as "/workspace".
+func (b *Builder) WorkspaceAt(dir, at string) *Builder {
+	if abs := b.grant("Workspace", dir, policy.Bind, true); abs != "" {
+		b.spec.FS[len(b.spec.FS)-1].Dest, b.spec.Dir = filepath.Clean(at), filepath.Clean(at)
+	}
+	return b
+}
+
+// ReadOnly shows files and directories of the host read-only, at their own places.
+func (b *Builder) ReadOnly(paths ...string) *Builder {
+	for _, p := range paths {
+		b.grant("ReadOnly", p, policy.Bind, false)
+	}
+	return b
+}
+
+// ReadWrite shows files and directories of the host writable, at their own places.
+func (b *Builder) ReadWrite(paths ...string) *Builder {
+	for _, p := range paths {
+		b.grant("ReadWrite", p, policy.Bind, true)
+	}
+	return b
+}
+
+// Socket shows Unix sockets of the host, one by one.
+func (b *Builder) Socket(paths ...string) *Builder {
+	for _, p := range paths {
+		b.grant("Socket", p, policy.Socket, true)
+	}
+	return b
+}
+
+// Dir is where commands start, a path inside.
+func (b *Builder) Dir(path string) *Builder { b.spec.Dir = path; return b }
+
+// Network says what can be reached; the default is [policy.NetworkNone].
+func (b *Builder) Network(n policy.Network) *Builder { b.spec.Network = n; return b }
+
+// PassEnv passes variables of this process's environment. Names that look like secrets are never passed; see [Builder.SetEnv].
+func (b *Builder) PassEnv(names ...string) *Builder {
+	b.spec.Env.Pass = append(b.spec.Env.Pass, names...)
+	return b
+}
+
+// SetEnv sets a variable.
+func (b *Builder) SetEnv(name, value string) *Builder {
+	b.spec.Env.Set = append(b.spec.Env.Set, policy.Var{Name: name, Value: value})
+	return b
+}
+
+// Timeout bounds each command in wall-clock time; 0, the default, does not.
+func (b *Builder) Timeout(d time.Duration) *Builder { b.spec.Timeout = d; return b }
+
+// KillGrace is the time between SIGTERM and SIGKILL; 0 means [policy.DefaultKillGrace].
+func (b *Builder) KillGrace(d time.Duration) *Builder { b.spec.KillGrace = d; return b }
+
+// Limit sets one of [policy.LimitNames], in the unit of its name.
+func (b *Builder) Limit(name string, value int64) *Builder {
+	b.spec = b.spec.WithLimit(name, value)
+	return b
+}
+
+// Seccomp names the profile of system calls, and calls to refuse besides.
+func (b *Builder) Seccomp(profile string, deny ...string) *Builder {
+	b.spec.Seccomp.Profile, b.spec.Seccomp.Deny = profile, append(b.spec.Seccomp.Deny, deny...)
+	return b
+}
+
+// Profile says which command lines may run at all: "passive", "full", or a name given to [Builder.DefineProfile]. See package profile.
+func (b *Builder) Profile(name string) *Builder { b.spec.Profile = name; return b }
+
+// DefineProfile adds a profile of one's own.
+func (b *Builder) DefineProfile(p policy.Profile) *Builder {
+	b.spec.Profiles = append(b.spec.Profiles, p)
+	return b
+}
+
+// Hostname is the host's name inside; the default is "sandbox".
+func (b *Builder) Hostname(name string) *Builder { b.spec.Hostname = name; return b }
+
+// Backend names the engine, and accepts what it declares to lose.
+func (b *Builder) Backend(e policy.Backend) *Builder { b.spec.Backend = e; return b }
+
+// Degrade accepts what this host cannot enforce, with the strongest engine that works. Each loss is in the receipts.
+func (b *Builder) Degrade() *Builder { b.spec.Fallback = policy.Degrade; return b }
+
+// Require lists guarantees that must hold whatever else is said.
+func (b *Builder) Require(names ...string) *Builder {
+	b.spec = b.spec.Requiring(names...)
+	return b
+}
+
+// SelfTest has each sandbox try what must fail before it is used.
+func (b *Builder) SelfTest() *Builder { b.spec.SelfTest = true; return b }
+
+// Audit has a row appended to the file when a command starts and one when it has ended: see the package audit. A command that cannot be
+// told of is not run. No sandbox is shown the file. A relative path is one of this process's working directory.
+func (b *Builder) Audit(path string) *Builder {
+	abs, err := filepath.Abs(path)
+	if path == "" {
+		err = errors.New("the path is empty")
+	}
+	if err != nil {
+		b.faults = append(b.faults, fmt.Errorf("Audit(%q): %w", path, err))
+		return b
+	}
+	b.spec.Audit = append(b.spec.Audit, abs)
+	return b
+}
+
+// Build checks all that was said. The error has every fault.
+func (b *Builder) Build() (Policy, error) {
+	p, err := FromPolicy(b.spec)
+	if err = errors.Join(append(slices.Clone(b.faults), err)...); err != nil {
+		return Policy{}, err
+	}
+	return p, nil
+}
+
+// Home is HOME if that can be a home directory, else what the account file says, else empty. It is what policies take for the home directory.
+func Home() string {
+	home := os.Getenv("HOME")
+	if !filepath.IsAbs(home) || filepath.Clean(home) == "/" {
+		u, err := user.LookupId(strconv.Itoa(os.Getuid()))
+		if err != nil {
+			return ""
+		}
+		home = u.HomeDir
+	}
+	if home = filepath.Clean(home); home == "/" || policy.CheckPath(home) != nil {
+		return ""
+	}
+	return home
+}

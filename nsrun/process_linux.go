@@ -1,0 +1,188 @@
+package nsrun
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"golang.org/x/sys/unix"
+)
+
+// StartRequest is a long-lived command: a server that is talked to over its standard descriptors.
+type StartRequest struct {
+	Args []string
+	// Dir, Env and Terminal are as in [ExecOptions].
+	Dir      string
+	Env      []string
+	Terminal *Size
+}
+
+// Process is a command that was started in a session.
+type Process struct {
+	// Stdin, Stdout and Stderr are the ends of its pipes. With a terminal Stdin writes to it, Stdout reads from it, and Stderr is nil. Stdout
+	// and Stderr end when the process and whatever it has left have let go of them, or with the session.
+	Stdin          io.WriteCloser
+	Stdout, Stderr io.ReadCloser
+
+	job    *job
+	record *record
+	ended  chan struct{}
+	result *Result
+	err    error
+}
+
+// StartProcess starts a command and returns once it is being executed. No timeout of the policy's counts for it. When ctx ends its
+// whole tree is killed. Errors are those of [Session.Exec].
+func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process, error) {
+	rec, err := s.record()
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.startProcess(ctx, req, rec)
+	if err != nil {
+		_, err = rec.conclude(req.Args, nil, err, ctx.Err() != nil)
+	}
+	return p, err
+}
+
+func (s *Session) startProcess(ctx context.Context, req StartRequest, rec *record) (*Process, error) {
+	command, err := s.command(req.Args, req.Dir, req.Env)
+	if err == nil {
+		err = rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{ended: make(chan struct{}), record: rec}
+	ours, err := p.open(&command, req.Terminal)
+	closeAll := func(files []*os.File) {
+		for _, f := range files {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}
+	if err != nil {
+		closeAll(append(ours, command.Files[:]...))
+		return nil, &Error{Stage: "channels", Err: err}
+	}
+	j, err := s.start(ctx, command)
+	closeAll(command.Files[:])
+	if err != nil {
+		closeAll(ours)
+		return nil, err
+	}
+	if p.Stderr == nil {
+		p.Stdin, p.Stdout = j.task.Terminal, j.task.Terminal
+	}
+	s.hold(p)
+	p.job = j
+	go p.wait(ctx)
+	return p, nil
+}
+
+// open makes the pipes: ours in p, the command's in c.
+func (p *Process) open(c *engine.Command, size *Size) (ours []*os.File, err error) {
+	if c.Terminal = size.window(); size != nil {
+		return nil, nil
+	}
+	var stdin, stdout, stderr *os.File
+	c.Files[0], stdin, err = pipe(false)
+	ours = append(ours, stdin)
+	if err == nil {
+		stdout, c.Files[1], err = pipe(true)
+		ours = append(ours, stdout)
+	}
+	if err == nil {
+		stderr, c.Files[2], err = pipe(true)
+		ours = append(ours, stderr)
+	}
+	if err == nil {
+		p.Stdin, p.Stdout, p.Stderr = stdin, stdout, stderr
+	}
+	return ours, err
+}
+
+// wait sees to the process's end, and then to that of what it has left.
+func (p *Process) wait(ctx context.Context) {
+	out, cancelled := p.job.wait(ctx, 0)
+	r := endedWith(p.job.session.plan, ReceiptOf(p.job.session), out)
+	r.Receipt.Notes = append(slices.Clone(r.Receipt.Notes), p.record.finish(r)...)
+	p.result = &r
+	if cancelled {
+		p.err = context.Cause(ctx)
+	}
+	close(p.ended)
+	p.job.task.Linger()
+	p.job.session.release(p)
+}
+
+// close closes what is ours of its pipes.
+func (p *Process) close() {
+	p.Stdin.Close()
+	p.Stdout.Close()
+	if p.Stderr != nil {
+		p.Stderr.Close()
+	}
+}
+
+// Wait waits until the process has ended. It can be called any number of times, and returns the cause beside the result if the context of
+// StartProcess has ended it. The pipes stay open for what is still to be read; the caller closes them.
+func (p *Process) Wait() (*Result, error) {
+	<-p.ended
+	return p.result, p.err
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.ended }
+
+// Signal sends a signal to the process alone. One that has ended is [os.ErrProcessDone].
+func (p *Process) Signal(sig os.Signal) error {
+	select {
+	case <-p.ended:
+		return os.ErrProcessDone
+	default:
+	}
+	s, ok := sig.(unix.Signal)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return p.job.task.Signal(s, false)
+}
+
+// Kill ends the process and all that it has started, also what has outlived it, and returns when nothing of that is alive.
+func (p *Process) Kill() error {
+	select {
+	case <-p.ended:
+	default:
+		p.job.kill()
+		<-p.ended
+	}
+	p.job.task.Kill() // what has outlived it, also if it has just ended by itself
+	select {
+	case <-p.job.task.Gone():
+	case <-time.After(treeBound):
+		p.job.endRoom()
+	}
+	return nil
+}
+
+// Resize tells the terminal's new size. Without a terminal it is [os.ErrInvalid].
+func (p *Process) Resize(size Size) error {
+	if p.job.task.Terminal == nil {
+		return os.ErrInvalid
+	}
+	conn, err := p.job.task.Terminal.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := err
+	if err := conn.Control(func(fd uintptr) { failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size.window()) }); err != nil {
+		return err
+	}
+	return os.NewSyscallError("ioctl", failed)
+}

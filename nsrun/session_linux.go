@@ -1,0 +1,345 @@
+package nsrun
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// ErrClosed is what a closed session answers, and one whose sandbox has ended.
+var ErrClosed = errors.New("the session is closed")
+
+// RefusedError says that a session's policy does not allow what was asked: which field of the request, why, and what would be allowed.
+// Nothing has run.
+type RefusedError struct {
+	Field string // "args", "dir", "env", "timeout", "path"
+	Text  string
+	Fix   string
+	Err   error // the cause, if there is one
+}
+
+// Error gives "dir: ...".
+func (e *RefusedError) Error() string { return e.Field + ": " + e.Text }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Session is a sandbox that is built once and runs any number of commands, at the same time too. They share its files, its /tmp and its
+// network; each is confined like a command of its own, and, where there is Landlock, can neither see, trace nor (ABI 6, Linux 6.12) signal
+// what another one has started. Its methods may be called at the same time.
+type Session struct {
+	policy Policy
+	spec   policy.Policy // the same, with the real paths of audit logs
+	logs   []os.FileInfo // those, as they were
+	plan   *plan.Plan
+	done   chan struct{}
+
+	renewing chan struct{} // holds a token: one at a time makes a new sandbox
+	mu       sync.Mutex
+	room     *engine.Room
+	receipt  Receipt
+	lapsed   bool // the room is to be replaced by a new one when the next command is started
+	closed   bool // it is not
+	held     map[closer]struct{}
+	told     engine.Evidence // of the room's cgroup, when a command had last failed
+}
+
+// closer has pipes that are closed with the session.
+type closer interface{ close() }
+
+// hold has c closed with the session; if that is closed already, at once.
+func (s *Session) hold(c closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		c.close()
+		return
+	}
+	s.held[c] = struct{}{}
+}
+
+func (s *Session) release(c closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, c)
+}
+
+// Open makes a sandbox. ctx bounds the making alone: what is made too late is thrown away, for which Open waits a second at the most. The
+// sandbox ends with [Session.Close], or with this process, however that ends.
+//
+// An error is a [*PolicyCompatibilityError] if this host cannot enforce the policy, or an [*Error] with the step that failed.
+func Open(ctx context.Context, p Policy) (*Session, error) {
+	if !initialised.Load() {
+		return nil, ErrNoInit
+	}
+	return within(ctx, func() (*Session, error) { return open(p) }, func(s *Session) { s.Close() })
+}
+
+// within waits for what build makes until ctx ends. What comes later is discarded, and waited for unless that takes long.
+func within[T any](ctx context.Context, build func() (T, error), discard func(T)) (T, error) {
+	type made struct {
+		value T
+		err   error
+	}
+	var none T
+	if err := context.Cause(ctx); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		return build()
+	}
+	result := make(chan made, 1)
+	go func() {
+		value, err := build()
+		result <- made{value, err}
+	}()
+	select {
+	case m := <-result:
+		return m.value, m.err
+	case <-ctx.Done():
+	}
+	if discard == nil {
+		return none, context.Cause(ctx)
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if m := <-result; m.err == nil {
+			discard(m.value)
+		}
+	}()
+	select {
+	case <-gone:
+	case <-time.After(treeBound):
+	}
+	return none, context.Cause(ctx)
+}
+
+func open(p Policy) (*Session, error) {
+	s := newSession(p)
+	rec, err := openRecord(s.spec) // of each command its own; this finds whether there can be one
+	if err != nil {
+		return nil, err
+	}
+	s.spec = rec.real(s.spec)
+	s.logs, err = rec.files()
+	rec.close()
+	if err != nil {
+		return nil, err
+	}
+	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true}, func(pl *plan.Plan) (err error) {
+		s.room, err = order(pl, p.protected)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.settle(s.room)
+	return s, nil
+}
+
+func newSession(p Policy) *Session {
+	s := &Session{policy: p, spec: p.Spec(), done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[closer]struct{}{}}
+	s.renewing <- struct{}{}
+	return s
+}
+
+// evidence is what has happened in the room's cgroup since a command that has failed was started, as far as no other one was told of it: of
+// several that run at the same time the first to fail is.
+func (s *Session) evidence(room *engine.Room, before engine.Evidence) engine.Evidence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if room != s.room {
+		return engine.Evidence{}
+	}
+	now := room.Evidence()
+	since := now.Since(before.Later(s.told))
+	s.told = now
+	return since
+}
+
+// settle takes a room for the session's, which ends with it.
+func (s *Session) settle(room *engine.Room) {
+	s.room, s.lapsed, s.told = room, false, engine.Evidence{}
+	room.Doom = func() { s.doom(room) }
+	s.receipt = receipt(s.plan, engine.Outcome{Seen: room.Info.Seen, Rules: room.Info.Rules, Tried: room.Info.Tried})
+	go func() {
+		<-room.Gone()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.room == room && (!s.lapsed || s.closed) {
+			s.closed = true
+			s.finish()
+		}
+	}()
+}
+
+// finish tells that the session has ended. s.mu is held.
+func (s *Session) finish() {
+	select {
+	case <-s.done:
+	default:
+		close(s.done)
+	}
+}
+
+// lapse ends a sandbox, and returns when nothing of it is left. Another one takes its place when the next command is started, unless the
+// session is closed.
+func (s *Session) lapse(room *engine.Room) {
+	s.doom(room)
+	<-room.Gone()
+}
+
+// doom is lapse, and does not wait.
+func (s *Session) doom(room *engine.Room) {
+	s.mu.Lock()
+	if s.room == room {
+		s.lapsed = true
+	}
+	s.mu.Unlock()
+	room.Kill()
+}
+
+// current returns the sandbox that commands are started in.
+func (s *Session) current() (room *engine.Room, lapsed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false, ErrClosed
+	}
+	if s.lapsed {
+		return s.room, true, nil
+	}
+	select {
+	case <-s.room.Gone():
+		return nil, false, ErrClosed
+	default:
+		return s.room, false, nil
+	}
+}
+
+// ready returns the sandbox that commands are started in, a new one if the last has lapsed.
+func (s *Session) ready(ctx context.Context) (*engine.Room, error) {
+	room, lapsed, err := s.current()
+	if err != nil || !lapsed {
+		return room, err
+	}
+	return within(ctx, s.renew, nil) // what comes too late is the next command's
+}
+
+// renew makes a new sandbox in the place of one that has lapsed.
+func (s *Session) renew() (*engine.Room, error) {
+	<-s.renewing
+	defer func() { s.renewing <- struct{}{} }()
+	room, lapsed, err := s.current()
+	if err != nil || !lapsed { // somebody was faster
+		return room, err
+	}
+	<-room.Gone()
+	next, err := order(s.plan, s.policy.protected)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.settle(next)
+	}
+	s.mu.Unlock()
+	if closed {
+		discard(next)
+		return nil, ErrClosed
+	}
+	return next, nil
+}
+
+func discard(r *engine.Room) {
+	r.Kill()
+	<-r.Gone()
+}
+
+// Policy returns the policy that the session was opened with.
+func (s *Session) Policy() Policy { return s.policy }
+
+// ReceiptOf returns what is on in a session: what the results of its commands say as well.
+func ReceiptOf(s *Session) Receipt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.receipt
+}
+
+// WorkingDir returns where commands start, a path inside.
+func (s *Session) WorkingDir() string { return s.plan.Dir }
+
+// Alive reports whether commands can be run.
+func (s *Session) Alive() bool {
+	_, _, err := s.current()
+	return err == nil
+}
+
+// Done is closed when the sandbox has ended, and nothing of it is alive.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Close ends all that runs in the session and returns when nothing of it is alive and all pipes are closed. Commands that were running
+// come back with the verdict "interrupted". To close twice is no error.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	room := s.room
+	held := s.held
+	s.held = map[closer]struct{}{}
+	s.mu.Unlock()
+	room.Kill()
+	<-room.Gone()
+	select { // somebody may be making a new sandbox, which is thrown away then
+	case <-s.renewing:
+		s.renewing <- struct{}{}
+	case <-time.After(treeBound):
+	}
+	s.mu.Lock()
+	s.finish()
+	s.mu.Unlock()
+	for c := range held {
+		c.close()
+		if p, ok := c.(*Process); ok {
+			<-p.ended // and its audit logs have been told so
+		}
+	}
+	return nil
+}
+
+// start starts a command in the session's sandbox.
+func (s *Session) start(ctx context.Context, c engine.Command) (*job, error) {
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		room, err := s.ready(ctx)
+		if err != nil {
+			return nil, err
+		}
+		before := room.Evidence()
+		task, err := room.Start(c, ctx.Done())
+		var failed *Error
+		switch {
+		case err == nil:
+			return &job{session: s, room: room, task: task, before: before}, nil
+		case context.Cause(ctx) != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, engine.ErrGone):
+			<-room.Gone() // and if it has lapsed there is another one
+			continue
+		case errors.Is(err, engine.ErrLost):
+			return nil, &Error{Stage: "server", Op: "start", Err: err, Hint: "the session was closed, or another command's Fresh or end has replaced its sandbox"}
+		case errors.As(err, &failed) && failed.Stage == "directory":
+			return nil, &RefusedError{Field: "dir", Text: c.Dir + " cannot be entered: " + failed.Err.Error(), Fix: "choose a directory that the sandbox shows", Err: err}
+		}
+		return nil, err
+	}
+}

@@ -1,0 +1,152 @@
+package nsrun
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// stopped stops a process until the test's end, or until the function that it returns is called.
+func stopped(t *testing.T, pids ...int) (resume func()) {
+	t.Helper()
+	resume = func() {
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
+	}
+	t.Cleanup(resume)
+	for _, pid := range pids {
+		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+		eventually(t, "it is stopped", func() bool { return strings.Contains("Tt", state(pid)) })
+	}
+	return resume
+}
+
+// kept opens a session whose server is a keeper: without namespaces.
+func kept(t *testing.T) *Session {
+	t.Helper()
+	if room.Landlock() == 0 {
+		t.Skip("this kernel has no Landlock, which is all that this engine has")
+	}
+	b := NewPolicy().Backend(policy.BackendLandlock)
+	p, err := b.Build()
+	require.NoError(t, err)
+	s, err := Open(context.Background(), p)
+	if err != nil {
+		t.Skipf("no session without namespaces here: %v", err)
+	}
+	t.Cleanup(func() { s.Close() })
+	require.Equal(t, "landlock", s.plan.Engine)
+	return s
+}
+
+// TestAServerThatIsStopped answers nothing: Exec comes back with its context, or when its time is up, whatever the size of the request,
+// and Close comes back.
+func TestAServerThatIsStopped(t *testing.T) {
+	servers := map[string]struct {
+		open     func(*testing.T) *Session
+		children int // when nothing runs: the next supervisor, and who stands by for a keeper
+	}{
+		"pid 1":  {func(t *testing.T) *Session { return unscoped(t, NewPolicy().Timeout(time.Minute)) }, 1},
+		"keeper": {kept, 2},
+	}
+	for name, v := range servers {
+		t.Run(name, func(t *testing.T) {
+			s, server := withServer(t, func() *Session { return v.open(t) })
+			large := append([]string{"true"}, strings.Split(strings.Repeat(strings.Repeat("y", 100_000)+" ", 10), " ")...)
+			for _, args := range [][]string{{"true"}, large} {
+				r, err := s.Exec(context.Background(), args, nil)
+				require.NoError(t, err, "positive control")
+				require.Equal(t, OK, r.Verdict)
+			}
+			eventually(t, "all have ended", func() bool { return len(below(server)) == v.children })
+			resume := stopped(t, append([]int{server}, below(server)...)...)
+			short := room.Patience(100 * time.Millisecond)
+			promptly(t, "Exec with a context that ends", 2*time.Second, func() {
+				ctx, cancel := context.WithTimeout(context.Background(), short)
+				defer cancel()
+				_, err := s.Exec(ctx, []string{"true"}, nil)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+			promptly(t, "StartProcess with a context that ends", 2*time.Second, func() {
+				ctx, cancel := context.WithTimeout(context.Background(), short)
+				defer cancel()
+				_, err := s.StartProcess(ctx, StartRequest{Args: []string{"true"}})
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+			promptly(t, "Exec with a time", 2*time.Second, func() {
+				r, err := s.Exec(context.Background(), []string{"true"}, &ExecOptions{Timeout: short})
+				if assert.NoError(t, err) {
+					assert.Equal(t, Timeout, r.Verdict)
+				}
+			})
+			resume()
+			eventually(t, "it goes on as if nothing had been", func() bool {
+				r, err := s.Exec(context.Background(), []string{"true"}, &ExecOptions{Timeout: room.Patience(time.Second)})
+				return err == nil && r.Verdict == OK
+			})
+			eventually(t, "what was given up is gone", func() bool { return len(below(server)) == v.children })
+			stopped(t, append([]int{server}, below(server)...)...)
+			promptly(t, "Exec of a large request with a context that ends", 2*time.Second, func() {
+				ctx, cancel := context.WithTimeout(context.Background(), short)
+				defer cancel()
+				_, err := s.Exec(ctx, large, nil)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+			promptly(t, "Close", 5*time.Second, func() { assert.NoError(t, s.Close()) })
+			assert.Empty(t, state(server), "nothing of it is there")
+		})
+	}
+}
+
+// TestASpawnerThatIsStopped keeps nothing from ending, and no new sandbox from being given up.
+func TestASpawnerThatIsStopped(t *testing.T) {
+	s := opened(t, NewPolicy())
+	closed := opened(t, NewPolicy())
+	m := mark("stopped")
+	resume := stopped(t, spawnerOf(t))
+	promptly(t, "Exec", 3*time.Second, func() {
+		_, err := s.Exec(context.Background(), []string{"sleep", "1000"}, &ExecOptions{Timeout: room.Patience(50 * time.Millisecond), Env: []string{m}})
+		assert.NoError(t, err)
+	})
+	assert.Empty(t, marked(m))
+	promptly(t, "Close", 2*time.Second, func() { assert.NoError(t, closed.Close()) })
+	ctx, cancel := context.WithTimeout(context.Background(), room.Patience(100*time.Millisecond))
+	defer cancel()
+	promptly(t, "Open", 2*time.Second, func() {
+		_, err := Open(ctx, s.Policy())
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+	promptly(t, "Fresh", 3*time.Second, func() {
+		_, err := s.Exec(ctx, []string{"true"}, &ExecOptions{Fresh: true})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+	resume()
+	assert.Equal(t, OK, sh(t, s, "true").Verdict, "positive control: it goes on")
+	promptly(t, "Close", 3*time.Second, func() { assert.NoError(t, s.Close()) })
+}
+
+// TestASupervisorThatIsStopped cannot kill what it is told to, so the sandbox ends for it.
+func TestASupervisorThatIsStopped(t *testing.T) {
+	s, server := withServer(t, func() *Session { return opened(t, NewPolicy()) })
+	m := mark("stopped")
+	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("(setsid sleep 1000 &); exec sleep 1000"), Env: []string{m}})
+	require.NoError(t, err)
+	eventually(t, "it is there", func() bool { return len(marked(m)) == 2 })
+	for _, pid := range below(server) {
+		if len(below(pid)) > 0 {
+			stopped(t, pid)
+		}
+	}
+	promptly(t, "Kill", 4*time.Second, func() { assert.NoError(t, p.Kill()) })
+	assert.Empty(t, marked(m))
+	assert.Empty(t, state(server), "positive control: the sandbox was needed for it")
+	assert.Equal(t, OK, sh(t, s, "true").Verdict, "and there is another one")
+}

@@ -1,0 +1,389 @@
+package nsrun
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// streams are a command's standard descriptors, and what is done on this side of them.
+type streams struct {
+	theirs [3]*os.File
+	made   []*os.File // of theirs, those to be closed here
+	input  io.Reader
+	stdin  *os.File // our end of a pipe, or nil
+	sinks  [2]*sink // nil where an *os.File is passed
+	tty    bool
+
+	mu      sync.Mutex
+	cut     bool // closed before all was read
+	settled bool // nobody closes them but who reads
+}
+
+// close is for a session that ends: it keeps a reader from waiting.
+func (s *streams) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.settled {
+		s.cut = true
+		s.closeOurs()
+	}
+}
+
+// openStreams makes pipes for what is not passed as it is. A terminal's is made with the command.
+func openStreams(opts *ExecOptions) (*streams, error) {
+	s := &streams{tty: opts.Terminal != nil, input: opts.Stdin}
+	limit := opts.MaxOutput
+	switch {
+	case limit < 0:
+		return nil, &RefusedError{Field: "max_output", Text: fmt.Sprintf("%d is negative", limit), Fix: "give a number of bytes, or 0 for the default"}
+	case limit == 0:
+		limit = DefaultMaxOutput
+	}
+	if s.tty {
+		s.sinks[0] = &sink{limit: limit, to: opts.Stdout}
+		return s, nil
+	}
+	err := s.openInput(opts.Stdin)
+	if err == nil {
+		err = s.openOutput(0, opts.Stdout, limit)
+	}
+	switch {
+	case err != nil:
+	case opts.Stderr != nil && sameWriter(opts.Stderr, opts.Stdout): // one pipe, so that nobody has to write to it at the same time
+		s.theirs[2] = s.theirs[1]
+	default:
+		err = s.openOutput(1, opts.Stderr, limit)
+	}
+	if err != nil {
+		s.closeTheirs()
+		s.closeOurs()
+		return nil, err
+	}
+	return s, nil
+}
+
+// sameWriter reports whether two writers are one, if that can be told.
+func sameWriter(a, b any) bool {
+	defer func() { _ = recover() }() // of types that cannot be compared
+	return a == b
+}
+
+func (s *streams) openInput(r io.Reader) (err error) {
+	switch in := r.(type) {
+	case nil:
+		s.theirs[0], err = os.Open(os.DevNull)
+		s.made = append(s.made, s.theirs[0])
+	case *os.File:
+		s.theirs[0] = in
+		return given("stdin", in)
+	default:
+		s.theirs[0], s.stdin, err = pipe(false)
+		s.made = append(s.made, s.theirs[0])
+	}
+	return channels(err)
+}
+
+func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
+	if f, ok := w.(*os.File); ok {
+		s.theirs[1+i] = f
+		return given([]string{"stdout", "stderr"}[i], f)
+	}
+	ours, theirs, err := pipe(true)
+	if err == nil {
+		s.theirs[1+i], s.made = theirs, append(s.made, theirs)
+		s.sinks[i] = &sink{from: ours, limit: limit, to: w}
+	}
+	return channels(err)
+}
+
+func given(field string, f *os.File) error {
+	if f == nil {
+		return &RefusedError{Field: field, Text: "it is an *os.File that is nil", Fix: "give an open file, or an untyped nil"}
+	}
+	return nil
+}
+
+func channels(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Stage: "channels", Err: err}
+}
+
+// pipe makes a pipe of which only one end, ours, is in the poller: the other one is a command's, who expects it to block.
+func pipe(reading bool) (r, w *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	ours := fds[1]
+	if reading {
+		ours = fds[0]
+	}
+	if err := unix.SetNonblock(ours, true); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+		return nil, nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe"), nil
+}
+
+func (s *streams) closeTheirs() {
+	for _, f := range s.made {
+		f.Close()
+	}
+	s.made = nil
+}
+
+func (s *streams) closeOurs() {
+	if s.stdin != nil {
+		s.stdin.Close()
+	}
+	for _, k := range s.sinks {
+		if k != nil && k.from != nil && !s.tty {
+			k.from.Close()
+		}
+	}
+}
+
+// brief is how long a command may run before the program is to do something else meanwhile.
+const brief = 5 * time.Millisecond
+
+// quick copies here what a command writes that ends soon, and reports whether it has ended, or has something to say. Most commands of an agent's
+// do, and three goroutines cost more than the command. Nobody waits for its time or its context meanwhile, so nothing of the caller's is called
+// here, which may not return.
+func (s *streams) quick(task *engine.Task) bool {
+	if s.tty || s.stdin != nil {
+		return false
+	}
+	var from [2]*os.File
+	for i, k := range s.sinks {
+		if k != nil && k.to != nil {
+			return false
+		}
+		if k != nil {
+			from[i] = k.from
+		}
+	}
+	b := buffers.Get().(*[]byte)
+	defer buffers.Put(b)
+	for end := time.Now().Add(brief); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
+		ready := engine.Await(left, task.Channel(), from[0], from[1])
+		if ready[0] {
+			return true
+		}
+		for i, k := range s.sinks {
+			if ready[1+i] && !k.some(*b) {
+				from[i] = nil
+			}
+		}
+	}
+}
+
+// copy begins to copy. Terminal is the command's, if it has one.
+func (s *streams) copy(terminal *os.File) {
+	if s.tty {
+		s.sinks[0].from = terminal
+		go typeInto(terminal, s.input)
+	} else if s.stdin != nil {
+		go func() {
+			_, _ = io.Copy(s.stdin, s.input) // a command that does not read all of it is none of our business
+			s.stdin.Close()
+		}()
+	}
+	for _, k := range s.sinks {
+		if k != nil && !k.over {
+			k.start()
+		}
+	}
+}
+
+// typeInto writes input to a terminal. Its end is ^D to a terminal in its usual mode.
+func typeInto(terminal *os.File, input io.Reader) {
+	end := []byte{4}
+	if input != nil {
+		last := &lastByte{}
+		if _, err := io.Copy(io.MultiWriter(terminal, last), input); err != nil {
+			return
+		}
+		if last.seen && last.b != '\n' { // after half a line the first one only sends that
+			end = []byte{4, 4}
+		}
+	}
+	_, _ = terminal.Write(end)
+}
+
+// lastByte is a writer that remembers the last byte.
+type lastByte struct {
+	b    byte
+	seen bool
+}
+
+func (l *lastByte) Write(b []byte) (int, error) {
+	if len(b) > 0 {
+		l.b, l.seen = b[len(b)-1], true
+	}
+	return len(b), nil
+}
+
+// finish takes what the command has left in its pipes, now that it has ended. It reports whether that was all.
+func (s *streams) finish() bool {
+	s.mu.Lock()
+	s.settled = true
+	s.mu.Unlock()
+	for _, k := range s.sinks {
+		if k != nil {
+			k.finish()
+		}
+	}
+	return !s.cut
+}
+
+func (s *streams) collect(r *ExecResult) {
+	if k := s.sinks[0]; k != nil {
+		r.Stdout, r.StdoutBytes, r.StdoutTruncated = k.kept, k.total, k.truncated()
+	}
+	if k := s.sinks[1]; k != nil {
+		r.Stderr, r.StderrBytes, r.StderrTruncated = k.kept, k.total, k.truncated()
+	}
+}
+
+// bound has excess called when one of the streams is longer than the plan allows.
+func (s *streams) bound(p *plan.Plan, excess func()) {
+	for _, k := range s.sinks {
+		if k != nil && p.Output != nil {
+			k.most, k.excess = p.Output.Bytes, excess
+		}
+	}
+}
+
+// counted says how much there was, as the engine does for a single run.
+func (s *streams) counted() (out [2]engine.Passed) {
+	for i, k := range s.sinks {
+		if k != nil {
+			out[i] = engine.Passed{Counted: true, Bytes: k.total, Over: k.excessive()}
+			if k.excessive() {
+				out[i].Bytes = k.most
+			}
+		}
+	}
+	return out
+}
+
+// sink reads one stream of a command's to its end, whatever becomes of it, in constant memory.
+type sink struct {
+	from   *os.File
+	to     io.Writer // nil to keep
+	limit  int64
+	kept   []byte
+	total  int64
+	most   int64         // more than this is too much; 0 is no bound
+	excess func()        // called once when it is
+	over   bool          // there is no more
+	done   chan struct{} // closed when the goroutine that reads has come to the end
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+func (k *sink) start() {
+	k.done = make(chan struct{})
+	go func() {
+		defer close(k.done)
+		b := buffers.Get().(*[]byte)
+		defer buffers.Put(b)
+		for {
+			n, err := k.from.Read(*b)
+			if n > 0 && !k.take((*b)[:n]) {
+				return
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				k.rest(*b)
+				return
+			}
+			if err != nil { // a terminal whose last process is gone says EIO
+				return
+			}
+		}
+	}()
+}
+
+// take keeps or passes on what was read, and reports whether there is somebody for more.
+func (k *sink) take(b []byte) bool {
+	before := k.total
+	k.total += int64(len(b))
+	if k.excessive() {
+		if before <= k.most {
+			k.excess()
+		}
+		b = b[:max(k.most-before, 0)] // nobody gets more, however long the command takes to be killed
+	}
+	if k.to != nil {
+		if _, err := k.to.Write(b); err != nil {
+			k.from.Close() // as a program's that writes into a pipe which nobody reads
+			return false
+		}
+		return true
+	}
+	if room := k.limit - int64(len(k.kept)); room > 0 {
+		k.kept = append(k.kept, b[:min(int64(len(b)), room)]...)
+	}
+	return true
+}
+
+func (k *sink) excessive() bool { return k.most > 0 && k.total > k.most }
+
+func (k *sink) truncated() bool { return k.to == nil && k.total > int64(len(k.kept)) }
+
+// finish waits until all is read that the command has written. What it has left running may hold the stream open, and write on: that is
+// not waited for.
+func (k *sink) finish() {
+	switch {
+	case k.over:
+	case k.done == nil:
+		b := buffers.Get().(*[]byte)
+		defer buffers.Put(b)
+		k.rest(*b)
+	default:
+		_ = k.from.SetReadDeadline(time.Unix(1, 0))
+		<-k.done
+	}
+}
+
+// some takes what lies in the pipe, once, and reports whether there may be more.
+func (k *sink) some(b []byte) bool {
+	n, err := 0, error(nil)
+	conn, failed := k.from.SyscallConn()
+	if failed == nil {
+		failed = conn.Control(func(fd uintptr) { n, err = unix.Read(int(fd), b) })
+	}
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+		return true
+	}
+	if failed != nil || n <= 0 || !k.take(b[:n]) {
+		k.over = true
+	}
+	return !k.over
+}
+
+// rest takes what lies in the pipe, which is at most what one holds.
+func (k *sink) rest(b []byte) {
+	const most = 1 << 20 // /proc/sys/fs/pipe-max-size, as a rule
+	for begin := k.total; k.total-begin < most; {
+		before := k.total
+		if !k.some(b) || k.total == before {
+			return
+		}
+	}
+}

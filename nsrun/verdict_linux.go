@@ -1,0 +1,109 @@
+package nsrun
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+func ended(p *plan.Plan, out engine.Outcome) Result { return endedWith(p, receipt(p, out), out) }
+
+// endedWith makes a result of how a command has ended.
+func endedWith(p *plan.Plan, from Receipt, out engine.Outcome) Result {
+	milliseconds := func(t unix.Timeval) float64 { return float64(t.Nano()) / 1e6 }
+	r := Result{Version: 1, Started: out.Started.UTC().Format(time.RFC3339Nano), WallMS: float64(out.Wall.Microseconds()) / 1e3,
+		UserMS: milliseconds(out.Usage.Utime), SystemMS: milliseconds(out.Usage.Stime), MaxRSSKiB: out.Usage.Maxrss,
+		PeakKiB: out.Evidence.PeakBytes >> 10, PeakPids: out.Evidence.PeakPids, Receipt: from}
+	r.count(out)
+	if out.Status.Signaled() {
+		sig := out.Status.Signal()
+		r.Signal, r.Code, r.Verdict = unix.SignalName(sig), 128+int(sig), Signal
+	} else {
+		status := out.Status.ExitStatus()
+		r.ExitStatus, r.Code, r.Verdict = &status, status, Exit
+		if status == 0 {
+			r.Verdict = OK
+		}
+	}
+	r.Hit = hit(out)
+	switch {
+	case out.TimedOut:
+		r.Verdict, r.Code = Timeout, CodeTimeout
+	case r.Cut:
+		r.Verdict = Output
+		if r.Code == 0 { // it ended before it could be killed, or told
+			r.Code = lostCode(out)
+		}
+	case out.Killed != 0:
+		r.Verdict, r.Code = Interrupted, 128+int(out.Killed)
+	case r.Verdict != OK:
+		r.Verdict = limited(p, out, r.Verdict)
+	}
+	return r
+}
+
+// limited tells which limit a command that has failed came up against, by the evidence that there is, the surest first; otherwise it is what
+// it is.
+func limited(p *plan.Plan, out engine.Outcome, otherwise Verdict) Verdict {
+	signal := unix.Signal(0)
+	if out.Status.Signaled() {
+		signal = out.Status.Signal()
+	}
+	switch {
+	case signal == unix.SIGXCPU:
+		return CPU
+	case signal == unix.SIGXFSZ:
+		return FileSize
+	case out.Evidence.OOMKills > 0:
+		return Memory
+	case signal == unix.SIGKILL && usedUp(p, out.Usage):
+		return CPU
+	case out.Evidence.PidsMax > 0:
+		return Pids
+	}
+	return otherwise
+}
+
+// usedUp reports whether a command has used its CPU time: one that ignores SIGXCPU is killed at the hard limit (setrlimit(2)).
+func usedUp(p *plan.Plan, usage unix.Rusage) bool {
+	used := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	for _, l := range slices.Concat(p.Limits, p.AtMost) {
+		if l.Name == "cpu_seconds" {
+			return used >= time.Duration(l.Soft)*time.Second
+		}
+	}
+	return false
+}
+
+func hit(out engine.Outcome) (limits []string) {
+	for _, l := range []struct {
+		name string
+		n    int64
+	}{{"memory_mb", out.Evidence.OOMKills}, {"pids", out.Evidence.PidsMax}, {"cpu_percent", out.Evidence.Throttled}} {
+		if l.n > 0 {
+			limits = append(limits, l.name)
+		}
+	}
+	return limits
+}
+
+// lostCode is the exit code of a command that has done well, but for what it wrote: that of one that was killed for too much, or 1 as programs
+// give where a disk is full.
+func lostCode(out engine.Outcome) int {
+	if out.Output[0].Over || out.Output[1].Over {
+		return 128 + int(unix.SIGKILL)
+	}
+	return 1
+}
+
+func (r *Result) count(out engine.Outcome) {
+	for i, bytes := range []**int64{&r.StdoutBytes, &r.StderrBytes} {
+		if passed := out.Output[i]; passed.Counted {
+			*bytes = &passed.Bytes
+		}
+		r.Cut = r.Cut || out.Output[i].Over || out.Output[i].Lost != ""
+	}
+}
