@@ -85,7 +85,7 @@ fi
 
 say "tests on other kernels"
 if command -v qemu-system-x86_64 >/dev/null; then
-  go test ./e2e -run '^TestVM$' -count=1 -v -timeout 80m >"$out/vm.log" 2>&1 || { grep -v '^=== ' "$out/vm.log" | grep -B40 -A5 -- '--- FAIL' | tail -n 300; die "TestVM failed"; }
+  go test ./e2e -run '^TestVM$' -count=1 -v -timeout 80m >"$out/vm.log" 2>&1 || { grep -vE '^ *(=== |--- (PASS|SKIP)|vmrun_linux_test.go:[0-9]+: [0-9.]+ s in the guest)' "$out/vm.log" | grep -B40 -A5 -- '--- FAIL' | tail -n 300; die "TestVM failed"; }
   sed -n '/tests in the machines:/,/^--- /p' "$out/vm.log" | head -n -1
 else
   echo "missing: qemu-system-x86_64 (package qemu-system-x86)"

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nsrun/nsrun/e2e/room"
+	"golang.org/x/sys/unix"
 )
 
 // world is one user with files, sockets and another program: what a sandbox of that user could reach.
@@ -202,6 +204,7 @@ func (w *world) serve(t *testing.T) {
 
 func (w *world) startBystander(t *testing.T) {
 	t.Helper()
+	skipLowPIDs()
 	cmd := w.command(context.Background(), built.act, "bystander", w.key, w.queue, w.mark+"-bystander")
 	cmd.Dir = "/"
 	in, err := cmd.StdinPipe()
@@ -217,6 +220,19 @@ func (w *world) startBystander(t *testing.T) {
 	w.ids = strings.Fields(line)
 	require.Len(t, w.ids, 4, "the caller's other program: %s", line)
 	w.pid = cmd.Process.Pid
+}
+
+// skipLowPIDs goes on to ids that no process in a sandbox has, with a PID namespace of its own: a host that has just been booted gives the
+// bystander one that is then another process's inside. Each thread takes the next id, and ends.
+func skipLowPIDs() {
+	for id := 0; id < 2000; {
+		ids := make(chan int)
+		go func() {
+			runtime.LockOSThread()
+			ids <- unix.Gettid()
+		}()
+		id = <-ids
+	}
 }
 
 // command is one that the user starts, with what its environment should keep to itself.

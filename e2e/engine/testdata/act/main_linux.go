@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -93,7 +94,7 @@ func batch(list string, inherited []int) {
 		for i, word := range words {
 			words[i] = strings.ReplaceAll(word, "{ppid}", strconv.Itoa(os.Getppid()))
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 		cmd := exec.CommandContext(ctx, os.Args[0], words...)
 		cmd.WaitDelay = time.Second
 		line, err := cmd.Output()
@@ -134,6 +135,7 @@ func hostActs() map[string]act {
 // launch gives the process a session keyring with a key in it, its user's keyring another one, and the process descriptor 7, and executes
 // the rest of the words.
 func launch(args []string) (any, error) {
+	runtime.LockOSThread() // a session keyring is a thread's
 	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
 		return nil, err
 	}
