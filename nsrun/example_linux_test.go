@@ -54,7 +54,7 @@ func ExampleRun() {
 }
 
 func ExampleSession_Exec_outcomes() {
-	policy := must(nsrun.NewPolicy().Timeout(time.Second).Degrade().Build())
+	policy := must(nsrun.NewPolicy().Timeout(3 * time.Second).Degrade().Build())
 	session := must(nsrun.Open(context.Background(), policy))
 	defer session.Close()
 

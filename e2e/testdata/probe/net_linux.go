@@ -18,7 +18,7 @@ func netActs() map[string]act {
 		"unix":       {1, func(a []string) error { return connect(a[0], unix.SOCK_STREAM) }},
 		"lookup":     {1, lookup},
 		"interfaces": {0, interfaces},
-		"listen":     {1, listen},
+		"listen":     {2, listen},
 		"shm":        {1, shm},
 		"sem":        {1, func(a []string) error { return sysv(unix.SYS_SEMGET, a[0], 0) }},
 		"msg":        {1, func(a []string) error { return sysv(unix.SYS_MSGGET, a[0], 0) }},
@@ -29,7 +29,7 @@ func netActs() map[string]act {
 // tcp is reached when a connection is made, or is on its way.
 func tcp(args []string) error {
 	for _, addr := range args {
-		conn, err := (&net.Dialer{Timeout: 300 * time.Millisecond}).Dial("tcp", addr)
+		conn, err := (&net.Dialer{Timeout: 2 * time.Second}).Dial("tcp", addr)
 		if err == nil {
 			conn.Close()
 			return reached("%s", addr)
@@ -54,7 +54,7 @@ func udp(args []string) error {
 	if _, err := conn.Write([]byte("ping")); err != nil {
 		return err
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if _, err := conn.Read(make([]byte, 8)); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return blocked(unix.ETIMEDOUT, "no answer")
@@ -98,14 +98,18 @@ func interfaces([]string) error {
 	return blocked(unix.ENODEV, "only lo")
 }
 
-// listen accepts one connection at an address, within a second.
+// listen accepts one connection at an address, within a time.
 func listen(args []string) error {
+	bound, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", args[0])
 	if err != nil {
 		return err
 	}
 	fmt.Println("listening")
-	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(700 * time.Millisecond))
+	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(bound))
 	conn, err := l.Accept()
 	if err != nil {
 		return blocked(unix.ETIMEDOUT, "nobody came")

@@ -198,10 +198,11 @@ func TestOverABus(t *testing.T) {
 	bus.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	require.NoError(t, bus.Start())
 	defer func() { stop(); _ = bus.Wait() }()
-	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 10*time.Second, 5*time.Millisecond)
-
-	service, err := dbus.Connect("unix:path="+socket, dbus.WithContext(ctx))
-	require.NoError(t, err)
+	var service *dbus.Conn
+	require.Eventually(t, func() bool { // its socket is there before it listens
+		service, err = dbus.Connect("unix:path="+socket, dbus.WithContext(ctx))
+		return err == nil
+	}, 10*time.Second, 5*time.Millisecond, "%v", err)
 	defer service.Close()
 	s := &onBus{conn: service, mover: mover}
 	require.NoError(t, service.Export(s, managerPath, managerIface))
