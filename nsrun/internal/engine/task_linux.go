@@ -176,12 +176,8 @@ func (t *Task) receive(buf []byte) (n int, passed []int, err error) {
 	var oobn int
 	var failed error
 	err = conn.Read(func(fd uintptr) bool {
-		for {
-			n, oobn, _, _, failed = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
-			if !errors.Is(failed, unix.EINTR) {
-				return !errors.Is(failed, unix.EAGAIN)
-			}
-		}
+		n, oobn, failed = takeMessage(int(fd), buf, oob)
+		return !errors.Is(failed, unix.EAGAIN)
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return 0, nil, err
@@ -190,6 +186,22 @@ func (t *Task) receive(buf []byte) (n int, passed []int, err error) {
 		passed, _ = unix.ParseUnixRights(&messages[0])
 	}
 	return n, passed, nil
+}
+
+// takeMessage takes a message if there is one. The kernel may tell of the end before a message that came first: of one that came after it had
+// found none and before it asked whether the other side is gone (__unix_dgram_recvmsg in net/unix/af_unix.c); and, as ECONNRESET, where the
+// other side has not read all (unix_release_sock). When it tells of the end again there is no more.
+func takeMessage(fd int, buf, oob []byte) (n, oobn int, err error) {
+	for ends := 0; ends < 3; {
+		n, oobn, _, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		switch {
+		case err == nil && n == 0, errors.Is(err, unix.ECONNRESET):
+			ends++
+		case !errors.Is(err, unix.EINTR):
+			return n, oobn, err
+		}
+	}
+	return n, oobn, err
 }
 
 // Wait waits for the command's end. [io.EOF] means that its supervisor has ended without a word: with the sandbox, as a rule.

@@ -93,8 +93,14 @@ var ErrCut = fmt.Errorf("the limit on open files is reached: %w", unix.EMFILE)
 func Receive(socket int, v any) (fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxPassed))
 	var n, oobn, flags int
-	for {
+	for ends := 0; ; {
 		n, oobn, flags, _, err = unix.Recvmsg(socket, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+		if err == nil && n == 0 { // maybe of before a message: __skb_wait_for_more_packets in net/core/datagram.c
+			ends++
+			if ends < 2 {
+				continue
+			}
+		}
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}
