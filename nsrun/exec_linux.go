@@ -201,7 +201,7 @@ func (j *job) wait(ctx context.Context, limit time.Duration) (out engine.Outcome
 	j.mu.Unlock()
 	if err != nil {
 		out.Status, out.Killed = unix.WaitStatus(unix.SIGKILL), unix.SIGKILL
-		j.lost()
+		j.session.lost(j.room)
 	} else if ending {
 		j.kill()
 		if !j.task.Tree(2 * treeBound) {
@@ -264,11 +264,11 @@ func (j *job) kill() {
 
 // lost is called when a supervisor has ended without a word: with its sandbox, or because a command has killed it, which only the
 // sandbox's end makes up for.
-func (j *job) lost() {
+func (s *Session) lost(room *engine.Room) {
 	select {
-	case <-j.room.Gone():
+	case <-room.Gone():
 	case <-time.After(treeBound):
-		j.endRoom()
+		s.lapse(room)
 	}
 }
 

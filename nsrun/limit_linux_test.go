@@ -108,8 +108,11 @@ func TestMisbehavingTools(t *testing.T) {
 				} else {
 					s := opened(t, builder())
 					result, err = s.Exec(context.Background(), Shell(tool.script), opts)
-					if assert.NoError(t, err) && tool.want != Pids { // whose sleepers hold the room
-						next := sh(t, s, "echo lives")
+					if assert.NoError(t, err) && tool.want == Pids { // its sleepers hold the room
+						assertUsedUp(t, s)
+						opts.Fresh = true
+					}
+					if next, err := s.Exec(context.Background(), Shell("echo lives"), opts); assert.NoError(t, err) {
 						assert.Equal(t, "lives\n", string(next.Stdout), "the session goes on: %+v", next.Result)
 					}
 					require.NoError(t, s.Close())
@@ -149,6 +152,17 @@ func TestLimitsHoldForAllTogether(t *testing.T) {
 	assert.Equal(t, Memory, result.Verdict, "%+v", result.Result)
 	assert.Equal(t, []string{"memory_mb"}, result.Hit)
 	assert.Equal(t, "fits\n", string(sh(t, s, half).Stdout), "and the session goes on")
+}
+
+// assertUsedUp takes the last place of a room's, and asks for another one: that is refused, and does not wait for ever.
+func assertUsedUp(t *testing.T, s *Session) {
+	t.Helper()
+	_, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}})
+	require.NoError(t, err)
+	promptly(t, "Exec", 5*time.Second, func() {
+		_, err := s.Exec(context.Background(), []string{"true"}, nil)
+		assert.ErrorContains(t, err, "limit (pids): it is used up before the command begins")
+	})
 }
 
 // TestAKilledOwnersCgroupIsRemoved kills an nsrun of its own in the middle of a run, and starts another one.

@@ -336,6 +336,7 @@ func (s *Session) start(ctx context.Context, c engine.Command) (*job, error) {
 			<-room.Gone() // and if it has lapsed there is another one
 			continue
 		case errors.Is(err, engine.ErrLost):
+			s.lost(room)
 			return nil, &Error{Stage: "server", Op: "start", Err: err, Hint: "the session was closed, or another command's Fresh or end has replaced its sandbox"}
 		case errors.As(err, &failed) && failed.Stage == "directory":
 			return nil, &RefusedError{Field: "dir", Text: c.Dir + " cannot be entered: " + failed.Err.Error(), Fix: "choose a directory that the sandbox shows", Err: err}

@@ -93,6 +93,7 @@ const (
 type server struct {
 	workers uintptr // the list of *worker
 	idle    uintptr // the one of them that has not asked for its successor, or 0
+	tries   uintptr // to start the next one while somebody waits, in vain
 	next    [2]int32
 	word    [1]uintptr
 	nslots  uintptr
@@ -119,6 +120,9 @@ func serve(m *machine, c *Call) {
 	for {
 		var wait uintptr // for ever; but without a supervisor, for which there was no room, not for long
 		if s.idle == 0 && !startWorker(m, c) {
+			if m.errno != 0 {
+				return
+			}
 			s.pause = [2]uintptr{0, 10e6} // which the call changes
 			wait = uintptr(unsafe.Pointer(&s.pause))
 		}
@@ -194,7 +198,11 @@ func setSlice(into unsafe.Pointer, at, n uintptr) { *(*[3]uintptr)(into) = [3]ui
 //go:nocheckptr
 func pointer(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }
 
-// startWorker starts a supervisor.
+// patience is how many times the start of a supervisor is tried for a request before that is refused: for a second, if nothing happens
+// meanwhile. What has ended may not have made room yet.
+const patience = 100
+
+// startWorker starts a supervisor. If there is no room for one, and has not been, whoever waits is told; m.errno says that nobody could be.
 //
 //go:nosplit
 //go:norace
@@ -225,11 +233,29 @@ func startWorker(m *machine, c *Call) bool {
 	w.stack, w.entry = stacks+2*8*stackWords-64, s.entries[1]
 	w.pid = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM, stacks+8*stackWords-64, nil, s.entries[0], unsafe.Pointer(w))
 	if w.pid > ^uintptr(4095) {
+		if awaited(m, c) {
+			s.tries++
+			if s.tries > patience && !refuse(w, c) {
+				m.errno = uintptr(unix.EPROTO)
+			}
+		}
 		syscall.RawSyscall(unix.SYS_MUNMAP, at, length, 0)
 		return false
 	}
-	w.list, s.workers, s.idle = s.workers, at, at
+	w.list, s.workers, s.idle, s.tries = s.workers, at, at, 0
 	return true
+}
+
+// awaited reports whether there is a request.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func awaited(m *machine, c *Call) bool {
+	m.server.pause = [2]uintptr{}
+	m.polls[0] = unix.PollFd{Fd: c.from, Events: unix.POLLIN}
+	n, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 1, uintptr(unsafe.Pointer(&m.server.pause)), 0, 0, 0)
+	return e == 0 && n == 1 && m.polls[0].Revents == unix.POLLIN
 }
 
 //go:nosplit

@@ -32,6 +32,8 @@ type worker struct {
 	confine       machine // runs them in the command
 	asked         machine // runs the request's calls in the command
 	failed        int     // whose call failed before exec: 0, or one of these
+	passed        uintptr // how many descriptors have come
+	cut           bool    // not all have: there were no numbers left for them
 	stack         uintptr // top of the command's
 	entry         uintptr
 	vector        [2]uintptr
@@ -57,12 +59,14 @@ func supervise(w *worker) {
 		exit(0)
 	}
 	syscall.RawSyscall(unix.SYS_WRITE, w.next, uintptr(unsafe.Pointer(&w.head)), 1) // the next one, however long exec takes
-	if !prepared || w.head.Terminal != 0 && run(m, int(c.a[1]), int(c.a[2])) < 0 {
+	if w.cut {
+		m.index, m.errno, w.failed = int(c.a[0])-1, uintptr(unix.EMFILE), failedSupervisor // of the serve call itself
+	} else if !prepared || w.head.Terminal != 0 && run(m, int(c.a[1]), int(c.a[2])) < 0 {
 		w.failed = failedSupervisor
 	} else {
 		w.command = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD, w.stack, &m.pidfd, w.entry, unsafe.Pointer(w))
 		if w.command > ^uintptr(4095) {
-			m.index, m.errno, w.failed = int(c.a[0])-1, -w.command, failedSupervisor // of the serve call itself
+			m.index, m.errno, w.failed = int(c.a[0])-1, -w.command, failedSupervisor // of the serve call, too
 		}
 	}
 	channel := m.slots[SlotChannel]
@@ -79,7 +83,7 @@ func supervise(w *worker) {
 	exit(1)
 }
 
-// receive waits for a request, and maps memory that it reads it into. It reports whether there was one.
+// receive waits for a request, and maps memory that it reads it into. It reports whether there was one that can be answered.
 //
 //go:nosplit
 //go:norace
@@ -98,10 +102,15 @@ func receive(w *worker, c *Call) bool {
 		break
 	}
 	if w.message.ctrllen >= 16 && w.control[0] >= 16 { // a cmsghdr has 16 bytes
-		for i := uintptr(0); i < min((w.control[0]-16)/4, maxPassed); i++ {
+		w.passed = min((w.control[0]-16)/4, maxPassed)
+		for i := uintptr(0); i < w.passed; i++ {
 			*(*uintptr)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(w.own.slots)), 8*(uintptr(SlotChannel)+i))) =
 				uintptr(*(*int32)(unsafe.Add(unsafe.Pointer(&w.control), 16+4*i)))
 		}
+	}
+	w.cut = w.message.flags&unix.MSG_CTRUNC != 0
+	if w.passed == 0 { // nobody can be told
+		return false
 	}
 	size := uintptr(w.head.Size)
 	at, e := mapMemory(size)
@@ -128,6 +137,26 @@ func receive(w *worker, c *Call) bool {
 	return true
 }
 
+// refuse answers a request in the place of a supervisor that could not be started, and reports whether it could.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func refuse(w *worker, c *Call) bool {
+	ok := receive(w, c)
+	if ok {
+		w.own.index, w.own.errno = int(c.a[0])-1, -w.pid // of the serve call itself
+		tell(w, w.own.slots[SlotChannel], &w.own, 0)
+	}
+	for i := uintptr(0); i < w.passed; i++ {
+		syscall.RawSyscall(unix.SYS_CLOSE, w.own.slots[uintptr(SlotChannel)+i], 0, 0)
+	}
+	if w.request != 0 {
+		syscall.RawSyscall(unix.SYS_MUNMAP, w.request, w.size, 0)
+	}
+	return ok
+}
+
 // become is the way of a process to the command, which does not return.
 //
 //go:nosplit
@@ -151,12 +180,12 @@ func become(w *worker) {
 }
 
 // tell sends the caller a Failure of a machine's; or, of none, that there was none, with the descriptors that it is to have: 2, and with a
-// terminal 3.
+// terminal 3. It reports whether that was sent.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func tell(w *worker, channel uintptr, of *machine, mark uint32) {
+func tell(w *worker, channel uintptr, of *machine, mark uint32) bool {
 	m := &w.own
 	m.failure = Failure{}
 	w.vector = [2]uintptr{uintptr(unsafe.Pointer(&m.failure)), unsafe.Sizeof(m.failure)}
@@ -174,7 +203,8 @@ func tell(w *worker, channel uintptr, of *machine, mark uint32) {
 		}
 		w.message.control, w.message.ctrllen = uintptr(unsafe.Pointer(&w.control)), 24
 	}
-	syscall.RawSyscall(unix.SYS_SENDMSG, channel, uintptr(unsafe.Pointer(&w.message)), unix.MSG_NOSIGNAL)
+	_, _, e := syscall.RawSyscall(unix.SYS_SENDMSG, channel, uintptr(unsafe.Pointer(&w.message)), unix.MSG_NOSIGNAL)
+	return e == 0
 }
 
 // settle leaves a supervisor nothing but its channel, as descriptor 0, the signalfd, as 1, and what goes to the caller: a pipe of the
@@ -211,7 +241,9 @@ func attend(w *worker, c *Call, m *machine) {
 	m.polls[1] = unix.PollFd{Fd: 0, Events: unix.POLLIN}
 	w.vector = [2]uintptr{0, atOnce} // a timespec, which the call changes
 	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 1, uintptr(unsafe.Pointer(&w.vector)), 0, 0, 0)
-	tell(w, 0, nil, 0)
+	if !tell(w, 0, nil, 0) { // nobody has its pidfd, and nobody waits for it
+		killAll(w, c)
+	}
 	syscall.RawSyscall(unix.SYS_CLOSE, 2, 0, 0)
 	syscall.RawSyscall(unix.SYS_CLOSE, 3, 0, 0)
 	for !alone(w, m) {

@@ -71,7 +71,7 @@ func (d *dockerRun) listen() {
 func (d *dockerRun) hear() bool {
 	buf, oob := make([]byte, 1<<14), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := unix.Recvmsg(d.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
-	if errors.Is(err, unix.EINTR) {
+	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // that comes once: see takeMessage
 		return true
 	}
 	if err != nil || n == 0 {

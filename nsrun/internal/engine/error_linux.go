@@ -122,6 +122,8 @@ var hints = [...]hint{
 	{"directory", "chdir", unix.ENOENT, "choose a directory that the sandbox shows, with --chdir"},
 	{"directory", "chdir", unix.EACCES, "choose a directory that this user may enter, with --chdir"},
 	{"keyring", "", unix.EDQUOT, "the user's key quota is used up (/proc/key-users)"},
+	{"server", "serve", unix.EAGAIN, "too many processes: raise the limit (ulimit -u), or end what earlier commands have left running"},
+	{"server", "serve", unix.EMFILE, "raise the limit on open files (ulimit -n, fs.file-max)"},
 	{"seccomp", "", unix.EINVAL, "the kernel refuses the filter: check the raw program"},
 }
 

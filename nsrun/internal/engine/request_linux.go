@@ -2,7 +2,10 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -125,8 +128,12 @@ func (r *Room) explainStart(l *lowering, f sys.Failure) error {
 		step = sys.Step{Stage: "bug: unknown call"}
 	}
 	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
-	if step.Stage == "exec" {
+	switch {
+	case step.Stage == "exec":
 		return explainExec(e, step, errno, l.plan)
+	case step.Stage == "server" && errno == unix.EAGAIN && slices.ContainsFunc(l.plan.Held, func(h plan.Held) bool { return strings.HasPrefix(h.Limit, "pids=") }):
+		return &Error{Stage: "limit", Op: "pids", Index: step.Index, Err: fmt.Errorf("it is used up before the command begins: %w", errno),
+			Hint: "raise pids, or end what earlier commands have left running: kill it, or start with Fresh"}
 	}
 	return explain(e)
 }

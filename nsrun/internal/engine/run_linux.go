@@ -294,7 +294,7 @@ func (r *run) readReport() {
 func (r *run) readStatus() bool {
 	buf, oob := make([]byte, sys.ExitSize+1), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := unix.Recvmsg(int(r.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
-	if errors.Is(err, unix.EINTR) {
+	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // that comes once: see takeMessage
 		return true
 	}
 	if err != nil || n == 0 {

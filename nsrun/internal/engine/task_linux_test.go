@@ -2,8 +2,10 @@ package engine
 
 import (
 	"errors"
+	"io"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -73,4 +75,44 @@ func TestTheKernelsPlacesAreNoGrants(t *testing.T) {
 	assert.True(t, ok, "positive control")
 	status := func(argv ...string) int { _, s := output(t, r, argv...); return s.ExitStatus() }
 	assert.Zero(t, status("cat", "/proc/self/environ"), "positive control: it is there inside")
+}
+
+// TestARequestWithoutItsDescriptors comes to a server that has no numbers left for them: a command that had a wrong file in the place of its
+// output would seem to have run well.
+func TestARequestWithoutItsDescriptors(t *testing.T) {
+	for most := uint64(6); ; most++ {
+		r, server := serving(t, policy.BackendNative)
+		supervisor, limit := childrenOf(t, server)[0], unix.Rlimit{}
+		require.NoError(t, unix.Prlimit(supervisor, unix.RLIMIT_NOFILE, nil, &limit))
+		limit.Cur = most
+		require.NoError(t, unix.Prlimit(supervisor, unix.RLIMIT_NOFILE, &limit, nil))
+		out, w, err := os.Pipe()
+		require.NoError(t, err)
+		task, err := r.Start(Command{Args: []string{"echo", "said"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{w, w, w}}, nil)
+		w.Close()
+		if err != nil {
+			t.Logf("%d descriptors: %v", most, err)
+			if !errors.Is(err, unix.EMFILE) {
+				assert.ErrorIs(t, err, ErrLost)
+				select {
+				case <-r.Gone(): // since nobody could be told what has become of it
+				case <-time.After(10 * time.Second):
+					t.Error("the sandbox lives")
+				}
+			}
+			out.Close()
+			r.Kill()
+			continue
+		}
+		status, _, err := task.Wait()
+		require.NoError(t, err)
+		said, err := io.ReadAll(out)
+		require.NoError(t, err)
+		assert.Equal(t, "said\n", string(said), "%d descriptors, %v", most, status)
+		task.Close()
+		out.Close()
+		r.Kill()
+		require.Greater(t, most, uint64(10), "positive control: some were not enough")
+		return
+	}
 }
