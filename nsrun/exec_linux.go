@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,7 +106,7 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 		}
 		s.lapse(room)
 	}
-	streams, err := openStreams(opts)
+	streams, err := openStreams(opts, s.plan.Output)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +137,7 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	out.Output = streams.counted()
 	result := &ExecResult{Result: endedWith(s.plan, ReceiptOf(s), out)}
 	streams.collect(result)
+	result.Receipt.Notes = append(slices.Clone(result.Receipt.Notes), streams.notes...)
 	if cancelled {
 		return result, context.Cause(ctx)
 	}

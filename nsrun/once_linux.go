@@ -80,7 +80,7 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 	}
 	pl := *s.plan
 	pl.Command, pl.Env, pl.Dir, pl.Timeout = command.Args, command.Env, command.Dir, plan.Duration(limit)
-	streams, err := openStreams(opts)
+	streams, err := openStreams(opts, nil) // the runner counts
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun/internal/engine"
@@ -30,13 +31,17 @@ type Process struct {
 
 	job    *job
 	record *record
+	meters [2]*meter
 	ended  chan struct{}
 	result *Result
 	err    error
 }
 
-// StartProcess starts a command and returns once it is being executed. No timeout of the policy's counts for it. When ctx ends its
-// whole tree is killed. Errors are those of [Session.Exec].
+// StartProcess starts a command and returns once it is being executed. No timeout of the policy's counts for it, but that of an operator's
+// ceiling does. When ctx ends its whole tree is killed. Errors are those of [Session.Exec].
+//
+// A limit output_bytes that was asked for counts what the caller reads: with the byte after it the process is killed. The usual one does not
+// count here.
 func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process, error) {
 	rec, err := s.record()
 	if err != nil {
@@ -79,6 +84,9 @@ func (s *Session) startProcess(ctx context.Context, req StartRequest, rec *recor
 	if p.Stderr == nil {
 		p.Stdin, p.Stdout = j.task.Terminal, j.task.Terminal
 	}
+	if o := s.plan.Output; o != nil && !o.Pipes {
+		p.bound(o.Bytes, func() { j.mark(&j.flooded); go j.kill() })
+	}
 	s.hold(p)
 	p.job = j
 	go p.wait(ctx)
@@ -107,10 +115,65 @@ func (p *Process) open(c *engine.Command, size *Size) (ours []*os.File, err erro
 	return ours, err
 }
 
+// meter is a stream of a process's that its owner reads, to an end after so many bytes.
+type meter struct {
+	io.ReadCloser
+	most   int64
+	read   atomic.Int64
+	excess func()
+}
+
+func (p *Process) bound(most int64, excess func()) {
+	p.meters[0] = &meter{ReadCloser: p.Stdout, most: most, excess: excess}
+	p.Stdout = p.meters[0]
+	if p.Stderr != nil {
+		p.meters[1] = &meter{ReadCloser: p.Stderr, most: most, excess: excess}
+		p.Stderr = p.meters[1]
+	}
+}
+
+// Read is that of [io.Reader]. Whoever has read all that is allowed waits for more, or the end.
+func (m *meter) Read(b []byte) (int, error) {
+	if m.over() {
+		return 0, io.EOF
+	}
+	n, err := m.ReadCloser.Read(b)
+	if now := m.read.Add(int64(n)); now > m.most {
+		if before := now - int64(n); before <= m.most {
+			m.excess()
+			return int(m.most - before), io.EOF
+		}
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+func (m *meter) over() bool { return m.read.Load() > m.most }
+
+// metered says where there was too much, as the engine does for a single run.
+func (p *Process) metered() (out [2]engine.Passed) {
+	for i, m := range p.meters {
+		if m != nil && m.over() {
+			out[i] = engine.Passed{Counted: true, Bytes: m.most, Over: true}
+		}
+	}
+	return out
+}
+
+// receipt is the session's, but for the usual limit on output, which does not count here.
+func (p *Process) receipt() Receipt {
+	r := ReceiptOf(p.job.session)
+	if o := p.job.session.plan.Output; o != nil && o.Pipes {
+		r.Limits = slices.DeleteFunc(slices.Clone(r.Limits), func(l LimitReceipt) bool { return l.By == "pipe" })
+	}
+	return r
+}
+
 // wait sees to the process's end, and then to that of what it has left.
 func (p *Process) wait(ctx context.Context) {
-	out, cancelled := p.job.wait(ctx, 0)
-	r := endedWith(p.job.session.plan, ReceiptOf(p.job.session), out)
+	out, cancelled := p.job.wait(ctx, p.job.session.spec.Longest)
+	out.Output = p.metered()
+	r := endedWith(p.job.session.plan, p.receipt(), out)
 	r.Receipt.Notes = append(slices.Clone(r.Receipt.Notes), p.record.finish(r)...)
 	p.result = &r
 	if cancelled {

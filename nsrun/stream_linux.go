@@ -21,6 +21,8 @@ type streams struct {
 	stdin  *os.File // our end of a pipe, or nil
 	sinks  [2]*sink // nil where an *os.File is passed
 	tty    bool
+	counts bool        // files, too
+	notes  []plan.Note // where that cannot be
 
 	mu      sync.Mutex
 	cut     bool // closed before all was read
@@ -37,9 +39,10 @@ func (s *streams) close() {
 	}
 }
 
-// openStreams makes pipes for what is not passed as it is. A terminal's is made with the command.
-func openStreams(opts *ExecOptions) (*streams, error) {
-	s := &streams{tty: opts.Terminal != nil, input: opts.Stdin}
+// openStreams makes pipes for what is not passed as it is, and for files where most bounds what may be written to them. A terminal's is made
+// with the command.
+func openStreams(opts *ExecOptions, most *plan.Output) (*streams, error) {
+	s := &streams{tty: opts.Terminal != nil, input: opts.Stdin, counts: most != nil && !most.Pipes}
 	limit := opts.MaxOutput
 	switch {
 	case limit < 0:
@@ -93,8 +96,18 @@ func (s *streams) openInput(r io.Reader) (err error) {
 
 func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
 	if f, ok := w.(*os.File); ok {
-		s.theirs[1+i] = f
-		return given([]string{"stdout", "stderr"}[i], f)
+		name := []string{"stdout", "stderr"}[i]
+		if err := given(name, f); err != nil {
+			return err
+		}
+		if !s.counts || !plainFile(f) {
+			s.theirs[1+i] = f
+			if s.counts {
+				s.notes = append(s.notes, plan.Note{Feature: "output_bytes", Loss: name + " is an *os.File and no regular file, where nothing is counted",
+					Fix: "give another io.Writer, or nil"})
+			}
+			return nil
+		}
 	}
 	ours, theirs, err := pipe(true)
 	if err == nil {
@@ -102,6 +115,12 @@ func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
 		s.sinks[i] = &sink{from: ours, limit: limit, to: w}
 	}
 	return channels(err)
+}
+
+// plainFile reports whether a file is a regular one, which takes what is written without keeping the writer waiting.
+func plainFile(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }
 
 func given(field string, f *os.File) error {

@@ -1,0 +1,121 @@
+package nsrun
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// TestOutputIsBoundedWhereverItGoes, if that was asked for.
+func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
+	const most = 10_000
+	s := opened(t, NewPolicy().Limit("output_bytes", most))
+	for _, script := range []string{"exec yes", "exec yes >&2"} {
+		p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell(script)})
+		require.NoError(t, err)
+		promptly(t, "reading", 10*time.Second, func() {
+			out, _ := io.ReadAll(p.Stdout)
+			errs, _ := io.ReadAll(p.Stderr)
+			assert.Len(t, append(out, errs...), most, "and then the end")
+		})
+		r, err := p.Wait()
+		require.NoError(t, err)
+		assert.Equal(t, Output, r.Verdict)
+		assert.Equal(t, 137, r.Code)
+		p.close()
+	}
+	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("head -c 10000 /dev/zero")})
+	require.NoError(t, err)
+	out, err := io.ReadAll(p.Stdout)
+	require.NoError(t, err)
+	r, err := p.Wait()
+	require.NoError(t, err)
+	assert.Equal(t, OK, r.Verdict, "as much as it may")
+	assert.Len(t, out, most)
+	p.close()
+
+	name := filepath.Join(t.TempDir(), "out")
+	file, err := os.Create(name)
+	require.NoError(t, err)
+	defer file.Close()
+	e, err := s.Exec(context.Background(), []string{"yes"}, &ExecOptions{Stdout: file})
+	require.NoError(t, err)
+	assert.Equal(t, Output, e.Verdict)
+	for _, n := range e.Receipt.Notes {
+		assert.NotEqual(t, "output_bytes", n.Feature, n.Loss)
+	}
+	info, err := os.Stat(name)
+	require.NoError(t, err)
+	assert.EqualValues(t, most, info.Size())
+
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer null.Close()
+	e, err = s.Exec(context.Background(), Shell("head -c 20000 /dev/zero"), &ExecOptions{Stdout: null})
+	require.NoError(t, err)
+	assert.Equal(t, OK, e.Verdict)
+	if assert.NotEmpty(t, e.Receipt.Notes) {
+		assert.Equal(t, "output_bytes", e.Receipt.Notes[len(e.Receipt.Notes)-1].Feature, "it is said that nobody counts")
+	}
+}
+
+// TestTheUsualBoundIsNotOneOfProcesses that go on, and their receipt does not say so.
+func TestTheUsualBoundIsNotOneOfProcesses(t *testing.T) {
+	s := opened(t, NewPolicy())
+	counted := func(r Receipt) (found bool) {
+		for _, l := range r.Limits {
+			found = found || l.By == "pipe"
+		}
+		return found
+	}
+	e, err := s.Exec(context.Background(), []string{"true"}, nil)
+	require.NoError(t, err)
+	assert.True(t, counted(e.Receipt), "positive control")
+	p, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"true"}})
+	require.NoError(t, err)
+	r, err := p.Wait()
+	require.NoError(t, err)
+	assert.False(t, counted(r.Receipt))
+	p.close()
+}
+
+// TestACeilingBoundsProcesses, although the policy's own time does not.
+func TestACeilingBoundsProcesses(t *testing.T) {
+	own, err := NewPolicy().Timeout(50 * time.Millisecond).KillGrace(50 * time.Millisecond).Build()
+	require.NoError(t, err)
+	for _, ceiling := range []time.Duration{0, 100 * time.Millisecond} {
+		under, err := own.With(func(p policy.Policy) (policy.Policy, error) {
+			if ceiling > 0 {
+				p, _ = p.Under(policy.Ceiling{Timeout: ceiling, Seccomp: []string{"default"}})
+			}
+			return p, nil
+		})
+		require.NoError(t, err)
+		s, err := Open(context.Background(), under)
+		require.NoError(t, err)
+		p, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}})
+		require.NoError(t, err)
+		if ceiling == 0 {
+			select {
+			case <-p.Done():
+				t.Error("positive control: it goes on")
+			case <-time.After(500 * time.Millisecond):
+			}
+		} else {
+			promptly(t, "Wait", 3*time.Second, func() {
+				r, err := p.Wait()
+				assert.NoError(t, err)
+				assert.Equal(t, Timeout, r.Verdict)
+			})
+		}
+		require.NoError(t, s.Close())
+	}
+}
