@@ -8,7 +8,7 @@ import (
 )
 
 // output writes lines for whoever has one, in turn. There is hardly a queue: who has a line waits until the client takes it, and can give
-// up waiting, so that a client that does not read costs no memory and stops nobody but itself.
+// up waiting, so that a client that does not read stops nobody but itself.
 type output struct {
 	lines  chan line
 	gone   chan struct{} // closed when nothing more is written
