@@ -35,10 +35,11 @@ that refers to another may follow it at once. An id may be used again when its a
   write    "data" to its standard input; "eof": true closes that
   signal   "signal": "TERM" to the process
   resize   "terminal": the new size
-  wait     answers when it has ended; ok as of exec, without output. Its id is free again when this is answered
-           and both of its streams are closed
+  wait     answers when it has ended; ok as of exec, without output. Its id is free again, and its place among
+           the processes, when this is answered and both of its streams are closed
   cancel   ends the exec, or the process and all that it has started, or whatever else has the id "of"
-  resolve  "path": a path inside; "access": "read" or "write". ok: path, of the host
+  resolve  "path": a path inside; "access": "read" or "write". ok: path, of the host. A command that runs can
+           make it lead elsewhere before it is opened: resolve and open it while nothing untrusted runs
   close    closes one "session", or without that all. ok: closed, their names, when nothing of them is alive
   ping     ok: protocol (1), version
 
@@ -52,12 +53,18 @@ makes only its writers wait.
 A command that ran is never an error, whatever its exit code. An error has "kind", "text", and often "fix":
 
   refused        the policy does not allow it, or cannot be enforced here: field, unmet
-  not-installed  there is no such program in the sandbox: name
+  not-installed  there is no such program in the sandbox: name. Its row of the audit says not-found, as results
+                 of nsrun run do
   setup          a step on the way to the command failed: step; "exec" if the program cannot be executed
   protocol       the line is no request: field. The id is null if it had none that could be used
   closed         what it is about is not open, has ended, or was cancelled
 
-At most 256 requests and processes, and 64 MiB of requests, may be in flight. A line has at most 16 MiB.
+There may be 256 processes, and in flight 256 waits, 256 requests of cancel, signal, resize, close and ping, 256
+of all others, and together 64 MiB of lines; what is above is an error. A line has at most 16 MiB.
+
+Output of exec that is collected has 512 MiB together: each counts with twice its max_output while it runs, and
+with what there is until the client has read the answer. One that finds no room waits to start, and its timeout
+does not count until then.
 
 NSRUN_FALLBACK, NSRUN_REQUIRE, NSRUN_AUDIT and NSRUN_CEILING count as in run; with
 NSRUN_SANDBOX=0 no session is opened.

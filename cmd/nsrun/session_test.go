@@ -313,11 +313,44 @@ func TestSessionOfAClientThatDoesNotReadStaysSmall(t *testing.T) {
 	assert.Equal(t, nsrun.CodeFailed, c.end(), "its going is noticed, though nobody reads, and that answers are lost")
 }
 
+// Answers that nobody reads cost what was collected, and what Go has for garbage, but not their JSON, which here is six times as long.
+func TestSessionHoldsWhatWasCollectedAsItIs(t *testing.T) {
+	const commands = 24
+	const collected = 2 * commands // MiB
+	c, work := connect(t), t.TempDir()
+	c.ask(`{"op":"open","policy":{"workspace":` + strconv.Quote(work) + `}}`)
+	before := memoryMiB(t, c.cmd.Process.Pid, "VmRSS")
+	for i := range commands {
+		c.send(`{"id":"%d","op":"exec","shell":"head -c 2000000 /dev/zero; head -c 2000000 /dev/zero >&2; mkdir %d"}`, i, i)
+	}
+	waitFor(t, func() bool {
+		ended, err := os.ReadDir(work)
+		return err == nil && len(ended) == commands
+	})
+	time.Sleep(room.Patience(500 * time.Millisecond)) // for what is made of it
+	peak := memoryMiB(t, c.cmd.Process.Pid, "VmHWM")
+	t.Logf("%d MiB, with %d MiB of output at most %d MiB", before, collected, peak)
+	assert.Greater(t, peak, before+collected*3/4, "it is held")
+	assert.Less(t, peak, before+3*collected)
+	ok := c.next().OK // one of them: an emulated machine takes its time to read such lines
+	assert.Equal(t, "ok", ok["verdict"])
+	assert.Len(t, ok["stdout"], nsrun.DefaultMaxOutput)
+	assert.Len(t, ok["stderr"], nsrun.DefaultMaxOutput)
+	require.NoError(t, c.raw.Close())
+	assert.Equal(t, nsrun.CodeFailed, c.end())
+}
+
 func residentMiB(t *testing.T, pid int) int {
+	t.Helper()
+	return memoryMiB(t, pid, "VmRSS")
+}
+
+// memoryMiB is a number of a process's status.
+func memoryMiB(t *testing.T, pid int, name string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
-	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
+	m := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(status)
 	require.NotNil(t, m)
 	kib, err := strconv.Atoi(string(m[1]))
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ let result = await session.exec(["echo", "hello"]);
 console.log("a warm command:", result.stdout.trim());
 
 result = await session.exec(undefined, { shell: "tr a-z A-Z >loud.txt && wc -c <loud.txt", stdin: "a file in the workspace" });
-const file = await readFile(await session.resolve("loud.txt"), "utf8");
+const file = await readFile(await session.resolve("loud.txt"), "utf8"); // nothing runs in the sandbox now that could put a link there
 console.log("it has read and written:", result.stdout.trim(), "bytes,", file);
 
 try {

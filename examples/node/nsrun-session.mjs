@@ -101,7 +101,10 @@ export class Session {
     return new Process(this, id, output);
   }
 
-  /** Gives a path inside as the host has it. */
+  /**
+   * Gives a path inside as the host has it. A command that runs can make it lead elsewhere before it is opened: resolve and open it while
+   * nothing untrusted runs.
+   */
   async resolve(path, access = "read") {
     return (await this.ask("resolve", { path, access })).path;
   }

@@ -11,7 +11,7 @@ with tempfile.TemporaryDirectory() as workspace:
         print("a warm command:", result.stdout.strip())
 
         result = session.exec(shell="tr a-z A-Z >loud.txt && wc -c <loud.txt", stdin="a file in the workspace")
-        with open(session.resolve("loud.txt")) as file:
+        with open(session.resolve("loud.txt")) as file:  # nothing runs in the sandbox now that could put a link there
             print("it has read and written:", result.stdout.strip(), "bytes,", file.read())
 
         try:

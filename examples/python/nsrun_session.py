@@ -105,7 +105,8 @@ class Session(contextlib.AbstractContextManager):
         return Process(self, args, options)
 
     def resolve(self, path, access="read"):
-        """Returns a path inside as the host has it."""
+        """Returns a path inside as the host has it. A command that runs can make it lead elsewhere before it is opened: resolve and open it
+        while nothing untrusted runs."""
         return self._ask("resolve", path=path, access=access)["path"]
 
     def close(self):

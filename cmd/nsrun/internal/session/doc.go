@@ -7,8 +7,8 @@
 // answered exactly once, whatever it holds. What the requests mean is up to a [Host]: this package knows no kernel, and its tests none
 // but a fake one.
 //
-// A client that does not read its answers stops its own commands, and costs no memory beyond what it has in flight, which is bounded. One
-// that goes away, in any way, ends all that it has begun: [Serve] returns when every session is closed.
+// A client that does not read its answers stops its own commands, and costs no memory beyond what it has in flight and what was collected for
+// it, which are bounded. One that goes away, in any way, ends all that it has begun: [Serve] returns when every session is closed.
 //
 // What this package does not protect against: whoever writes the requests decides what is run, and within the operator's ceiling under
 // which policy. It is the caller of the sandboxes, not one who is confined by them: nobody in a sandbox may get hold of the descriptors.

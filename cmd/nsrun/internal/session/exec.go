@@ -11,8 +11,8 @@ import (
 type ended struct {
 	nsrun.Result
 	Receipt         *nsrun.Receipt `json:"receipt,omitempty"`
-	Stdout          any            `json:"stdout,omitempty"`
-	Stderr          any            `json:"stderr,omitempty"`
+	Stdout          *bulk          `json:"stdout,omitempty"`
+	Stderr          *bulk          `json:"stderr,omitempty"`
 	StdoutBytes     *int64         `json:"stdout_bytes,omitempty"`
 	StderrBytes     *int64         `json:"stderr_bytes,omitempty"`
 	StdoutTruncated bool           `json:"stdout_truncated,omitempty"`
@@ -36,6 +36,9 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 		opts.Stdin = bytes.NewReader(*req.stdin)
 	}
 	var out, errs *stream
+	if !req.stream && !s.reserve(c, req) {
+		return nil, c.explain(nil, "")
+	}
 	if req.stream {
 		out, errs = s.stream(c, "stdout", req), s.stream(c, "stderr", req)
 		opts.Stdout, opts.Stderr = out, errs
@@ -44,6 +47,7 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 	}
 	argv := req.argv()
 	r, err := b.box.Exec(c.ctx, argv, opts)
+	s.keep(c, r)
 	if err != nil && (r == nil || !ran(r.Verdict)) {
 		return nil, c.explain(err, argv[0])
 	}
@@ -59,6 +63,31 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 	return e, nil
 }
 
+// reserve waits until there is room for all that a command's answer may hold, and reports whether there was before the command was to end.
+func (s *server) reserve(c *call, req *request) bool {
+	most := req.maxOutput
+	if most == 0 {
+		most = nsrun.DefaultMaxOutput
+	}
+	if !s.collected.take(2*most, c.ctx.Done()) {
+		return false
+	}
+	c.holds = 2 * most
+	return true
+}
+
+// keep gives back what a command has not used of that, which most commands do not. The rest goes when the client takes the answer.
+func (s *server) keep(c *call, r *nsrun.ExecResult) {
+	var used int64
+	if r != nil {
+		used = int64(len(r.Stdout) + len(r.Stderr))
+	}
+	if used < c.holds {
+		s.collected.give(c.holds - used)
+		c.holds = used
+	}
+}
+
 // ran reports whether a verdict is that of a command that ran.
 func ran(v nsrun.Verdict) bool {
 	return !slices.Contains([]nsrun.Verdict{"", nsrun.NotFound, nsrun.NotExecutable, nsrun.Setup, nsrun.Refused}, v)
@@ -69,9 +98,9 @@ func (s *server) stream(c *call, name string, req *request) *stream {
 }
 
 // collected is output as it is told. Where it was cut, it was perhaps in the middle of a character.
-func collected(b []byte, truncated bool, req *request) any {
+func collected(b []byte, truncated bool, req *request) *bulk {
 	if truncated {
 		b = b[:whole(b)]
 	}
-	return told(b, req.encoding == "base64")
+	return &bulk{b, req.encoding == "base64"}
 }

@@ -23,6 +23,7 @@ type fakeHost struct {
 	open    atomic.Int32 // sandboxes
 	asleep  atomic.Int32 // commands
 	flooded atomic.Int64 // bytes that floods got rid of
+	filled  atomic.Int32 // commands that have written as much as is collected
 }
 
 func (h *fakeHost) Open(ctx context.Context, asked Asked) (Sandbox, error) {
@@ -148,6 +149,10 @@ func (b *fakeBox) act(ctx context.Context, argv []string, o *nsrun.ExecOptions, 
 			}
 		}
 		r.Result = interrupted()
+	case "fill":
+		defer b.host.filled.Add(1)
+		_, _ = o.Stdout.Write(make([]byte, max(o.MaxOutput, 1)))
+		_, _ = o.Stderr.Write(make([]byte, max(o.MaxOutput, 1)))
 	case "missing":
 		return &nsrun.Error{Stage: "exec", Err: fmt.Errorf("missing: %w", nsrun.ErrNotFound), Hint: "install it"}
 	case "refused":

@@ -1,21 +1,23 @@
 package session
 
 import (
+	"bufio"
+	"bytes"
 	"io"
 	"sync"
 )
 
 // output writes lines for whoever has one, in turn. There is hardly a queue: who has a line waits until the client takes it, and can give
-// up waiting, so that a client that does not read costs no memory and stops nobody but itself.
+// up waiting, so that a client that does not read stops nobody but itself.
 type output struct {
 	lines  chan line
 	gone   chan struct{} // closed when nothing more is written
 	giveUp func()
 }
 
-// line is one line, and what is to be done when it is its turn.
+// line is what makes one line, and what is to be done when it is its turn. It is JSON only then, which takes more room.
 type line struct {
-	data  []byte
+	value any
 	taken func()
 }
 
@@ -26,6 +28,7 @@ func newOutput() *output {
 
 // run writes until that fails, or nothing more is to be written.
 func (o *output) run(w io.Writer) error {
+	buffered := bufio.NewWriterSize(w, 64<<10)
 	for {
 		select {
 		case <-o.gone:
@@ -34,7 +37,7 @@ func (o *output) run(w io.Writer) error {
 			if l.taken != nil {
 				l.taken()
 			}
-			if _, err := w.Write(append(l.data, '\n')); err != nil {
+			if err := l.write(buffered); err != nil {
 				o.giveUp()
 				return err
 			}
@@ -42,9 +45,32 @@ func (o *output) run(w io.Writer) error {
 	}
 }
 
-// send has a line written, and reports whether it was taken before stop was closed.
+// write writes the line, in one piece if it is short.
+func (l line) write(w *bufio.Writer) error {
+	rest := marshal(l.value)
+	for _, b := range bulks(l.value) {
+		before, after, _ := bytes.Cut(rest, []byte(gap))
+		_, _ = w.Write(before)
+		b.write(w)
+		rest = after
+	}
+	_, _ = w.Write(rest)
+	_ = w.WriteByte('\n')
+	return w.Flush() // the first error of all these
+}
+
+// bulks are what a value has of collected output.
+func bulks(v any) (all []*bulk) {
+	a, _ := v.(answer)
+	if e, ok := a.OK.(ended); ok && e.Stdout != nil {
+		all = []*bulk{e.Stdout, e.Stderr}
+	}
+	return all
+}
+
+// send has a line written, and reports whether it was taken before stop was closed. v may not change until it is written.
 func (o *output) send(v any, stop <-chan struct{}, taken func()) bool {
-	l := line{marshal(v), taken}
+	l := line{v, taken}
 	select {
 	case o.lines <- l:
 		return true

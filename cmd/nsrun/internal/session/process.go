@@ -207,7 +207,7 @@ func (p *process) release() {
 	if !p.forgotten {
 		p.forgotten = true
 		delete(s.calls, p.call.id)
-		s.flying[0]--
+		s.processes--
 		p.call.cancel(nil)
 		if stdin, _, _ := p.proc.Pipes(); !p.tty {
 			_ = stdin.Close()

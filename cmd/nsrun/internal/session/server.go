@@ -14,13 +14,37 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 )
 
-// The bounds on what a client can have in flight: requests and processes together, control requests beside those, and the bytes of their
-// lines. What is above is answered by an error.
+// The bounds on what a client can have in flight: requests of each kind, the bytes of all their lines, and processes. What is above is
+// answered by an error.
 const (
 	maxFlying      = 256
-	maxControl     = 256
+	maxProcesses   = 256
 	maxFlyingBytes = 64 << 20
 )
+
+// maxCollected is how many bytes of output may be held for all answers together that the client has not taken. A command that runs counts
+// with as much as it may have collected: there is enough for all requests that ask for no more than usual. What is above waits to start.
+const maxCollected = 2 * maxFlying * nsrun.DefaultMaxOutput
+
+// kind is what a request is counted with.
+type kind int
+
+const (
+	work kind = iota
+	waiting
+	control
+	kinds
+)
+
+func kindOf(op string) kind {
+	switch op {
+	case "wait":
+		return waiting // as long as a process lives: there may be one for each
+	case "cancel", "signal", "resize", "close", "ping":
+		return control // what ends requests must get through, however many there are
+	}
+	return work
+}
 
 // lastWords is how long answers wait for the client to take them when all has ended.
 const lastWords = time.Second
@@ -39,12 +63,15 @@ type server struct {
 	stop    context.CancelFunc
 	work    sync.WaitGroup // requests, and the readers of processes
 
+	collected budget // output
+
 	mu        sync.Mutex
 	calls     map[id]*call
 	sandboxes map[string]*sandbox   // by the names that clients know
 	living    map[*sandbox]struct{} // those that are being closed, too
-	flying    [2]int                // work, control
+	flying    [kinds]int
 	bytes     int
+	processes int // those that are being started, too, and those that have ended and still have their ids
 }
 
 // call is a request in flight, or a process that one has started.
@@ -54,11 +81,12 @@ type call struct {
 	ctx     context.Context // ends when it is cancelled, and with its session
 	cancel  context.CancelCauseFunc
 	process *process // if op is start
+	holds   int64    // of the budget for output; not the server's to change
 }
 
 func newServer(ctx context.Context, host Host, version string) *server {
 	s := &server{host: host, version: version, out: newOutput(), calls: map[id]*call{}, sandboxes: map[string]*sandbox{},
-		living: map[*sandbox]struct{}{}}
+		living: map[*sandbox]struct{}{}, collected: budget{free: maxCollected}}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return s
@@ -87,7 +115,11 @@ var errNotOpened = errors.New("the session could not be opened: see the answer t
 //
 // left, if it is not nil, is closed when the client has closed the other end of in, which may be known before all of it is read.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, left <-chan struct{}, host Host, version string) error {
-	s := newServer(ctx, host, version)
+	return newServer(ctx, host, version).serve(in, out, left)
+}
+
+// serve is Serve.
+func (s *server) serve(in io.Reader, out io.Writer, left <-chan struct{}) error {
 	defer s.stop()
 	written := make(chan error, 1)
 	go func() {
@@ -156,13 +188,12 @@ func (s *server) begin(req *request, size int) *Error {
 	if s.calls[req.id] != nil {
 		return wrong("id", "choose another, or wait for its answer", "%s is in flight already", clip(string(req.id)))
 	}
-	kind, most := 0, maxFlying
-	switch req.op {
-	case "cancel", "signal", "resize", "close", "ping":
-		kind, most = 1, maxControl
+	k := kindOf(req.op)
+	if s.flying[k] >= maxFlying || s.bytes+size > maxFlyingBytes {
+		return wrong("", "wait for answers first", "%d requests of %d bytes are in flight", s.flying[k], s.bytes)
 	}
-	if s.flying[kind] >= most || s.bytes+size > maxFlyingBytes {
-		return wrong("", "wait for answers first", "%d requests of %d bytes are in flight", s.flying[kind], s.bytes)
+	if req.op == "start" && s.processes >= maxProcesses {
+		return wrong("", "end one of them and wait for it, by the op wait, or close its session", "there are %d processes that run or were not waited for", s.processes)
 	}
 	c := &call{id: req.id, op: req.op, ctx: s.life}
 	act, fault := s.prepare(c, req)
@@ -171,29 +202,34 @@ func (s *server) begin(req *request, size int) *Error {
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	s.calls[c.id] = c
-	s.flying[kind]++
+	if c.process != nil {
+		s.processes++
+	}
+	s.flying[k]++
 	s.bytes += size
-	s.work.Go(func() { s.carryOut(c, act, kind, size) })
+	s.work.Go(func() { s.carryOut(c, act, k, size) })
 	return nil
 }
 
 // carryOut does what a request asks for and answers it.
-func (s *server) carryOut(c *call, act func() (any, *Error), kind, size int) {
+func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
 	ok, fault := act()
 	lives := c.process != nil && fault == nil
 	if !lives {
 		c.cancel(nil)
 		s.mu.Lock()
 		delete(s.calls, c.id) // before the answer: the client may use the id again once it has that
+		if c.process != nil {
+			s.processes--
+		}
 		s.mu.Unlock()
 	}
 	taken := func() {
+		s.collected.give(c.holds)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.bytes -= size
-		if !lives {
-			s.flying[kind]--
-		}
+		s.flying[k]--
 	}
 	if !s.out.send(answer{c.id, ok, fault}, nil, taken) {
 		taken()

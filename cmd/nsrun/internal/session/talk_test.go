@@ -27,12 +27,20 @@ type talk struct {
 
 func begin(t *testing.T) *talk {
 	t.Helper()
+	return beginWith(t, maxCollected)
+}
+
+// beginWith is begin with another bound on output that is collected.
+func beginWith(t *testing.T, collected int64) *talk {
+	t.Helper()
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	ctx, end := context.WithCancelCause(t.Context())
 	c := &talk{t: t, host: &fakeHost{}, in: toServer, out: bufio.NewReader(fromServer), outEnd: fromServer, end: end,
 		left: make(chan struct{}), ended: make(chan error, 1)}
-	go func() { c.ended <- Serve(ctx, in, out, c.left, c.host, "test") }()
+	s := newServer(ctx, c.host, "test")
+	s.collected.free = collected
+	go func() { c.ended <- s.serve(in, out, c.left) }()
 	t.Cleanup(func() {
 		_ = toServer.Close()
 		_ = fromServer.Close()
@@ -44,8 +52,12 @@ func begin(t *testing.T) *talk {
 // withSession is begin with the session "" open.
 func withSession(t *testing.T) *talk {
 	t.Helper()
-	c := begin(t)
-	require.Contains(t, c.ask(`{"id":"o","op":"open","policy":{}}`), `"ok":{"session":""`)
+	return open(begin(t))
+}
+
+func open(c *talk) *talk {
+	c.t.Helper()
+	require.Contains(c.t, c.ask(`{"id":"o","op":"open","policy":{}}`), `"ok":{"session":""`)
 	return c
 }
 
