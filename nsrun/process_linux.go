@@ -171,7 +171,7 @@ func (p *Process) receipt() Receipt {
 
 // wait sees to the process's end, and then to that of what it has left.
 func (p *Process) wait(ctx context.Context) {
-	out, cancelled := p.job.wait(ctx, p.job.session.spec.Longest)
+	out, cancelled := p.job.wait(ctx, time.Duration(p.job.session.plan.Longest))
 	out.Output = p.metered()
 	r := endedWith(p.job.session.plan, p.receipt(), out)
 	r.Receipt.Notes = append(slices.Clone(r.Receipt.Notes), p.record.finish(r)...)

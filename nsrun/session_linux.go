@@ -287,7 +287,8 @@ func (s *Session) Alive() bool {
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Close ends all that runs in the session and returns when nothing of it is alive and all pipes are closed. Commands that were running
-// come back with the verdict "interrupted". To close twice is no error.
+// come back with the verdict "interrupted". To close twice is no error. A sandbox that is being made meanwhile, as for Fresh, is waited for no
+// longer than a second: it ends as soon as it is made.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.closed = true

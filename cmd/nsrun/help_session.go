@@ -31,7 +31,7 @@ that refers to another may follow it at once. An id may be used again when its a
            ok: the result of nsrun run --result: verdict, code, exit_status or signal, wall_ms, ...; and stdout,
            stderr, stdout_bytes, stderr_bytes, and stdout_truncated or stderr_truncated if there was more
   start    starts a process and answers when it runs; args or shell, env, cwd, terminal, encoding. No timeout
-           counts for it. Its output comes as events. The following refer to it by "of": the id of its start
+           but a ceiling's counts for it, nor the usual output_bytes. Its output comes as events. The following refer to it by "of": the id of its start
   write    "data" to its standard input; "eof": true closes that
   signal   "signal": "TERM" to the process
   resize   "terminal": the new size

@@ -120,7 +120,7 @@ func compile(req Request, f facts.Facts, engine string) (*Plan, []Note, error) {
 	}
 	p.Name, p.Command, p.Terminal, p.LastCap = c.pol.Name, slices.Clone(req.Command), req.Terminal, f.LastCap
 	p.Notes = slices.Clone(c.pol.Notes)
-	p.Timeout, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.KillGrace)
+	p.Timeout, p.Longest, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.Longest), Duration(c.pol.KillGrace)
 	if p.KillGrace == 0 {
 		p.KillGrace = Duration(policy.DefaultKillGrace)
 	}

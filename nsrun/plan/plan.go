@@ -41,6 +41,7 @@ type Plan struct {
 	Output     *Output    `json:"output,omitempty"`
 	Terminal   bool       `json:"terminal,omitempty"`
 	Timeout    Duration   `json:"timeout,omitempty"`
+	Longest    Duration   `json:"longest,omitempty"` // of a process in a session, which Timeout does not bound
 	KillGrace  Duration   `json:"kill_grace"`
 	LastCap    int        `json:"last_cap"` // the bounding set is dropped up to this capability
 	Mechanisms Mechanisms `json:"mechanisms"`

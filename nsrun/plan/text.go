@@ -145,11 +145,14 @@ func JoinActs(acts []Act) string {
 }
 
 func (p *Plan) timeText() string {
-	grace := time.Duration(p.KillGrace)
-	if p.Timeout == 0 {
-		return fmt.Sprintf("none (kill grace %v)", grace)
+	grace, longest := time.Duration(p.KillGrace), ""
+	if p.Longest > 0 {
+		longest = fmt.Sprintf("; a process of a session has %v", time.Duration(p.Longest))
 	}
-	return fmt.Sprintf("%v, then SIGTERM, and SIGKILL after %v", time.Duration(p.Timeout), grace)
+	if p.Timeout == 0 {
+		return fmt.Sprintf("none (kill grace %v)%s", grace, longest)
+	}
+	return fmt.Sprintf("%v, then SIGTERM, and SIGKILL after %v%s", time.Duration(p.Timeout), grace, longest)
 }
 
 func (p *Plan) confinementText(out *strings.Builder) {

@@ -23,7 +23,7 @@ type Ceiling struct {
 	PassEnv []string `json:"pass_env,omitempty"`
 	// Limits are the largest values. A policy that sets none gets the largest.
 	Limits []Limit `json:"limits,omitempty"`
-	// Timeout is the longest run. 0 means any.
+	// Timeout is the longest run, and the longest that a process may go on which a session has started. 0 means any.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// KillGrace is the longest time between SIGTERM and SIGKILL. 0 means any, or [DefaultKillGrace] where Timeout is given.
 	KillGrace time.Duration `json:"kill_grace,omitempty"`
