@@ -101,9 +101,12 @@ func TestManagers(t *testing.T) {
 			}
 			m, err := fake.Listen(short(t), act, move)
 			require.NoError(t, err)
-			patience, bound := 30*time.Second, 30*time.Second
-			if strings.Contains(want, late) {
+			patience, bound := 30*time.Second, room.Patience(10*time.Second)
+			switch act {
+			case fake.Silent, fake.Undone, fake.Mute:
 				patience, bound = unlikely, 10*unlikely
+			case fake.Lies: // for which it looks until its patience is over
+				patience = room.Patience(2 * time.Second)
 			}
 			began := time.Now()
 			dir, err := Enter(wish(t, m.Socket), nil, patience, goOn)
