@@ -118,12 +118,13 @@ func killSweep(t *testing.T, w *world) {
 
 func terminate(t *testing.T, w *world) {
 	script, mark := w.sleeper("03")
+	enough, little := room.Patience(3*time.Second), 300*time.Millisecond
 	for _, c := range []struct {
-		what, trap string
-		least      time.Duration
-		code       int
-	}{{"ends it", "", 0, 143}, {"is caught", "trap 'echo caught; exit 3' TERM; ", 0, 3}, {"is ignored", "trap '' TERM; ", 300 * time.Millisecond, 143}} {
-		s := w.start(t, nil, w.nsrun([]string{"--kill-grace", "300ms"}, "sh", "-c", c.trap+"echo ready; while :; do "+script+" & wait; done")...)
+		what, trap   string
+		grace, least time.Duration
+		code         int
+	}{{"ends it", "", enough, 0, 143}, {"is caught", "trap 'echo caught; exit 3' TERM; ", enough, 0, 3}, {"is ignored", "trap '' TERM; ", little, little, 143}} {
+		s := w.start(t, nil, w.nsrun([]string{"--kill-grace", c.grace.String()}, "sh", "-c", c.trap+"echo ready; while :; do "+script+" & wait; done")...)
 		s.wait(t, "ready")
 		began := time.Now()
 		require.NoError(t, s.cmd.Process.Signal(unix.SIGTERM))

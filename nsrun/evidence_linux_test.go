@@ -1,10 +1,12 @@
 package nsrun
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestOneCommandsEvidenceIsNotAnothersVerdict runs a command that ends well although it had come up against a limit, and then one that fails for
@@ -14,12 +16,18 @@ func TestOneCommandsEvidenceIsNotAnothersVerdict(t *testing.T) {
 		t.Skip("no cgroup with the controller pids can be made here")
 	}
 	s := opened(t, NewPolicy().Limit("pids", 8))
-	result := sh(t, s, "(for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1 & done; wait); exit 0")
+	m := mark("sleepers")
+	result, err := s.Exec(context.Background(), Shell("(for i in 1 2 3 4 5 6 7 8 9; do sleep 5 & done; wait); exit 0"), &ExecOptions{Env: []string{m}})
+	require.NoError(t, err)
 	require.Equal(t, OK, result.Verdict, "%+v", result.Result)
+	for _, pid := range marked(m) { // or there would be no room for the next one
+		_ = unix.Kill(pid, unix.SIGKILL)
+		eventually(t, "what it has left is gone", func() bool { return state(pid) == "" })
+	}
 	result = sh(t, s, "exit 3")
 	assert.Equal(t, Exit, result.Verdict, "%+v", result.Result)
 	assert.Empty(t, result.Hit)
-	result = sh(t, s, "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1 & done; wait")
+	result = sh(t, s, "for i in 1 2 3 4 5 6 7 8 9; do sleep 5 & done; wait")
 	assert.Equal(t, Pids, result.Verdict, "positive control: %+v", result.Result)
 }
 
@@ -29,7 +37,7 @@ func TestARoomsEvidenceOutlivesIt(t *testing.T) {
 		t.Skip("no cgroup with the controller pids can be made here")
 	}
 	s := opened(t, NewPolicy().Limit("pids", 8))
-	sh(t, s, "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1 & done; wait")
+	sh(t, s, "for i in 1 2 3 4 5 6 7 8 9; do sleep 5 & done; wait")
 	room := s.room
 	require.NotZero(t, room.Evidence().PidsMax, "positive control")
 	go s.Close()

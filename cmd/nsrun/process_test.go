@@ -165,12 +165,11 @@ func children(t *testing.T, pid int) (pids []int) {
 
 // gone waits for a process to be gone, or a zombie that somebody else has to reap.
 func gone(pid int) bool {
-	for range 100 {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err != nil || bytes.Contains(data, []byte(") Z ")) {
 			return true
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	return false
 }
@@ -208,10 +207,13 @@ func TestParentGoneEndsNsrun(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "ready\n", line)
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	require.NoError(t, err)
+	pid := 0
+	written := func() bool { // by the shell, which may be slower than its nsrun is
+		data, _ := os.ReadFile(file)
+		pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
+		return err == nil
+	}
+	require.Eventually(t, written, 10*time.Second, 5*time.Millisecond, "the pid is in the file")
 	require.NoError(t, cmd.Process.Kill())
 	out.Close()
 	_ = cmd.Wait()

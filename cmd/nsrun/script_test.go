@@ -54,7 +54,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TERM", "dumb")
 			env.Setenv("WHO", who())
 			env.Setenv("ESC", "\x1b")
-			env.Setenv("SHORT", room.Patience(150*time.Millisecond).String()) // for a command to begin in
+			env.Setenv("SHORT", room.Patience(time.Second).String()) // for a command to begin in
 			env.Setenv("LONG", strings.Repeat("a", 300))
 			env.Setenv("LATIN", "\xff")                                                           // a word that is not UTF-8
 			env.Setenv("TRACE", "import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)") // PTRACE_TRACEME
@@ -226,12 +226,10 @@ func nothingLeft(t *testing.T) {
 	exe, err := exec.LookPath("nsrun")
 	require.NoError(t, err)
 	var left []string
-	for range 40 {
-		left = processesOf(exe)
-		if len(left) == 0 {
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if left = processesOf(exe); len(left) == 0 {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	require.Empty(t, left, "processes are left behind")
 }

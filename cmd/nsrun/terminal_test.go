@@ -89,7 +89,7 @@ func (s *screen) all() string {
 // sees waits for text, and forgets what came up to it.
 func (s *screen) sees(t *testing.T, text string) {
 	t.Helper()
-	for range 250 {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		s.mu.Lock()
 		_, rest, ok := strings.Cut(s.text, text)
 		if ok {
@@ -99,7 +99,6 @@ func (s *screen) sees(t *testing.T, text string) {
 		if ok {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatalf("%q does not appear; the screen shows:\n%s", text, s.all())
 }
@@ -113,7 +112,7 @@ func (s *screen) types(t *testing.T, keys string) {
 // end waits for nsrun, and checks that the terminal is as before.
 func (s *screen) end(t *testing.T) int {
 	t.Helper()
-	late := time.AfterFunc(10*time.Second, func() { _ = s.cmd.Process.Kill() })
+	late := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()
 	_ = s.cmd.Wait()
 	after, err := unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS)
@@ -177,17 +176,16 @@ func TestTerminalJobControl(t *testing.T) {
 	t.Parallel()
 	s := onTerminal(t, "--setenv", "PS1=ok> ", "--", "bash", "--norc", "--noprofile", "-i")
 	s.sees(t, "ok> ")
-	s.types(t, "set -m; sleep 100\n")
-	s.sees(t, "sleep 100")
-	time.Sleep(200 * time.Millisecond) // until sleep has the foreground
+	const job = `sh -c 'echo in""front; exec sleep 100'` // it says so when it has the foreground, and the echo of what is typed does not
+	s.types(t, "set -m; "+job+"\n")
+	s.sees(t, "infront")
 	s.types(t, "\x1a")
 	s.sees(t, "Stopped")
 	s.types(t, "jobs; bg; kill %1; wait %1; echo term $?\n")
 	s.sees(t, "term 143")
 	assert.NotContains(t, s.all(), "no job control")
-	s.types(t, "sleep 100\n")
-	s.sees(t, "sleep 100")
-	time.Sleep(200 * time.Millisecond)
+	s.types(t, job+"\n")
+	s.sees(t, "infront")
 	s.types(t, "\x03")
 	s.types(t, "echo code $?\n")
 	s.sees(t, "code 130")

@@ -1,9 +1,12 @@
 package docker_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -23,6 +26,25 @@ func processes(words ...string) (found []string) {
 		}
 	}
 	return found
+}
+
+// saying starts a command whose output is read, and which is killed if it takes very long.
+func saying(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() { late.Stop() })
+	return bufio.NewReader(out)
+}
+
+// says waits for a line.
+func says(t *testing.T, out *bufio.Reader, line string) {
+	t.Helper()
+	got, err := out.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, line+"\n", got)
 }
 
 // sleepers lists the processes that sleep for so long.
@@ -72,14 +94,11 @@ func TestSignalsArePassedOn(t *testing.T) {
 
 func TestSecondInterruptKills(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		cmd := w.command("--kill-grace", "1h", "--", "sh", "-c", "trap '' INT; echo ready; while :; do sleep 0.05; done")
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		_, err = out.Read(make([]byte, 6))
-		require.NoError(t, err)
+		cmd := w.command("--kill-grace", "1h", "--", "sh", "-c", "trap 'echo first' INT; echo ready; while :; do sleep 0.05; done")
+		out := saying(t, cmd)
+		says(t, out, "ready")
 		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-		time.Sleep(100 * time.Millisecond)
+		says(t, out, "first") // two that wait to be seen are one
 		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 		_ = cmd.Wait()
 		assert.Equal(t, 130, cmd.ProcessState.ExitCode())
@@ -131,12 +150,9 @@ func TestKilled(t *testing.T) {
 // The client can die too.
 func TestClientKilled(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		cmd := w.command("--", "sh", "-c", "sleep 1; echo done; exit 9")
-		var out bytes.Buffer
-		cmd.Stdout = &out
-		require.NoError(t, cmd.Start())
-		eventually(t, func() bool { return containers(t) != "" }, "the container runs")
-		time.Sleep(300 * time.Millisecond)
+		cmd := w.command("--workspace", w.path("work"), "--", "sh", "-c", "echo ready; while [ ! -e go ]; do sleep 0.05; done; echo done; exit 9")
+		out := saying(t, cmd)
+		says(t, out, "ready")
 		clients := processes(built.path+"/docker", "run", "--name=nsrun-")
 		assert.Len(t, clients, 1)
 		for _, name := range clients {
@@ -146,21 +162,20 @@ func TestClientKilled(t *testing.T) {
 				require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 			}
 		}
+		w.write(t, "work/go", "")
+		rest, err := io.ReadAll(out)
+		require.NoError(t, err)
 		_ = cmd.Wait()
 		assert.Equal(t, 9, cmd.ProcessState.ExitCode())
-		assert.Equal(t, "done\n", out.String())
+		assert.Equal(t, "done\n", string(rest))
 		eventually(t, func() bool { return containers(t) == "" }, "the container is gone")
 	})
 }
 
 func TestContainerRemovedUnderneath(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		cmd := w.command("--", "sleep", "1000")
-		require.NoError(t, cmd.Start())
-		stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-		defer stop.Stop()
-		eventually(t, func() bool { return containers(t) != "" }, "the container runs")
-		time.Sleep(300 * time.Millisecond)
+		cmd := w.command("--", "sh", "-c", "echo ready; exec sleep 1000")
+		says(t, saying(t, cmd), "ready")
 		require.NoError(t, built.daemon.Docker("rm", "--force", containers(t)).Run())
 		_ = cmd.Wait()
 		assert.Equal(t, 137, cmd.ProcessState.ExitCode())

@@ -180,7 +180,7 @@ func TestSelfTest(t *testing.T) {
 // Limits on all processes together, which only control groups have.
 func TestSharedLimits(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		o := w.run(t, "--limit", "pids=12", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 0.2 & done; wait")
+		o := w.run(t, "--limit", "pids=12", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 5 & done; wait")
 		assert.Regexp(t, "fork|Resource temporarily unavailable", o.stderr)
 		assert.Equal(t, 137, w.run(t, "--limit", "memory_mb=64", "--", "sh", "-c", "x=$(head -c 200m /dev/zero | tr '\\0' x); echo ${#x}").code, "memory")
 	})

@@ -139,7 +139,7 @@ func (d *Daemon) Stop() error {
 	var errs []error
 	select {
 	case <-d.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		errs = append(errs, errors.New("dockerd does not end"))
 		_ = d.cmd.Process.Kill()
 		<-d.ended
@@ -147,7 +147,7 @@ func (d *Daemon) Stop() error {
 	for _, pid := range d.processes() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	for until := time.Now().Add(5 * time.Second); len(d.processes()) > 0 && time.Now().Before(until); {
+	for until := time.Now().Add(30 * time.Second); len(d.processes()) > 0 && time.Now().Before(until); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	errs = append(errs, d.removeMade())

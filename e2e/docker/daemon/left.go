@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // elsewhere are places that dockerd and containerd make whatever they are told.
@@ -40,7 +41,20 @@ func (d *Daemon) removeMade() error {
 	return errors.Join(errs...)
 }
 
+// removeTree removes a tree of groups. One whose last process has just been killed can be busy for a moment, and another one can go by itself.
 func removeTree(root string) error {
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := removeOnce(root)
+		if _, statErr := os.Lstat(root); errors.Is(statErr, fs.ErrNotExist) {
+			return nil
+		}
+		if time.Now().After(until) {
+			return err
+		}
+	}
+}
+
+func removeOnce(root string) error {
 	var dirs []string
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
@@ -50,7 +64,7 @@ func removeTree(root string) error {
 	})
 	slices.Reverse(dirs)
 	for _, dir := range dirs {
-		if rmErr := syscall.Rmdir(dir); rmErr != nil {
+		if rmErr := syscall.Rmdir(dir); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
 			err = errors.Join(err, &fs.PathError{Op: "rmdir", Path: dir, Err: rmErr})
 		}
 	}

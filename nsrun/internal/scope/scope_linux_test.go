@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/nsrun/internal/scope/fake"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/stretchr/testify/assert"
@@ -75,17 +76,18 @@ func openFDs(t *testing.T) int {
 // TestManagers asks one of each kind. Whatever it does, it is told in time, and nothing is left.
 func TestManagers(t *testing.T) {
 	mover, own := movable(t)
-	const unlikely = 700 * time.Millisecond
+	unlikely := room.Patience(700 * time.Millisecond) // to be too short for what comes before the silence
+	late := "no answer within " + unlikely.String()
 	for act, want := range map[fake.Act]string{
 		fake.Refuses: "StartTransientUnit: it refuses: Permission denied (org.freedesktop.DBus.Error.AccessDenied)",
-		fake.Silent:  "StartTransientUnit: no answer within 700ms",
-		fake.Undone:  "wait for the job: no answer within 700ms",
+		fake.Silent:  "StartTransientUnit: " + late,
+		fake.Undone:  "wait for the job: " + late,
 		fake.Fails:   `its job ends with the result "failed"`,
 		fake.Lies:    "its job is done, and this process is in ",
 		fake.Garbage: "StartTransientUnit: what came is no message of D-Bus in this machine's byte order: 77 68 61 74",
 		fake.Huge:    "StartTransientUnit: a message of 2130706432 bytes is more than is read here",
 		fake.Closes:  "StartTransientUnit: it has closed the connection",
-		fake.Mute:    "authenticate: no answer within 700ms",
+		fake.Mute:    "authenticate: " + late,
 		fake.Rejects: `authenticate: it says "REJECTED EXTERNAL"`,
 		fake.Starts:  "", fake.Unrelated: "",
 	} {
@@ -99,9 +101,16 @@ func TestManagers(t *testing.T) {
 			}
 			m, err := fake.Listen(short(t), act, move)
 			require.NoError(t, err)
+			patience, bound := 30*time.Second, room.Patience(10*time.Second)
+			switch act {
+			case fake.Silent, fake.Undone, fake.Mute:
+				patience, bound = unlikely, 10*unlikely
+			case fake.Lies: // for which it looks until its patience is over
+				patience = room.Patience(2 * time.Second)
+			}
 			began := time.Now()
-			dir, err := Enter(wish(t, m.Socket), nil, unlikely, goOn)
-			assert.Less(t, time.Since(began), 10*unlikely)
+			dir, err := Enter(wish(t, m.Socket), nil, patience, goOn)
+			assert.Less(t, time.Since(began), bound)
 			asked, wrong := m.Close()
 			require.NoError(t, wrong)
 			if mover != nil {

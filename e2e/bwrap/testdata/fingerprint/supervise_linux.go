@@ -184,10 +184,10 @@ func (s *spec) wait(pid int, d *desk) string {
 	return strconv.Itoa(status.ExitStatus())
 }
 
-// reap waits a moment for what the monitor left, and ends what remains; it returns the names of those.
+// reap waits for what the monitor left, longer than a busy machine takes to end it, and ends what remains; it returns the names of those.
 func reap(spare []int) []string {
 	var left []string
-	deadline := time.Now().Add(400 * time.Millisecond)
+	deadline := time.Now().Add(1500 * time.Millisecond)
 	told := map[int]bool{}
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

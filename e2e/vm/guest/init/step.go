@@ -56,7 +56,7 @@ func runStep(s guest.Step, h guest.Host) error {
 	}
 	select {
 	case <-printed:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		say(guest.Frame{Kind: guest.Left, Name: s.Name, Data: []byte("something that has its standard output")})
 	}
 	if !s.Console {
@@ -166,13 +166,15 @@ func groupsFor(s guest.Step, h guest.Host) (groups []string, err error) {
 	return groups, nil
 }
 
-// leftovers are the processes that are still in the step's groups after a moment. They are killed.
+// patience is how long a step's processes have for their end, and for the last of what they print: the machine may be an emulated one.
+const patience = 30 * time.Second
+
+// leftovers are the processes that are still in the step's groups after a while. They are killed.
 func leftovers() (left []string) {
-	for range 10 {
+	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
 		if left = processes(); len(left) == 0 {
 			return nil
 		}
-		time.Sleep(200 * time.Millisecond)
 		for {
 			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
 				break

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
@@ -294,8 +295,17 @@ func (m *Mover) Move(pid int, unit string) error {
 // has ended. It fails if somebody has left something there.
 func (m *Mover) Undo(back string) (err error) {
 	for _, dir := range m.made {
-		err = errors.Join(err, os.WriteFile(filepath.Join(back, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0), os.Remove(dir))
+		err = errors.Join(err, os.WriteFile(filepath.Join(back, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0), remove(dir))
 	}
 	m.made = nil
 	return err
+}
+
+// remove removes a group, which is busy for a moment when its last process has just left it.
+func remove(dir string) (err error) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		if err = os.Remove(dir); !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+			return err
+		}
+	}
 }
