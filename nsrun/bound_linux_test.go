@@ -89,12 +89,12 @@ func TestTheUsualBoundIsNotOneOfProcesses(t *testing.T) {
 
 // TestACeilingBoundsProcesses, although the policy's own time does not.
 func TestACeilingBoundsProcesses(t *testing.T) {
-	own, err := NewPolicy().Timeout(50 * time.Millisecond).KillGrace(50 * time.Millisecond).Build()
+	own, err := NewPolicy().Timeout(50 * time.Millisecond).KillGrace(50 * time.Millisecond).Degrade().Build()
 	require.NoError(t, err)
 	for _, ceiling := range []time.Duration{0, 100 * time.Millisecond} {
 		under, err := own.With(func(p policy.Policy) (policy.Policy, error) {
 			if ceiling > 0 {
-				p, _ = p.Under(policy.Ceiling{Timeout: ceiling, Seccomp: []string{"default"}})
+				p, _ = p.Under(policy.Ceiling{Timeout: ceiling, Fallback: policy.Degrade})
 			}
 			return p, nil
 		})

@@ -187,7 +187,7 @@ func (s *spec) wait(pid int, d *desk) string {
 // reap waits for what the monitor left, longer than a busy machine takes to end it, and ends what remains; it returns the names of those.
 func reap(spare []int) []string {
 	var left []string
-	deadline := time.Now().Add(1500 * time.Millisecond)
+	deadline := time.Now().Add(800 * time.Millisecond)
 	told := map[int]bool{}
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
