@@ -32,21 +32,17 @@ func fill(id int) string {
 	return fmt.Sprintf(`{"id":%d,"op":"exec","args":["fill"],"max_output":%d}`, id, filled)
 }
 
-// unread asks for so many commands that fill both streams with NUL bytes, and reads no answer. It returns how many of them have ended, and
-// what that has added to the heap.
-func unread(c *talk, commands int) (ended int, grown int64) {
+// unread asks for so many commands that fill both streams with NUL bytes, and reads no answer. It returns how many of them have ended, once
+// that are so many as are to, and what that has added to the heap.
+func unread(c *talk, commands, to int) (ended int, grown int64) {
 	c.t.Helper()
 	before := heap()
 	for i := range commands {
 		c.send(fill(i))
 	}
-	for still := 0; still < 10; still++ {
-		time.Sleep(20 * time.Millisecond)
-		if n := int(c.host.filled.Load()); n != ended || n == 0 {
-			ended, still = n, 0
-		}
-	}
-	return ended, heap() - before
+	require.Eventually(c.t, func() bool { return int(c.host.filled.Load()) >= to }, 30*time.Second, time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // in which more would come
+	return int(c.host.filled.Load()), heap() - before
 }
 
 // ranWell reads an answer and reports whether it is that of a command that ran. The answers are too long to be held against the schema each.
@@ -63,14 +59,14 @@ func ranWell(c *talk) bool {
 func TestWhatIsCollectedForAClientThatDoesNotReadIsBounded(t *testing.T) {
 	const commands, bound, slack = 96, 4 * mib, 8 * mib
 	t.Run("where there is room for all, all run and are held", func(t *testing.T) {
-		ended, grown := unread(open(beginWith(t, commands*both)), commands)
+		ended, grown := unread(open(beginWith(t, commands*both)), commands, commands)
 		assert.Equal(t, commands, ended)
 		assert.Greater(t, grown, int64(commands*both-mib), "the heap is what is measured")
 		assert.Less(t, grown, int64(commands*both+slack), "an answer is no JSON before its turn")
 	})
 	t.Run("else they wait to start", func(t *testing.T) {
 		c := open(beginWith(t, bound))
-		ended, grown := unread(c, commands)
+		ended, grown := unread(c, commands, bound/both+1)
 		assert.Equal(t, bound/both+1, ended, "and the one that is being written")
 		assert.Less(t, grown, int64(bound+slack))
 		for range commands {
