@@ -331,7 +331,7 @@ func TestSessionHoldsWhatWasCollectedAsItIs(t *testing.T) {
 	peak := memoryMiB(t, c.cmd.Process.Pid, "VmHWM")
 	t.Logf("%d MiB, with %d MiB of output at most %d MiB", before, collected, peak)
 	assert.Greater(t, peak, before+collected*3/4, "it is held")
-	assert.Less(t, peak, before+3*collected)
+	assert.Less(t, peak, before+overhead*collected, "as JSON it would be eighteen times as much")
 	ok := c.next().OK // one of them: an emulated machine takes its time to read such lines
 	assert.Equal(t, "ok", ok["verdict"])
 	assert.Len(t, ok["stdout"], nsrun.DefaultMaxOutput)
