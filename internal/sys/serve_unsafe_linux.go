@@ -94,6 +94,7 @@ type server struct {
 	workers uintptr // the list of *worker
 	idle    uintptr // the one of them that has not asked for its successor, or 0
 	tries   uintptr // to start the next one while somebody waits, in vain
+	over    bool    // somebody could not be told that it was in vain
 	next    [2]int32
 	word    [1]uintptr
 	nslots  uintptr
@@ -120,7 +121,7 @@ func serve(m *machine, c *Call) {
 	for {
 		var wait uintptr // for ever; but without a supervisor, for which there was no room, not for long
 		if s.idle == 0 && !startWorker(m, c) {
-			if m.errno != 0 {
+			if s.over {
 				return
 			}
 			s.pause = [2]uintptr{0, 10e6} // which the call changes
@@ -202,7 +203,7 @@ func pointer(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Point
 // meanwhile. What has ended may not have made room yet.
 const patience = 100
 
-// startWorker starts a supervisor. If there is no room for one, and has not been, whoever waits is told; m.errno says that nobody could be.
+// startWorker starts a supervisor. If there is no room for one, and has not been, whoever waits is told.
 //
 //go:nosplit
 //go:norace
@@ -236,7 +237,7 @@ func startWorker(m *machine, c *Call) bool {
 		if awaited(m, c) {
 			s.tries++
 			if s.tries > patience && !refuse(w, c) {
-				m.errno = uintptr(unix.EPROTO)
+				s.over = true
 			}
 		}
 		syscall.RawSyscall(unix.SYS_MUNMAP, at, length, 0)
