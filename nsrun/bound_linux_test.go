@@ -46,7 +46,7 @@ func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
 	file, err := os.Create(name)
 	require.NoError(t, err)
 	defer file.Close()
-	e, err := s.Exec(context.Background(), []string{"yes"}, &ExecOptions{Stdout: file})
+	e, err := s.Exec(context.Background(), Shell("exec yes"), &ExecOptions{Stdout: file})
 	require.NoError(t, err)
 	assert.Equal(t, Output, e.Verdict)
 	for _, n := range e.Receipt.Notes {
