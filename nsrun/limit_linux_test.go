@@ -179,7 +179,7 @@ func TestAKilledOwnersCgroupIsRemoved(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "nsrun")
 	require.NoError(t, room.Build(bin, "../cmd/nsrun"))
 	before, m := groups(), mark("victim")
-	victim := exec.Command(bin, "run", "--fallback", "degrade", "--limit", "pids=50", "--setenv", m, "--", "sh", "-c", "echo up; exec sleep 1000")
+	victim := exec.Command(bin, "run", "--fallback", "degrade", "--limit", "pids=50", "--setenv", m, "--", "sh", "-c", "echo up; sleep 1000; :") // which is not in the midst of execve(2) when it is looked for
 	out, err := victim.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, victim.Start())
