@@ -239,7 +239,7 @@ func TestRunIsOneCommand(t *testing.T) {
 			r, err = Run(context.Background(), p, []string{"sleep", "1000"}, &ExecOptions{Timeout: room.Patience(100 * time.Millisecond)})
 			require.NoError(t, err)
 			assert.Equal(t, Timeout, r.Verdict)
-			ctx, cancel := context.WithTimeout(context.Background(), room.Patience(time.Second))
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second+room.Patience(100*time.Millisecond)) // the whole of it is waited for
 			defer cancel()
 			r, err = Run(ctx, p, []string{"sleep", "1000"}, nil)
 			require.ErrorIs(t, err, context.DeadlineExceeded)

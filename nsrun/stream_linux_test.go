@@ -206,7 +206,7 @@ func TestAWriterThatDoesNotReturn(t *testing.T) {
 				defer cancel()
 				opts := &ExecOptions{Stdout: w, Env: []string{m}}
 				if way == "timeout" {
-					opts.Timeout = room.Patience(time.Second)
+					opts.Timeout = time.Second + room.Patience(100*time.Millisecond) // the whole of it is waited for
 				}
 				ended := make(chan *ExecResult, 1)
 				go func() {

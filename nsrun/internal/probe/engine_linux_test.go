@@ -84,7 +84,7 @@ func TestADaemonThatDoesNotAnswer(t *testing.T) {
 func TestAnEngineThatHangsIsKilledWithAllItStarted(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "pid")
 	dir := program(t, "docker", "sleep 1000 & echo $! >"+said+"; wait")
-	patience := room.Patience(time.Second) // in which the script writes the pid
+	patience := time.Second + room.Patience(100*time.Millisecond) // in which the script writes the pid
 	begin := time.Now()
 	_, err := engines[1].probe(dir, patience)
 	require.ErrorContains(t, err, "no answer within "+patience.String())
