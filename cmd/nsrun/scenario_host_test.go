@@ -82,7 +82,7 @@ func (s *scene) asItWas(t *testing.T) {
 	for _, g := range sandboxGroups() {
 		if !slices.Contains(s.groups, g) {
 			isGone := func() bool { _, err := os.Stat(g); return err != nil }
-			assert.Eventually(t, isGone, time.Minute, 10*time.Millisecond, "%s is left", g)
+			assert.Eventually(t, isGone, room.Patience(10*time.Second), 10*time.Millisecond, "%s is left", g)
 		}
 	}
 	assert.Equal(t, s.files, contents(t, s.dir), "no file has come, gone or changed")

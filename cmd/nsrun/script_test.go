@@ -226,7 +226,7 @@ func nothingLeft(t *testing.T) {
 	exe, err := exec.LookPath("nsrun")
 	require.NoError(t, err)
 	var left []string
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if left = processesOf(exe); len(left) == 0 {
 			return
 		}

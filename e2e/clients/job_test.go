@@ -174,7 +174,7 @@ func (j *job) calls() []string {
 // left returns the processes that name the directory and do not end within a while.
 func (j *job) left() []string {
 	var found []string
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		found = nil
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range lines {

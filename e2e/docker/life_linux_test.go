@@ -130,7 +130,7 @@ func TestKilled(t *testing.T) {
 			cmd := w.command("--", "sh", "-c", "setsid sleep "+sleep)
 			require.NoError(t, cmd.Start())
 			if delay == 0 {
-				eventually(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
+				begins(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
 				left, err := os.ReadDir(w.path("tmp"))
 				require.NoError(t, err)
 				assert.Empty(t, left, "the private directory is there while the command runs")

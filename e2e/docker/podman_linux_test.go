@@ -161,7 +161,7 @@ func TestPodman(t *testing.T) {
 		sleep := number(w, 4)
 		cmd := w.command("--", "sleep", sleep)
 		require.NoError(t, cmd.Start())
-		eventually(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
+		begins(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
 		left, err := filepath.Glob(w.path("tmp/nsrun-*"))
 		require.NoError(t, err)
 		assert.Empty(t, left, "the private directory is there while the command runs")

@@ -94,7 +94,7 @@ func TestEnvironmentIsClean(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		defer func() { _ = cmd.Wait() }()
 		defer func() { _ = cmd.Process.Kill() }()
-		eventually(t, func() bool { return containers(t) != "" }, "the container runs")
+		begins(t, func() bool { return containers(t) != "" }, "the container runs")
 		text, err := built.daemon.Docker("inspect", containers(t)).CombinedOutput()
 		require.NoError(t, err)
 		for _, word := range []string{secret, "given-in-orders", "word-of-the-command"} {

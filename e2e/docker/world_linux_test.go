@@ -142,12 +142,23 @@ func clients(mark string) (found []string) {
 	return found
 }
 
-// eventually waits until holds does, longer than a run's own bounds are for a start and for a removal.
+// eventually waits until holds does, which is to be soon.
 func eventually(t *testing.T, holds func() bool, what string) {
 	t.Helper()
-	for until := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+	within(t, 5*time.Second, holds, what)
+}
+
+// begins waits until something has begun, as long as a run itself waits for a container.
+func begins(t *testing.T, holds func() bool, what string) {
+	t.Helper()
+	within(t, time.Minute, holds, what)
+}
+
+func within(t *testing.T, limit time.Duration, holds func() bool, what string) {
+	t.Helper()
+	for until := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("not within %v: %s", limit, what)
 		}
 	}
 }

@@ -88,12 +88,12 @@ func TestAnEngineThatHangsIsKilledWithAllItStarted(t *testing.T) {
 	begin := time.Now()
 	_, err := engines[1].probe(dir, patience)
 	require.ErrorContains(t, err, "no answer within "+patience.String())
-	assert.Less(t, time.Since(begin), patience+room.Patience(10*time.Second))
+	assert.Less(t, time.Since(begin), patience+room.Patience(1700*time.Millisecond))
 	text, err := os.ReadFile(said)
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, err)
-	assert.Eventually(t, func() bool { return gone(pid) }, room.Patience(10*time.Second), 10*time.Millisecond, "its child is gone too")
+	assert.Eventually(t, func() bool { return gone(pid) }, room.Patience(2*time.Second), 10*time.Millisecond, "its child is gone too")
 }
 
 // gone reports whether a process has ended, reaped by whoever has become its parent or not.

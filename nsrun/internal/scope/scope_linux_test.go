@@ -101,16 +101,16 @@ func TestManagers(t *testing.T) {
 			}
 			m, err := fake.Listen(short(t), act, move)
 			require.NoError(t, err)
-			patience, bound := 30*time.Second, room.Patience(10*time.Second)
+			patience := 30 * time.Second // of those who answer
 			switch act {
 			case fake.Silent, fake.Undone, fake.Mute:
-				patience, bound = unlikely, 10*unlikely
+				patience = unlikely
 			case fake.Lies: // for which it looks until its patience is over
 				patience = room.Patience(2 * time.Second)
 			}
 			began := time.Now()
 			dir, err := Enter(wish(t, m.Socket), nil, patience, goOn)
-			assert.Less(t, time.Since(began), bound)
+			assert.Less(t, time.Since(began), 10*unlikely)
 			asked, wrong := m.Close()
 			require.NoError(t, wrong)
 			if mover != nil {
