@@ -42,6 +42,26 @@ func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
 	assert.Len(t, out, most)
 	p.close()
 
+	p, err = s.StartProcess(context.Background(), StartRequest{Args: Shell("head -c 20000 /dev/zero")})
+	require.NoError(t, err)
+	r, err = p.Wait() // before anybody has read what lies in the pipe
+	require.NoError(t, err)
+	assert.Equal(t, Output, r.Verdict, "what nobody gets is not lost without a word")
+	assert.Equal(t, 137, r.Code)
+	out, err = io.ReadAll(p.Stdout)
+	require.NoError(t, err)
+	assert.Len(t, out, most)
+	p.close()
+
+	p, err = s.StartProcess(context.Background(), StartRequest{Args: Shell("exec yes"), Terminal: &Size{24, 80}})
+	require.NoError(t, err)
+	out, _ = io.ReadAll(p.Stdout)
+	assert.Len(t, out, most, "of a terminal, too")
+	r, err = p.Wait()
+	require.NoError(t, err)
+	assert.Equal(t, Output, r.Verdict)
+	p.close()
+
 	name := filepath.Join(t.TempDir(), "out")
 	file, err := os.Create(name)
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun/internal/engine"
@@ -40,8 +39,8 @@ type Process struct {
 // StartProcess starts a command and returns once it is being executed. No timeout of the policy's counts for it, but that of an operator's
 // ceiling does. When ctx ends its whole tree is killed. Errors are those of [Session.Exec].
 //
-// A limit output_bytes that was asked for counts what the caller reads: with the byte after it the process is killed. The usual one does not
-// count here.
+// A limit output_bytes that was asked for holds for each stream: with the byte after it the caller reads the end, and the process is killed. The
+// usual one does not count here.
 func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process, error) {
 	rec, err := s.record()
 	if err != nil {
@@ -113,51 +112,6 @@ func (p *Process) open(c *engine.Command, size *Size) (ours []*os.File, err erro
 		p.Stdin, p.Stdout, p.Stderr = stdin, stdout, stderr
 	}
 	return ours, err
-}
-
-// meter is a stream of a process's that its owner reads, to an end after so many bytes.
-type meter struct {
-	io.ReadCloser
-	most   int64
-	read   atomic.Int64
-	excess func()
-}
-
-func (p *Process) bound(most int64, excess func()) {
-	p.meters[0] = &meter{ReadCloser: p.Stdout, most: most, excess: excess}
-	p.Stdout = p.meters[0]
-	if p.Stderr != nil {
-		p.meters[1] = &meter{ReadCloser: p.Stderr, most: most, excess: excess}
-		p.Stderr = p.meters[1]
-	}
-}
-
-// Read is that of [io.Reader]. Whoever has read all that is allowed waits for more, or the end.
-func (m *meter) Read(b []byte) (int, error) {
-	if m.over() {
-		return 0, io.EOF
-	}
-	n, err := m.ReadCloser.Read(b)
-	if now := m.read.Add(int64(n)); now > m.most {
-		if before := now - int64(n); before <= m.most {
-			m.excess()
-			return int(m.most - before), io.EOF
-		}
-		return 0, io.EOF
-	}
-	return n, err
-}
-
-func (m *meter) over() bool { return m.read.Load() > m.most }
-
-// metered says where there was too much, as the engine does for a single run.
-func (p *Process) metered() (out [2]engine.Passed) {
-	for i, m := range p.meters {
-		if m != nil && m.over() {
-			out[i] = engine.Passed{Counted: true, Bytes: m.most, Over: true}
-		}
-	}
-	return out
 }
 
 // receipt is the session's, but for the usual limit on output, which does not count here.
