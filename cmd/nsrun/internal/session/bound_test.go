@@ -120,29 +120,6 @@ func TestWhatWaitsToStart(t *testing.T) {
 	assert.Contains(t, got, `{"id":"e","error":{"kind":"closed","text":"the session is closed"`)
 }
 
-func TestABudgetIsGivenInTurn(t *testing.T) {
-	b := budget{free: 10}
-	require.True(t, b.take(8, nil))
-	stop, much, little := make(chan struct{}), make(chan bool), make(chan bool)
-	queued := func(n int) {
-		require.Eventually(t, func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return len(b.queue) == n
-		}, 20*time.Second, time.Millisecond)
-	}
-	go func() { much <- b.take(9, stop) }()
-	queued(1)
-	go func() { little <- b.take(2, nil) }()
-	queued(2)
-	close(stop)
-	assert.False(t, <-much)
-	assert.True(t, <-little, "it has waited only for who was before it")
-	b.give(10)
-	assert.Equal(t, int64(10), b.free)
-	assert.Empty(t, b.queue)
-}
-
 // TestBulkIsWrittenAsItWouldBeTold whatever is in it, and wherever it is cut.
 func TestBulkIsWrittenAsItWouldBeTold(t *testing.T) {
 	for name, text := range map[string]string{

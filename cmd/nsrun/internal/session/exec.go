@@ -69,7 +69,7 @@ func (s *server) reserve(c *call, req *request) bool {
 	if most == 0 {
 		most = nsrun.DefaultMaxOutput
 	}
-	if !s.collected.take(2*most, c.ctx.Done()) {
+	if s.collected.Acquire(c.ctx, 2*most) != nil {
 		return false
 	}
 	c.holds = 2 * most
@@ -83,7 +83,7 @@ func (s *server) keep(c *call, r *nsrun.ExecResult) {
 		used = int64(len(r.Stdout) + len(r.Stderr))
 	}
 	if used < c.holds {
-		s.collected.give(c.holds - used)
+		s.collected.Release(c.holds - used)
 		c.holds = used
 	}
 }

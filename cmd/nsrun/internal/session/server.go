@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"golang.org/x/sync/semaphore"
 )
 
 // The bounds on what a client can have in flight: requests of each kind, the bytes of all their lines, and processes. What is above is
@@ -63,7 +64,7 @@ type server struct {
 	stop    context.CancelFunc
 	work    sync.WaitGroup // requests, and the readers of processes
 
-	collected budget // output
+	collected *semaphore.Weighted // output; who wants much is not passed by
 
 	mu        sync.Mutex
 	calls     map[id]*call
@@ -81,12 +82,12 @@ type call struct {
 	ctx     context.Context // ends when it is cancelled, and with its session
 	cancel  context.CancelCauseFunc
 	process *process // if op is start
-	holds   int64    // of the budget for output; not the server's to change
+	holds   int64    // of what may be collected; not the server's to change
 }
 
 func newServer(ctx context.Context, host Host, version string) *server {
 	s := &server{host: host, version: version, out: newOutput(), calls: map[id]*call{}, sandboxes: map[string]*sandbox{},
-		living: map[*sandbox]struct{}{}, collected: budget{free: maxCollected}}
+		living: map[*sandbox]struct{}{}, collected: semaphore.NewWeighted(maxCollected)}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return s
@@ -225,7 +226,7 @@ func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
 		s.mu.Unlock()
 	}
 	taken := func() {
-		s.collected.give(c.holds)
+		s.collected.Release(c.holds)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.bytes -= size

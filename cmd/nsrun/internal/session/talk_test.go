@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 )
 
 // talk is a conversation with a server, by pipes.
@@ -39,7 +40,7 @@ func beginWith(t *testing.T, collected int64) *talk {
 	c := &talk{t: t, host: &fakeHost{}, in: toServer, out: bufio.NewReader(fromServer), outEnd: fromServer, end: end,
 		left: make(chan struct{}), ended: make(chan error, 1)}
 	s := newServer(ctx, c.host, "test")
-	s.collected.free = collected
+	s.collected = semaphore.NewWeighted(collected)
 	go func() { c.ended <- s.serve(in, out, c.left) }()
 	t.Cleanup(func() {
 		_ = toServer.Close()
