@@ -86,17 +86,21 @@ func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*
 	return rec.conclude(argv, result, err, ctx.Err() != nil)
 }
 
-// exec is Exec, and tells rec of the start.
+// ask makes a command of what is asked for, with its time, and tells rec of the start.
+func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command engine.Command, limit time.Duration, err error) {
+	if command, err = s.command(argv, opts.Dir, opts.Env); err != nil {
+		return command, 0, err
+	}
+	if limit, err = s.bound(opts.Timeout); err != nil {
+		return command, 0, err
+	}
+	return command, limit, rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine)
+}
+
+// exec is Exec.
 func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, rec *record) (*ExecResult, error) {
-	command, err := s.command(argv, opts.Dir, opts.Env)
+	command, limit, err := s.ask(argv, opts, rec)
 	if err != nil {
-		return nil, err
-	}
-	limit, err := s.bound(opts.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	if err := rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine); err != nil {
 		return nil, err
 	}
 	if opts.Fresh {

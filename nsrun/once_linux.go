@@ -67,15 +67,8 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 
 // runApart runs the one command of a plan whose engine opens no sessions, in a process of its own: see [spawner.Runner].
 func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions, rec *record) (*ExecResult, error) {
-	command, err := s.command(argv, opts.Dir, opts.Env)
+	command, limit, err := s.ask(argv, opts, rec)
 	if err != nil {
-		return nil, err
-	}
-	limit, err := s.bound(opts.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	if err := rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine); err != nil {
 		return nil, err
 	}
 	pl := *s.plan
