@@ -220,13 +220,13 @@ func fifo(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(unix.Mkfifo(ts.MkAbs(args[0]), 0o644))
 }
 
-// nothingLeft fails if a process of ours is still there: init of each sandbox is this binary, and ends after all others in it.
+// nothingLeft fails if a process of ours is still there after two seconds: init of each sandbox is this binary, and ends after all others in it.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	exe, err := exec.LookPath("nsrun")
 	require.NoError(t, err)
 	var left []string
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2*time.Second + atExit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if left = processesOf(exe); len(left) == 0 {
 			return
 		}

@@ -18,7 +18,8 @@ import (
 //	caller ◄──────────────────────────┘ └─┘ one Failure, whose Errno is 0 if exec happened, with a pidfd; then one Exit; then the end
 //
 // The supervisor adopts the command's orphans, and lives until the last of them has ended. A server whose socket has ended, which its
-// supervisor sees at the next request and the server when nobody holds the other end any more, goes on with its program.
+// supervisor sees at the next request and the server when nobody holds the other end any more, goes on with its program. Where no
+// supervisor can be started, for want of pids, the server tries for a second from a request on, and then refuses that itself.
 
 // What a request brings stands in the first slots; so does what its calls may want to know.
 const (

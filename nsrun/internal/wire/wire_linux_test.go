@@ -60,6 +60,27 @@ func TestTheEndAndNonsense(t *testing.T) {
 	assert.ErrorIs(t, Send(a, Order{}), unix.EPIPE)
 }
 
+// TestTheEndRacesTheLastMessage looks for a message at the moment that it comes, and the end behind it: the kernel may tell of that first.
+// A socket that does not block has the wider window.
+func TestTheEndRacesTheLastMessage(t *testing.T) {
+	for i := range 20000 {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		require.NoError(t, err)
+		sent := make(chan error, 1)
+		go func() {
+			sent <- Send(fds[1], i)
+			unix.Close(fds[1])
+		}()
+		got, err := -1, error(unix.EAGAIN)
+		for errors.Is(err, unix.EAGAIN) {
+			_, err = Receive(fds[0], &got)
+		}
+		unix.Close(fds[0])
+		require.NoError(t, errors.Join(err, <-sent), "round %d", i)
+		require.Equal(t, i, got)
+	}
+}
+
 func TestAFailureIsTheErrorThatItWas(t *testing.T) {
 	f := Failure{Text: unix.EPERM.Error()}
 	f.SetErrno(unix.EPERM)
