@@ -82,7 +82,7 @@ func (l *lowering) descriptors() error {
 	return l.ownNull()
 }
 
-// ready waits for the caller's word that it will pass signals on, which as a rule has come by now.
+// ready waits for the caller's word that it will pass signals on, or has given up its privileges; as a rule that has come by now.
 func (l *lowering) ready() error {
 	l.step("command", "wait for the caller")
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)

@@ -35,6 +35,7 @@ func (l *lowering) lowerLoose(look mounts.Looker) error {
 		l.assertNoUsers,
 		l.keepCapabilities,
 		l.dieStill, // what changes credentials forgets the death signal
+		l.ready,    // the caller lives, and holds no privileges any more
 		l.block,
 		l.restoreUmask,
 		l.newSession,
@@ -113,7 +114,6 @@ func (l *lowering) callerLives() {
 // dieStill asks for the death signal once more: a new user namespace or other ids take it back (commit_creds in kernel/cred.c).
 func (l *lowering) dieStill() error {
 	l.deathSignal(unix.SIGKILL)
-	l.callerLives()
 	return nil
 }
 

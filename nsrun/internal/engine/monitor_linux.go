@@ -68,7 +68,7 @@ func runLoose(p *plan.Plan, opts Options) (Outcome, error) {
 func (m *monitor) start() (err error) {
 	if m.sole {
 		defaultSignals()
-		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread at once; see dropPrivileges
+		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread at once; see live
 	}
 	if joins(m.plan.Bwrap) {
 		if err := unix.SetsockoptInt(int(m.ch.status.Fd()), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
@@ -133,9 +133,13 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 		m.waitGone()
 		return 0, err
 	}
-	_ = unix.Send(int(m.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) // if nobody listens any more, the report says more
-	if m.sole {                                                          // while the sandbox is set up
-		dropPrivileges()
+	m.goOn()
+	if m.sole { // while the sandbox is set up
+		dropCapabilities()
+	}
+	m.goOn()
+	if m.sole {
+		_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 		closeInherited(m.plan.Bwrap.StatusFD)
 	}
 	if failure := m.report(); failure != nil {
@@ -152,14 +156,16 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 	return status, err
 }
 
-// dropPrivileges takes from this process what it needs no more now that the sandbox has been made: as bubblewrap's monitor, it holds
-// nothing to exploit. Every thread is asked; one that refuses leaves it as it was, which is as safe as the caller.
-func dropPrivileges() {
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 || unix.Geteuid() != 0 {
-		return
+// goOn lets the sandbox be set up, and then the command begin. If nobody listens any more, the report says more.
+func (m *monitor) goOn() { _ = unix.Send(int(m.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) }
+
+// dropCapabilities takes from this process what it needs no more now that the sandbox has been forked: as bubblewrap's monitor, it holds
+// nothing to exploit when the command begins. Every thread is asked; where one cannot be, they stay as they are, which is as safe as the
+// caller.
+func dropCapabilities() {
+	if unix.Geteuid() == 0 {
+		sys.AllThreads(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
 	}
-	header := &capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	sys.AllThreads(unix.SYS_CAPSET, sys.Struct(header), sys.Struct(&capSets{}))
 }
 
 // report waits until the command is executed, or says why it will not be.

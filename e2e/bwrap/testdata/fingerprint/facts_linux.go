@@ -125,8 +125,8 @@ func statusFacts(t table) {
 	t.add("parent", "%s", strings.TrimSpace(proc(status["PPid"]+"/comm")))
 	t.add("parent cmdline", "%s", strings.ReplaceAll(proc(status["PPid"]+"/cmdline"), "\x00", " "))
 	parent := statusOf(status["PPid"])
-	for range 50 { // it may still be about to give up what it holds, and to install the filters that the command has
-		if strings.Trim(parent["CapPrm"], "0") == "" && parent["Seccomp"] == status["Seccomp"] && parent["Seccomp_filters"] == status["Seccomp_filters"] {
+	for range 50 { // it may still be about to install the filters that the command has
+		if parent["Seccomp"] == status["Seccomp"] && parent["Seccomp_filters"] == status["Seccomp_filters"] {
 			break
 		}
 		time.Sleep(2 * time.Millisecond)
