@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,66 @@ func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
 	assert.Equal(t, OK, e.Verdict)
 	if assert.NotEmpty(t, e.Receipt.Notes) {
 		assert.Equal(t, "output_bytes", e.Receipt.Notes[len(e.Receipt.Notes)-1].Feature, "it is said that nobody counts")
+	}
+}
+
+// TestAFileThatDoesNotTakeOutput is told of, although the command has written well.
+func TestAFileThatDoesNotTakeOutput(t *testing.T) {
+	s := opened(t, NewPolicy().Limit("output_bytes", 10_000))
+	name := filepath.Join(t.TempDir(), "out")
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+	file, err := os.Open(name) // for reading
+	require.NoError(t, err)
+	defer file.Close()
+	e, err := s.Exec(context.Background(), Shell("echo hello; echo well >&2"), &ExecOptions{Stdout: file})
+	require.NoError(t, err)
+	assert.Equal(t, Output, e.Verdict)
+	assert.Equal(t, 1, e.Code)
+	assert.Zero(t, e.StdoutBytes)
+	assert.Equal(t, "well\n", string(e.Stderr))
+	if assert.NotEmpty(t, e.Receipt.Notes) {
+		assert.Equal(t, "stdout: the file took 0 bytes, and the rest is lost: bad file descriptor", e.Receipt.Notes[len(e.Receipt.Notes)-1].Loss)
+	}
+}
+
+// TestTwoFilesThatAreOne keep the order of what is written to them, and have one bound.
+func TestTwoFilesThatAreOne(t *testing.T) {
+	s := opened(t, NewPolicy().Limit("output_bytes", 10_000))
+	name := filepath.Join(t.TempDir(), "out")
+	var files [2]*os.File
+	for i := range files {
+		var err error
+		files[i], err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		require.NoError(t, err)
+		defer files[i].Close()
+	}
+	opts := &ExecOptions{Stdout: files[0], Stderr: files[1]}
+	_, err := s.Exec(context.Background(), Shell("for i in 1 2 3; do echo out; echo err >&2; done"), opts)
+	require.NoError(t, err)
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	assert.Equal(t, strings.Repeat("out\nerr\n", 3), string(data))
+	e, err := s.Exec(context.Background(), Shell("yes >&2 & exec yes"), opts)
+	require.NoError(t, err)
+	assert.Equal(t, Output, e.Verdict)
+	info, err := os.Stat(name)
+	require.NoError(t, err)
+	assert.EqualValues(t, len(data)+10_000, info.Size())
+}
+
+// TestABoundedStreamThatIsClosed says so as a file does.
+func TestABoundedStreamThatIsClosed(t *testing.T) {
+	for _, b := range []*Builder{NewPolicy(), NewPolicy().Limit("output_bytes", 10_000)} {
+		p, err := opened(t, b).StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}})
+		require.NoError(t, err)
+		read := make(chan error, 1)
+		go func() { _, err := p.Stdout.Read(make([]byte, 1)); read <- err }()
+		time.Sleep(10 * time.Millisecond) // before or after that the reader waits: it is the same
+		require.NoError(t, p.Stdout.Close())
+		assert.ErrorIs(t, <-read, os.ErrClosed)
+		_, err = p.Stdout.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, os.ErrClosed)
+		p.close()
 	}
 }
 

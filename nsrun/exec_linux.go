@@ -32,8 +32,9 @@ const DefaultMaxOutput = 1 << 20
 type ExecOptions struct {
 	// Stdin is read for the command. nil is empty. An *os.File is passed as it is. Exec does not wait for a Read that does not return.
 	Stdin io.Reader
-	// Stdout and Stderr get what the command writes. nil collects it in the result, up to MaxOutput. An *os.File is passed as it is. A
-	// Write that fails closes the command's pipe, and one that does not return keeps Exec from returning.
+	// Stdout and Stderr get what the command writes. nil collects it in the result, up to MaxOutput. An *os.File is passed as it is, but
+	// for a regular one where a limit output_bytes was asked for. A Write that fails closes the command's pipe, and one that does not
+	// return keeps Exec from returning. What the command leaves running can write to files that were passed, and to no pipe.
 	Stdout, Stderr io.Writer
 	// MaxOutput is how many bytes of each stream are collected. The rest is read and thrown away. 0 means DefaultMaxOutput.
 	MaxOutput int64

@@ -40,10 +40,19 @@ func (m *meter) Read(b []byte) (n int, err error) {
 		n, failed = m.take(int(fd), b)
 		return !errors.Is(failed, unix.EAGAIN)
 	})
-	if err = errors.Join(err, failed); err == nil && n == 0 {
-		err = io.EOF
+	switch {
+	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
+		err = os.ErrClosed // the poller has an error of its own for that
+	case err == nil:
+		err = failed
 	}
-	return n, err
+	if err != nil { // as of os.File
+		return n, &os.PathError{Op: "read", Path: m.file.Name(), Err: err}
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // take reads once what is there, as far as it may be read. No byte is the end.

@@ -40,7 +40,7 @@ type Process struct {
 // ceiling does. When ctx ends its whole tree is killed. Errors are those of [Session.Exec].
 //
 // A limit output_bytes that was asked for holds for each stream: with the byte after it the caller reads the end, and the process is killed. The
-// usual one does not count here.
+// usual one does not count here. Of a terminal that nobody reads, only what its line discipline has taken counts, the first 4 KiB.
 func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process, error) {
 	rec, err := s.record()
 	if err != nil {

@@ -39,6 +39,8 @@ func (s *streams) close() {
 	}
 }
 
+var streamNames = [2]string{"stdout", "stderr"}
+
 // openStreams makes pipes for what is not passed as it is, and for files where most bounds what may be written to them. A terminal's is made
 // with the command.
 func openStreams(opts *ExecOptions, most *plan.Output) (*streams, error) {
@@ -60,7 +62,8 @@ func openStreams(opts *ExecOptions, most *plan.Output) (*streams, error) {
 	}
 	switch {
 	case err != nil:
-	case opts.Stderr != nil && sameWriter(opts.Stderr, opts.Stdout): // one pipe, so that nobody has to write to it at the same time
+	case opts.Stderr != nil && (sameWriter(opts.Stderr, opts.Stdout) || s.sinks[0] != nil && sameFile(opts.Stderr, opts.Stdout)):
+		// One pipe keeps the order, and nobody has to write to it at the same time.
 		s.theirs[2] = s.theirs[1]
 	default:
 		err = s.openOutput(1, opts.Stderr, limit)
@@ -77,6 +80,22 @@ func openStreams(opts *ExecOptions, most *plan.Output) (*streams, error) {
 func sameWriter(a, b any) bool {
 	defer func() { _ = recover() }() // of types that cannot be compared
 	return a == b
+}
+
+// sameFile reports whether two writers are one file.
+func sameFile(a, b any) bool {
+	var infos [2]os.FileInfo
+	for i, w := range []any{a, b} {
+		f, ok := w.(*os.File)
+		if !ok {
+			return false
+		}
+		var err error
+		if infos[i], err = f.Stat(); err != nil {
+			return false
+		}
+	}
+	return os.SameFile(infos[0], infos[1])
 }
 
 func (s *streams) openInput(r io.Reader) (err error) {
@@ -96,7 +115,7 @@ func (s *streams) openInput(r io.Reader) (err error) {
 
 func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
 	if f, ok := w.(*os.File); ok {
-		name := []string{"stdout", "stderr"}[i]
+		name := streamNames[i]
 		if err := given(name, f); err != nil {
 			return err
 		}
@@ -288,14 +307,15 @@ func (s *streams) bound(p *plan.Plan, excess func()) {
 	}
 }
 
-// counted says how much there was, as the engine does for a single run.
+// counted says how much there was, as the engine does for a single run, and notes what was lost.
 func (s *streams) counted() (out [2]engine.Passed) {
 	for i, k := range s.sinks {
 		if k != nil {
-			out[i] = engine.Passed{Counted: true, Bytes: k.total, Over: k.excessive()}
+			out[i] = engine.Passed{Counted: true, Bytes: k.total, Over: k.excessive(), Lost: k.lost}
 			if k.excessive() {
 				out[i].Bytes = k.most
 			}
+			s.notes = append(s.notes, out[i].Notes(streamNames[i])...)
 		}
 	}
 	return out
@@ -310,6 +330,7 @@ type sink struct {
 	total  int64
 	most   int64         // more than this is too much; 0 is no bound
 	excess func()        // called once when it is
+	lost   string        // why to, a file, did not take the rest
 	over   bool          // there is no more
 	done   chan struct{} // closed when the goroutine that reads has come to the end
 }
@@ -349,7 +370,10 @@ func (k *sink) take(b []byte) bool {
 		b = b[:max(k.most-before, 0)] // nobody gets more, however long the command takes to be killed
 	}
 	if k.to != nil {
-		if _, err := k.to.Write(b); err != nil {
+		if n, err := k.to.Write(b); err != nil {
+			if _, ok := k.to.(*os.File); ok { // which the command, whose write has succeeded, cannot say
+				k.total, k.lost = before+int64(n), cause(err)
+			}
 			k.from.Close() // as a program's that writes into a pipe which nobody reads
 			return false
 		}
@@ -359,6 +383,15 @@ func (k *sink) take(b []byte) bool {
 		k.kept = append(k.kept, b[:min(int64(len(b)), room)]...)
 	}
 	return true
+}
+
+// cause is what went wrong with a file, without its name.
+func cause(err error) string {
+	var e *os.PathError
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return err.Error()
 }
 
 func (k *sink) excessive() bool { return k.most > 0 && k.total > k.most }

@@ -165,13 +165,16 @@ func children(t *testing.T, pid int) (pids []int) {
 
 // gone waits for a process to be gone, or a zombie that somebody else has to reap.
 func gone(pid int) bool {
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2*time.Second + atExit); ; time.Sleep(20 * time.Millisecond) {
+		late := time.Now().After(end)
 		data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err != nil || bytes.Contains(data, []byte(") Z ")) {
 			return true
 		}
+		if late {
+			return false
+		}
 	}
-	return false
 }
 
 // A7: when nsrun is killed, nothing that it started survives.

@@ -225,13 +225,11 @@ func nothingLeft(t *testing.T) {
 	t.Helper()
 	exe, err := exec.LookPath("nsrun")
 	require.NoError(t, err)
-	var left []string
-	for end := time.Now().Add(2*time.Second + atExit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if left = processesOf(exe); len(left) == 0 {
-			return
-		}
+	end := time.Now().Add(2*time.Second + atExit)
+	for len(processesOf(exe)) > 0 && time.Now().Before(end) {
+		time.Sleep(50 * time.Millisecond)
 	}
-	require.Empty(t, left, "processes are left behind")
+	require.Empty(t, processesOf(exe), "processes are left behind")
 }
 
 func processesOf(exe string) (found []string) {

@@ -323,10 +323,10 @@ func TestSessionHoldsWhatWasCollectedAsItIs(t *testing.T) {
 	for i := range commands {
 		c.send(`{"id":"%d","op":"exec","shell":"head -c 2000000 /dev/zero; head -c 2000000 /dev/zero >&2; mkdir %d"}`, i, i)
 	}
-	waitFor(t, func() bool {
+	require.Eventually(t, func() bool {
 		ended, err := os.ReadDir(work)
 		return err == nil && len(ended) == commands
-	})
+	}, room.Patience(30*time.Second), 20*time.Millisecond)
 	time.Sleep(room.Patience(500 * time.Millisecond)) // for what is made of it
 	peak := memoryMiB(t, c.cmd.Process.Pid, "VmHWM")
 	t.Logf("%d MiB, with %d MiB of output at most %d MiB", before, collected, peak)

@@ -215,6 +215,7 @@ func startWorker(m *machine, c *Call) bool {
 	length := (unsafe.Sizeof(worker{}) + 8*s.nslots + 2*8*stackWords + page - 1) &^ (page - 1)
 	at, e := mapMemory(length)
 	if e != 0 {
+		s.over = hopeless(m, c) // there is no memory to tell anybody with
 		return false
 	}
 	w := (*worker)(pointer(at))
@@ -235,12 +236,7 @@ func startWorker(m *machine, c *Call) bool {
 	w.stack, w.entry = stacks+2*8*stackWords-64, s.entries[1]
 	w.pid = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM, stacks+8*stackWords-64, nil, s.entries[0], unsafe.Pointer(w))
 	if w.pid > ^uintptr(4095) {
-		if awaited(m, c) {
-			s.tries++
-			if s.tries > patience && !refuse(w, c) {
-				s.over = true
-			}
-		}
+		s.over = hopeless(m, c) && !refuse(w, c)
 		syscall.RawSyscall(unix.SYS_MUNMAP, at, length, 0)
 		return false
 	}
@@ -248,16 +244,20 @@ func startWorker(m *machine, c *Call) bool {
 	return true
 }
 
-// awaited reports whether there is a request.
+// hopeless reports whether there is a request that has waited long enough.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func awaited(m *machine, c *Call) bool {
+func hopeless(m *machine, c *Call) bool {
 	m.server.pause = [2]uintptr{}
 	m.polls[0] = unix.PollFd{Fd: c.from, Events: unix.POLLIN}
 	n, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 1, uintptr(unsafe.Pointer(&m.server.pause)), 0, 0, 0)
-	return e == 0 && n == 1 && m.polls[0].Revents == unix.POLLIN
+	if e != 0 || n != 1 || m.polls[0].Revents != unix.POLLIN {
+		return false
+	}
+	m.server.tries++
+	return m.server.tries > patience
 }
 
 //go:nosplit

@@ -50,7 +50,7 @@ var LimitNames = []LimitName{
 	{"tmpfs_mb", "MiB", "each private tmpfs", maxMB, "the mount, which bounds the number of files, too", ""},
 	{"message_queues", "bytes", "POSIX message queues of the sandbox's user", maxMB, rlimited, ""},
 	{"output_bytes", "bytes", "what is passed on, or kept, of each of standard output and error", 1 << 50,
-		"a pipe of nsrun's, where that is a pipe or a file; the run is ended at more", "through a pipe"},
+		"a pipe of nsrun's, where that is a pipe or a file, which file_size_mb then does not bound; the run is ended at more", "through a pipe"},
 }
 
 // TimeNames describes the limits that are times, and flags of their own. Their values are not bounded by Max.

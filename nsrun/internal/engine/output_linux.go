@@ -71,12 +71,18 @@ var streamNames = [2]string{"standard output", "standard error"}
 func (s *pumps) notes() []plan.Note {
 	notes := slices.Clone(s.note)
 	for _, p := range s.all {
-		if p.passed.Lost != "" {
-			loss := fmt.Sprintf("%s: the file took %d bytes, and the rest is lost: %s", streamNames[p.to-1], p.passed.Bytes, p.passed.Lost)
-			notes = append(notes, plan.Note{Feature: "output_bytes", Loss: loss, Fix: "make room there, or name another file"})
-		}
+		notes = append(notes, p.passed.Notes(streamNames[p.to-1])...)
 	}
 	return notes
+}
+
+// Notes says of the stream of that name what a file did not take.
+func (p Passed) Notes(stream string) []plan.Note {
+	if p.Lost == "" {
+		return nil
+	}
+	loss := fmt.Sprintf("%s: the file took %d bytes, and the rest is lost: %s", stream, p.Bytes, p.Lost)
+	return []plan.Note{{Feature: "output_bytes", Loss: loss, Fix: "make room there, or name another file"}}
 }
 
 // nameless reports whether a pipe is one of pipe(2). Readers of a FIFO come and go; in between a pump would take the last one for gone.

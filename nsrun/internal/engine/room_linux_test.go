@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -175,6 +176,28 @@ func TestAServerWithoutRoomForASupervisor(t *testing.T) {
 			require.NoError(t, err)
 			defer task.Close()
 			ended(t, r)
+		})
+	}
+}
+
+// TestARequestThatThereIsNoMemoryFor has the server give up, since it cannot even refuse: nobody waits for ever.
+func TestARequestThatThereIsNoMemoryFor(t *testing.T) {
+	for backend := range backends {
+		t.Run(string(backend), func(t *testing.T) {
+			r, server := serving(t, backend)
+			require.NoError(t, unix.Prlimit(server, unix.RLIMIT_AS, &unix.Rlimit{}, nil))
+			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+			require.NoError(t, err)
+			defer null.Close()
+			sleep := Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}
+			task, err := r.Start(sleep, nil) // the supervisor that is there takes it
+			require.NoError(t, err)
+			defer task.Close()
+			give := time.AfterFunc(room.Patience(20*time.Second), func() { t.Error("it waits"); _ = unix.Kill(server, unix.SIGKILL) })
+			defer give.Stop()
+			_, err = r.Start(sleep, nil)
+			assert.ErrorIs(t, err, ErrLost)
+			<-r.Gone()
 		})
 	}
 }
