@@ -124,8 +124,17 @@ func statusFacts(t table) {
 	}
 	t.add("parent", "%s", strings.TrimSpace(proc(status["PPid"]+"/comm")))
 	t.add("parent cmdline", "%s", strings.ReplaceAll(proc(status["PPid"]+"/cmdline"), "\x00", " "))
+	// It may still be about to give up what it holds, as upstream's first process of a pid namespace, and to install the filters that the
+	// command has; but it need not have those.
 	parent := statusOf(status["PPid"])
-	for range 50 { // it may still be about to install the filters that the command has
+	for range 1000 {
+		if strings.Trim(parent["CapPrm"], "0") == "" {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+		parent = statusOf(status["PPid"])
+	}
+	for range 50 {
 		if parent["Seccomp"] == status["Seccomp"] && parent["Seccomp_filters"] == status["Seccomp_filters"] {
 			break
 		}
