@@ -4,11 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/internal/probe"
@@ -122,6 +125,37 @@ func reapAll() {
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 && !errors.Is(err, unix.EINTR) {
 			return
 		}
+	}
+}
+
+// TestTheCommandWaitsForItsMonitor has one that is slow to give up its privileges.
+func TestTheCommandWaitsForItsMonitor(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for name, options := range map[string][]string{"with a waiter": {"--unshare-pid", "--unshare-user"}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			p, marker := looseTouch(t, options...)
+			ch, err := openChannels()
+			require.NoError(t, err)
+			defer ch.close()
+			var host mounts.Host
+			defer host.Close()
+			lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus, theirs: []int{int(ch.report.Fd()), int(ch.status.Fd())}}, false)
+			require.NoError(t, err)
+			m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1}
+			defer m.close()
+			require.NoError(t, m.start())
+			m.goOn()
+			time.Sleep(room.Patience(200 * time.Millisecond))
+			assert.NoFileExists(t, marker)
+			m.goOn()
+			require.NoError(t, m.report())
+			status, err := m.await()
+			require.NoError(t, err)
+			assert.Zero(t, status)
+			assert.FileExists(t, marker, "positive control")
+			reapAll()
+		})
 	}
 }
 
