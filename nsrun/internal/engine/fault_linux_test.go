@@ -148,7 +148,7 @@ func injectOne(t *testing.T, p *plan.Plan, marker string, i int) {
 		}
 	case step.Stage == "keeper" && step.Op == "standing by": // in a process of its own, that nobody needs while all goes well
 		require.NoError(t, err, "call %d (%s)", i, step)
-	case step.Stage == "keeper" && (step.Op == "close all" || step.Op == "wait" || step.Op == "kill"):
+	case step.Stage == "keeper" && (step.Op == "close all" || step.Op == "wait" || step.Op == "kill" || step.Op == "drain"):
 		if step.Op == "wait" && err == nil && out.Status.Exited() {
 			t.Errorf("call %d (%s): the run is a success although the keeper could not wait: %+v", i, step, out)
 		}

@@ -137,6 +137,7 @@ func (l *lowering) keepUntilEnd() error {
 		l.killRest()
 	}
 	if l.plan.Engine == plan.EngineLandlock { // of the others some may have got away, and live as long as they like
+		l.step("keeper", "drain")
 		l.p.Drain()
 	}
 	return nil

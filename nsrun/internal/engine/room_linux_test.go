@@ -118,6 +118,10 @@ func serving(t *testing.T, backend policy.Backend) (r *Room, server int) {
 		t.Skip("this kernel has no Landlock")
 	}
 	p, _ := touch(t, func(pol *policy.Policy) { pol.Backend = backend })
+	if !p.Serves() {
+		require.Empty(t, os.Getenv("CI"), "CI must have Landlock's scopes")
+		t.Skip("this kernel's Landlock has no scopes, without which there are no sessions")
+	}
 	r = openRoom(t, p)
 	server = pidOf(t, r)
 	require.Eventually(t, func() bool { return len(childrenOf(t, server)) == backends[backend] }, 10*time.Second, time.Millisecond)

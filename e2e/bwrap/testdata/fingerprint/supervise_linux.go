@@ -57,8 +57,10 @@ func supervise() error {
 		return err
 	}
 	// What this process itself was given is not for the sandbox.
-	if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return err
+	if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil { // before Linux 5.11
+		for fd := 3; fd < 1<<10; fd++ {
+			unix.CloseOnExec(fd)
+		}
 	}
 	// What the sandbox leaves behind becomes a child of this process, by which it is found and ended.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
