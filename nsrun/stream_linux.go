@@ -371,7 +371,7 @@ func (k *sink) take(b []byte) bool {
 	}
 	if k.to != nil {
 		if n, err := k.to.Write(b); err != nil {
-			if _, ok := k.to.(*os.File); ok { // which the command, whose write has succeeded, cannot say
+			if f, ok := k.to.(*os.File); ok && plainFile(f) { // which the command, whose write has succeeded, cannot say
 				k.total, k.lost = before+int64(n), cause(err)
 			}
 			k.from.Close() // as a program's that writes into a pipe which nobody reads

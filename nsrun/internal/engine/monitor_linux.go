@@ -139,6 +139,7 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 	}
 	m.goOn()
 	if m.sole {
+		// Of every thread; this one has it already, and nothing is executed any more.
 		_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 		closeInherited(m.plan.Bwrap.StatusFD)
 	}

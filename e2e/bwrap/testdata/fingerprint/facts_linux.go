@@ -124,11 +124,12 @@ func statusFacts(t table) {
 	}
 	t.add("parent", "%s", strings.TrimSpace(proc(status["PPid"]+"/comm")))
 	t.add("parent cmdline", "%s", strings.ReplaceAll(proc(status["PPid"]+"/cmdline"), "\x00", " "))
-	// It may still be about to give up what it holds, as upstream's first process of a pid namespace, and to install the filters that the
-	// command has; but it need not have those.
+	// The first process of a pid namespace may still be about to give up what it holds, and the parent to install the filters that the
+	// command has, which it need not have. A monitor has nothing to give up any more.
 	parent := statusOf(status["PPid"])
 	for range 1000 {
-		if strings.Trim(parent["CapPrm"], "0") == "" {
+		spaces := strings.Fields(parent["NSpid"])
+		if len(spaces) == 0 || spaces[len(spaces)-1] != "1" || strings.Trim(parent["CapPrm"], "0") == "" {
 			break
 		}
 		time.Sleep(2 * time.Millisecond)
