@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -204,8 +204,8 @@ func alive(word string) (pids []string) {
 // execve(2) has no arguments for a moment, and then those of the program, until it comes to its death.
 func gone(t *testing.T, word string) {
 	t.Helper()
-	limit := time.Now().Add(room.Patience(time.Second))
-	for seen := time.Now(); time.Since(seen) < room.Patience(100*time.Millisecond) && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
+	limit := time.Now().Add(testenv.Scale(time.Second))
+	for seen := time.Now(); time.Since(seen) < testenv.Scale(100*time.Millisecond) && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		if len(alive(word)) > 0 {
 			seen = time.Now()
 		}

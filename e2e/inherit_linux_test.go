@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // inheritRows are attempts by what a caller leaves lying about: descriptors, variables, signals, groups, keys.
@@ -98,7 +98,7 @@ func closedStandard(t *testing.T, w *world) {
 
 // CVE-2016-9962's kind. Landlock refuses it: the file lies below nothing that is granted.
 func reopenedInput(t *testing.T, w *world) {
-	need(t, room.Landlock() > 0, "Landlock")
+	need(t, testenv.Landlock() > 0, "Landlock")
 	f, err := os.Open(w.secret)
 	require.NoError(t, err)
 	defer f.Close()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -118,7 +118,7 @@ func flagged(name, want string) func(*testing.T, *world) {
 // onlyLandlock opens the caller's file by the descriptor that it passes: mounts and permissions allow it, as the run without
 // Landlock shows.
 func onlyLandlock(t *testing.T, w *world) {
-	need(t, room.Landlock() > 0, "Landlock")
+	need(t, testenv.Landlock() > 0, "Landlock")
 	f, err := os.Open(w.secret)
 	require.NoError(t, err)
 	defer f.Close()

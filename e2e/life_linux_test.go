@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -102,7 +102,7 @@ func killSweep(t *testing.T, w *world) {
 	first.wait(t, "began")
 	whole := time.Since(since) * 3 / 2
 	kill(first)
-	kills, began := room.Times(60), 0
+	kills, began := testenv.Times(60), 0
 	for i := range kills {
 		s := start()
 		time.Sleep(whole * time.Duration(i) / time.Duration(kills))
@@ -118,7 +118,7 @@ func killSweep(t *testing.T, w *world) {
 
 func terminate(t *testing.T, w *world) {
 	script, mark := w.sleeper("03")
-	enough, little := room.Patience(3*time.Second), 300*time.Millisecond
+	enough, little := testenv.Scale(3*time.Second), 300*time.Millisecond
 	for _, c := range []struct {
 		what, trap   string
 		grace, least time.Duration
@@ -130,7 +130,7 @@ func terminate(t *testing.T, w *world) {
 		require.NoError(t, s.cmd.Process.Signal(unix.SIGTERM))
 		assert.Equal(t, c.code, s.end(t), "SIGTERM %s", c.what)
 		assert.GreaterOrEqual(t, time.Since(began), c.least*9/10, "the command has its grace")
-		assert.Less(t, time.Since(began), c.least+room.Patience(2*time.Second))
+		assert.Less(t, time.Since(began), c.least+testenv.Scale(2*time.Second))
 		assert.Equal(t, c.what == "is caught", strings.Contains(s.stdout.String(), "caught"))
 		gone(t, mark)
 	}
@@ -193,7 +193,7 @@ func background(t *testing.T, w *world) {
 	began := time.Now()
 	e := w.do(t, nil, w.nsrun(nil, "sh", "-c", script+" & echo main; exit 4")...)
 	assert.Equal(t, ending{4, "main\n", ""}, e)
-	assert.Less(t, time.Since(began), room.Patience(time.Second), "the end of the command is the end of the run, and of its output")
+	assert.Less(t, time.Since(began), testenv.Scale(time.Second), "the end of the command is the end of the run, and of its output")
 	gone(t, mark)
 }
 
@@ -218,7 +218,7 @@ func openFiles(t *testing.T) int {
 }
 
 func manyRuns(t *testing.T, w *world) {
-	runs := room.Times(200)
+	runs := testenv.Times(200)
 	if os.Getenv("NSRUN_E2E_LONG") != "" {
 		runs = 1000
 	}
@@ -231,7 +231,7 @@ func manyRuns(t *testing.T, w *world) {
 	w.clean(t, before, mark)
 	assert.LessOrEqual(t, openFiles(t), hadFiles+2, "open descriptors of the caller")
 	// The kernel collects keyrings of ended processes by itself, a little later.
-	assert.Eventually(t, func() bool { return keys(w.uid) <= hadKeys+5 }, room.Patience(10*time.Second), 50*time.Millisecond, "keys: %d before, %d now", hadKeys, keys(w.uid))
+	assert.Eventually(t, func() bool { return keys(w.uid) <= hadKeys+5 }, testenv.Scale(10*time.Second), 50*time.Millisecond, "keys: %d before, %d now", hadKeys, keys(w.uid))
 }
 
 func parallelRuns(t *testing.T, w *world) {
@@ -265,7 +265,7 @@ func missingLayer(t *testing.T, w *world) {
 	refusal(t, e, "user")
 	e = w.inHost(t, "no-spaces", "-", "echo", "ran")
 	assert.NotContains(t, e.stdout, "ran")
-	need(t, room.Landlock() > 0, "Landlock")
+	need(t, testenv.Landlock() > 0, "Landlock")
 	degraded := func(flags ...string) ending {
 		flags = append(flags, "--fallback", "degrade", "--result", "FD:1")
 		return w.do(t, nil, append([]string{built.probe, "namespace", "no-spaces", "-"}, w.nsrun(flags, "echo", "ran")...)...)
@@ -275,7 +275,7 @@ func missingLayer(t *testing.T, w *world) {
 	assert.Contains(t, e.stdout, "ran\n")
 	assert.Contains(t, e.stdout, `"engine":"landlock"`, "the strongest engine that works")
 	inResult, inNote := `"lost":["view"`, "nsrun: note: guarantees lost: view, "
-	if room.Landlock() < 3 { // which has the right to truncate
+	if testenv.Landlock() < 3 { // which has the right to truncate
 		inResult, inNote = `"lost":["files","view"`, "nsrun: note: guarantees lost: files, view, "
 	}
 	assert.Contains(t, e.stdout, inResult, "and the result says what is lost")

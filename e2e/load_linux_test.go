@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -110,7 +110,7 @@ func timeUp(script string) func(*testing.T, *world) {
 		e, r := w.resulting(t, []string{"--timeout", "200ms", "--kill-grace", "200ms"}, "sh", "-c", script+" # "+w.marker+"-time")
 		assert.Equal(t, 124, e.code, e)
 		assert.Equal(t, "timeout", r.Verdict)
-		assert.Less(t, time.Since(began), room.Patience(3*time.Second))
+		assert.Less(t, time.Since(began), testenv.Scale(3*time.Second))
 		gone(t, w.marker+"-time")
 	}
 }
@@ -129,7 +129,7 @@ func deepTree(t *testing.T, w *world) {
 	began := time.Now()
 	e := w.probe(t, nil, "deep /tmp 5000")
 	assert.True(t, try{want: "REACHED"}.stopped(e), e)
-	assert.Less(t, time.Since(began), room.Patience(10*time.Second), "what is in memory goes at once")
+	assert.Less(t, time.Since(began), testenv.Scale(10*time.Second), "what is in memory goes at once")
 	empty(t, w.tmp)
 }
 

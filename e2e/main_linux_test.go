@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // built is what TestMain makes: a directory for all that the tests need on the host, and in it the two programs.
@@ -19,7 +19,7 @@ var built struct {
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	dir, err := room.Make("nsrun-e2e-")
+	dir, err := testenv.MakeDir("nsrun-e2e-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		built.room = dir
@@ -36,7 +36,7 @@ func build() error {
 	built.nsrun = filepath.Join(built.room, "bin", "nsrun")
 	built.probe = filepath.Join(built.room, "probe", "probe")
 	for out, pkg := range map[string]string{built.nsrun: "../cmd/nsrun", built.probe: "./testdata/probe"} {
-		if err := room.Build(out, pkg); err != nil {
+		if err := testenv.Build(out, pkg); err != nil {
 			return err
 		}
 	}

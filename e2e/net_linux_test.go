@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // from makes a file a command's input.
@@ -58,7 +58,7 @@ func listenInside(t *testing.T, w *world) {
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	l.Close()
-	bound := room.Patience(time.Second)
+	bound := testenv.Scale(time.Second)
 	for _, c := range []struct {
 		argv  []string
 		reach bool
@@ -82,12 +82,12 @@ func listenInside(t *testing.T, w *world) {
 // callersProxy: the network is not there, whatever variables say.
 func callersProxy(t *testing.T, w *world) {
 	proxy := func(c *exec.Cmd) { c.Env = append(c.Env, "HTTP_PROXY=http://"+w.tcp, "ALL_PROXY=http://"+w.tcp) }
-	before := room.Settled(&w.accepted)
+	before := testenv.Settled(&w.accepted)
 	for _, flags := range [][]string{nil, {"--env", "HTTP_PROXY", "--env", "ALL_PROXY"}} {
 		e := w.do(t, proxy, w.nsrun(flags, built.probe, "env-has", "HTTP_PROXY")...)
 		assert.Equal(t, flags != nil, try{want: "REACHED"}.stopped(e), "%q: passed only if named\n%v", flags, e)
 		e = w.do(t, proxy, w.nsrun(flags, built.probe, "tcp", w.tcp)...)
 		assert.True(t, try{want: "ECONNREFUSED"}.stopped(e), "%q\n%v", flags, e)
 	}
-	assert.Equal(t, before, room.Settled(&w.accepted), fmt.Sprintf("%s has accepted nothing", w.tcp))
+	assert.Equal(t, before, testenv.Settled(&w.accepted), fmt.Sprintf("%s has accepted nothing", w.tcp))
 }

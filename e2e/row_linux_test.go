@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // row is one attempt of the corpus.
@@ -81,7 +81,7 @@ func (r row) run(t *testing.T, w *world) (credit bool) {
 	if r.plant != nil {
 		r.plant(t, w)
 	}
-	before := room.Settled(&w.accepted)
+	before := testenv.Settled(&w.accepted)
 	for _, c := range r.tries {
 		if c.root && w.uid != 0 {
 			continue
@@ -89,7 +89,7 @@ func (r row) run(t *testing.T, w *world) (credit bool) {
 		e := w.probe(t, slices.Concat(r.flags, c.flags), c.act)
 		assert.True(t, c.stopped(e), "%s: inside, %q must end with %s\n%v", r.what, c.act, c.want, e)
 	}
-	assert.Equal(t, before, room.Settled(&w.accepted), "nothing has come to the host's servers")
+	assert.Equal(t, before, testenv.Settled(&w.accepted), "nothing has come to the host's servers")
 	if r.after != nil {
 		r.after(t, w)
 	}

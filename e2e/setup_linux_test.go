@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -160,7 +160,7 @@ func swapRace(t *testing.T, w *world) {
 		}
 	})
 	ran, refusals := 0, 0
-	for i := range room.Times(300) {
+	for i := range testenv.Times(300) {
 		flags := []string{"--manifest", manifest}
 		if i%3 != 0 { // the looser way: what the operator types is followed, but not to two places
 			flags = []string{"--workspace", w.work, "--ro", dir}

@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/e2e/vm"
 	"github.com/nsrun/nsrun/e2e/vm/guest"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // harness is what the machines have in common.
@@ -252,7 +252,7 @@ func (h *harness) suiteStep(m machine, s suite, name string, uid int) guest.Step
 	if s.skip != "" && !*fullVM {
 		argv = append(argv, "-test.skip="+s.skip)
 	}
-	env := []string{"NSRUN_TEST_VM=" + m.name, room.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", room.Slow, h.slow(m))}
+	env := []string{"NSRUN_TEST_VM=" + m.name, testenv.Built + "=" + vm.BuiltDir, fmt.Sprintf("%s=%d", testenv.Slow, h.slow(m))}
 	if m.host.ReadOnly {
 		env = append(env, "TMPDIR="+guest.WritableTmp)
 	}

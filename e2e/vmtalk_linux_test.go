@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/e2e/vm"
 	"github.com/nsrun/nsrun/e2e/vm/guest"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 )
 
@@ -139,7 +139,7 @@ func outcome(t *testing.T, text string) string {
 			SelfTest []string `json:"self_test"`
 		}
 	}
-	rest, found, err := room.CutResult(text, &result)
+	rest, found, err := testenv.CutResult(text, &result)
 	require.NoError(t, err, text)
 	if !found {
 		return text

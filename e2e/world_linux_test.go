@@ -22,7 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // world is one user with a home directory, a workspace in it, and other programs: what a sandbox of that user could spoil.
@@ -207,7 +207,7 @@ func (w *world) startHost(t *testing.T) {
 // without it.
 func (w *world) command(ctx context.Context, argv ...string) *exec.Cmd {
 	if i := slices.Index(argv, built.nsrun) + 1; i > 0 && i < len(argv) && (argv[i] == "run" || argv[i] == "plan") {
-		argv = slices.Concat(argv[:i+1], room.WithoutLandlock(), argv[i+1:])
+		argv = slices.Concat(argv[:i+1], testenv.WithoutLandlock(), argv[i+1:])
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second
@@ -238,7 +238,7 @@ func (e ending) String() string {
 }
 
 // patience bounds every program that the tests start.
-var patience = room.Patience(20 * time.Second)
+var patience = testenv.Scale(20 * time.Second)
 
 // do runs a program; change may alter how.
 func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending {
@@ -260,7 +260,7 @@ func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending 
 		t.Fatalf("%q: %v", argv, err)
 	}
 	said := stderr.String()
-	if room.Landlock() == 0 { // the note is there because of command
+	if testenv.Landlock() == 0 { // the note is there because of command
 		said = strings.Replace(said, "nsrun: note: landlock: switched off by the policy\n", "", 1)
 	}
 	return ending{codeOf(cmd.ProcessState), stdout.String(), said}

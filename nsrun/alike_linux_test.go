@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -104,7 +104,7 @@ func TestACommandIsConfinedAlike(t *testing.T) {
 			return p
 		},
 		"Landlock alone": func(t *testing.T, b *Builder) Policy {
-			if room.Landlock() == 0 {
+			if testenv.Landlock() == 0 {
 				t.Skip("this kernel has no Landlock")
 			}
 			p, err := b.Backend(policy.BackendLandlock).Build()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
@@ -48,8 +48,8 @@ func promptly(t testing.TB, what string, bound time.Duration, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(room.Patience(bound)):
-		t.Fatalf("%s has not returned within %v", what, room.Patience(bound))
+	case <-time.After(testenv.Scale(bound)):
+		t.Fatalf("%s has not returned within %v", what, testenv.Scale(bound))
 	}
 }
 
@@ -58,7 +58,7 @@ func isOver(t *testing.T, s *Session, mark string) {
 	t.Helper()
 	select {
 	case <-s.Done():
-	case <-time.After(room.Patience(5 * time.Second)):
+	case <-time.After(testenv.Scale(5 * time.Second)):
 		t.Fatal("the session goes on")
 	}
 	assert.Empty(t, marked(mark))
@@ -215,10 +215,10 @@ func withServer(t *testing.T, open func() *Session) (*Session, int) {
 	require.Len(t, after, 1)
 	begin := time.Now()
 	for ; len(below(after[0])) == 0; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > room.Patience(500*time.Millisecond) && hidden(t, after[0]) {
+		if time.Since(begin) > testenv.Scale(500*time.Millisecond) && hidden(t, after[0]) {
 			t.Skip("the server's children cannot be seen here: /proc hides them (hidepid)")
 		}
-		require.Less(t, time.Since(begin), room.Patience(10*time.Second), "the server has a child")
+		require.Less(t, time.Since(begin), testenv.Scale(10*time.Second), "the server has a child")
 	}
 	return s, after[0]
 }
@@ -293,7 +293,7 @@ func TestASupervisorThatDiesBeforeItsCommandIsThere(t *testing.T) {
 				select {
 				case r := <-ended:
 					assert.Equal(t, "freed\n", string(r.Stdout))
-				case <-time.After(room.Patience(5 * time.Second)):
+				case <-time.After(testenv.Scale(5 * time.Second)):
 					t.Fatal("it does not go on")
 				}
 				assert.FileExists(t, h.made)

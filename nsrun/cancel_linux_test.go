@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -31,7 +31,7 @@ func TestAContextThatEndsAsACommandBegins(t *testing.T) {
 	mean := time.Since(begin) / tries
 	sandbox := s.room
 	before, after, longest := 0, 0, time.Duration(0)
-	for i := 0; i < room.Times(300) || (before == 0 || after == 0) && i < 1000; i++ {
+	for i := 0; i < testenv.Times(300) || (before == 0 || after == 0) && i < 1000; i++ {
 		ctx, cancel := context.WithCancel(context.Background())
 		// A supervisor tells of a command that goes on after 2 ms.
 		timer := time.AfterFunc(time.Duration(rand.Int63n(int64(2*mean+4*time.Millisecond))), cancel)
@@ -57,7 +57,7 @@ func TestAContextThatEndsAsACommandBegins(t *testing.T) {
 		t.Skip("trees cannot be killed singly here: sandboxes are replaced")
 	}
 	assert.Same(t, sandbox, s.room, "the sandbox was not replaced")
-	assert.Less(t, longest, room.Patience(treeBound))
+	assert.Less(t, longest, testenv.Scale(treeBound))
 	neighbour.says(t, "still here")
 }
 
@@ -77,7 +77,7 @@ func TestACommandThatDoesNotBegin(t *testing.T) {
 	promptly(t, "Exec", 3*time.Second, func() { assert.ErrorIs(t, <-ended, context.Canceled) })
 	assert.Equal(t, OK, sh(t, s, "true").Verdict, "others begin")
 	promptly(t, "Exec", 3*time.Second, func() {
-		r, err := s.Exec(context.Background(), []string{h.path}, &ExecOptions{Timeout: room.Patience(100 * time.Millisecond)})
+		r, err := s.Exec(context.Background(), []string{h.path}, &ExecOptions{Timeout: testenv.Scale(100 * time.Millisecond)})
 		if assert.NoError(t, err) {
 			assert.Equal(t, Timeout, r.Verdict)
 		}
@@ -117,7 +117,7 @@ func TestFreshBesideOthers(t *testing.T) {
 		}()
 	}
 	first := s.room
-	for range room.Times(30) {
+	for range testenv.Times(30) {
 		_, err := s.Exec(context.Background(), []string{"true"}, &ExecOptions{Fresh: true})
 		assert.NoError(t, err)
 	}
@@ -142,7 +142,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		}
 	}
 	use := func(s *Session, rnd *rand.Rand, fresh bool) {
-		ctx, cancel := context.WithTimeout(context.Background(), room.Patience(time.Duration(rnd.Intn(15000))*time.Microsecond))
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Scale(time.Duration(rnd.Intn(15000))*time.Microsecond))
 		defer cancel()
 		switch n := rnd.Intn(6); {
 		case n == 0 && fresh:
@@ -152,7 +152,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			_, err := s.Exec(ctx, Shell("sleep 9 & echo x; sleep 0.01"), &ExecOptions{Terminal: &Size{1, 1}, Stdin: strings.NewReader("x")})
 			may(err)
 		case n == 2:
-			_, err := s.Exec(context.Background(), []string{"sleep", "9"}, &ExecOptions{Timeout: room.Patience(8 * time.Millisecond), Stdin: strings.NewReader("x")})
+			_, err := s.Exec(context.Background(), []string{"sleep", "9"}, &ExecOptions{Timeout: testenv.Scale(8 * time.Millisecond), Stdin: strings.NewReader("x")})
 			may(err)
 		case n == 3:
 			_, err := s.Exec(context.Background(), []string{"echo", "hi"}, nil)
@@ -177,7 +177,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			for round := range room.Times(12) {
+			for round := range testenv.Times(12) {
 				s, err := Open(context.Background(), p)
 				if !assert.NoError(t, err) {
 					return

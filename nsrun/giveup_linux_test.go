@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -27,7 +27,7 @@ func TestHalfARequest(t *testing.T) {
 			stopped(t, append([]int{server}, below(server)...)...)
 			large := append([]string{"true"}, strings.Split(strings.Repeat(strings.Repeat("y", 100_000)+" ", 10), " ")...)
 			again := func() { // gives up in the middle, until that is not necessary
-				for limit := room.Patience(50 * time.Millisecond); ; limit *= 2 {
+				for limit := testenv.Scale(50 * time.Millisecond); ; limit *= 2 {
 					ctx, cancel := context.WithTimeout(context.Background(), limit)
 					r, err := s.Exec(ctx, large, nil)
 					cancel()

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -35,7 +35,7 @@ func marked(word string) (pids []int) {
 // eventually waits until f says yes.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(room.Patience(10 * time.Second)); !f(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Scale(10 * time.Second)); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not in time: " + what)
 		}
@@ -74,7 +74,7 @@ func grown(t *testing.T, mark string, least int, ended chan outcome) (there bool
 // TestKillTree ends villains in every way there is, and counts from the host what is left. Another command of the session lives on where
 // the session does.
 func TestKillTree(t *testing.T) {
-	bound := room.Patience(time.Second)
+	bound := testenv.Scale(time.Second)
 	for name, v := range villains {
 		for _, way := range []string{"close", "timeout", "cancel", "kill", "fresh"} {
 			t.Run(name+"/"+way, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestKillTree(t *testing.T) {
 				defer cancel()
 				opts := &ExecOptions{Env: []string{mark}}
 				if way == "timeout" {
-					opts.Timeout = room.Patience(300 * time.Millisecond)
+					opts.Timeout = testenv.Scale(300 * time.Millisecond)
 				}
 				ended := make(chan outcome, 1)
 				run := func() {
@@ -104,7 +104,7 @@ func TestKillTree(t *testing.T) {
 					end := <-ended
 					require.NoError(t, end.err)
 					require.Equal(t, Timeout, end.result.Verdict, "it does not end by itself")
-					require.Less(t, opts.Timeout, room.Patience(10*time.Second), "it never is all there")
+					require.Less(t, opts.Timeout, testenv.Scale(10*time.Second), "it never is all there")
 					opts.Timeout *= 3
 					go run()
 				}
@@ -314,7 +314,7 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 	begin := time.Now()
 	_ = cmd.Wait()
 	eventually(t, "everything is gone", func() bool { return inside() == 0 })
-	assert.Less(t, time.Since(begin), room.Patience(time.Second))
+	assert.Less(t, time.Since(begin), testenv.Scale(time.Second))
 }
 
 // TestASpawnerThatDies takes its sandboxes with it, and the next session has a new one.
@@ -324,7 +324,7 @@ func TestASpawnerThatDies(t *testing.T) {
 	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 	select {
 	case <-s.Done():
-	case <-time.After(room.Patience(5 * time.Second)):
+	case <-time.After(testenv.Scale(5 * time.Second)):
 		t.Fatal("the session does not notice")
 	}
 	assert.False(t, s.Alive())

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/internal/engine"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -87,7 +87,7 @@ func TestMisbehavingTools(t *testing.T) {
 		}
 		builder := func() *Builder {
 			// Where others share the machine, two seconds of CPU time do not come in four.
-			b := NewPolicy().Timeout(room.Patience(8 * time.Second)).KillGrace(100 * time.Millisecond)
+			b := NewPolicy().Timeout(testenv.Scale(8 * time.Second)).KillGrace(100 * time.Millisecond)
 			if tool.want == Timeout { // which comes, however slow the machine is
 				b.Timeout(2 * time.Second)
 			}
@@ -121,7 +121,7 @@ func TestMisbehavingTools(t *testing.T) {
 					require.NoError(t, s.Close())
 				}
 				require.NoError(t, err)
-				assert.Less(t, time.Since(began), room.Patience(10*time.Second))
+				assert.Less(t, time.Since(began), testenv.Scale(10*time.Second))
 				want := tool.want
 				if tool.group != "" && !grouped(tool.group) {
 					want = Exit
@@ -177,7 +177,7 @@ func TestAKilledOwnersCgroupIsRemoved(t *testing.T) {
 		t.Skip("no cgroup with the controller pids can be made here")
 	}
 	bin := filepath.Join(t.TempDir(), "nsrun")
-	require.NoError(t, room.Build(bin, "../cmd/nsrun"))
+	require.NoError(t, testenv.Build(bin, "../cmd/nsrun"))
 	before, m := groups(), mark("victim")
 	victim := exec.Command(bin, "run", "--fallback", "degrade", "--limit", "pids=50", "--setenv", m, "--", "sh", "-c", "echo up; sleep 1000; :") // which is not in the midst of execve(2) when it is looked for
 	out, err := victim.StdoutPipe()

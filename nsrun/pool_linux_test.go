@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -88,12 +88,12 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	require.NoError(t, err)
 	before := countHost(t, spawner)
 	memory := residentKB(t, spawner)
-	for range room.Times(1000) {
+	for range testenv.Times(1000) {
 		use()
 	}
 	assert.Equal(t, spawner, spawnerOf(t))
 	var after hostState
-	for end := time.Now().Add(room.Patience(2 * time.Second)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Scale(2 * time.Second)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if after = countHost(t, spawner); after.fds == before.fds && after.spawnerFDs == before.spawnerFDs && after.children == 0 && after.goroutines <= before.goroutines {
 			break
 		}
@@ -123,7 +123,7 @@ func residentKB(t *testing.T, pid int) (n int) {
 // TestAFloodCostsConstantMemory has a command write a lot more than is kept.
 func TestAFloodCostsConstantMemory(t *testing.T) {
 	s := opened(t, NewPolicy())
-	megabytes := room.Times(500)
+	megabytes := testenv.Times(500)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	r, err := s.Exec(context.Background(), Shell(fmt.Sprintf("head -c %d000000 /dev/zero", megabytes)), nil)

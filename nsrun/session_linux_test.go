@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
@@ -236,10 +236,10 @@ func TestRunIsOneCommand(t *testing.T) {
 			_, err = Run(context.Background(), p, nil, nil)
 			var refused *RefusedError
 			assert.ErrorAs(t, err, &refused)
-			r, err = Run(context.Background(), p, []string{"sleep", "1000"}, &ExecOptions{Timeout: room.Patience(100 * time.Millisecond)})
+			r, err = Run(context.Background(), p, []string{"sleep", "1000"}, &ExecOptions{Timeout: testenv.Scale(100 * time.Millisecond)})
 			require.NoError(t, err)
 			assert.Equal(t, Timeout, r.Verdict)
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second+room.Patience(100*time.Millisecond)) // the whole of it is waited for
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second+testenv.Scale(100*time.Millisecond)) // the whole of it is waited for
 			defer cancel()
 			r, err = Run(ctx, p, []string{"sleep", "1000"}, nil)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -251,7 +251,7 @@ func TestRunIsOneCommand(t *testing.T) {
 
 // TestManyAtOnce has sessions side by side, and commands side by side in each: nobody sees another one's files, and every answer is its own.
 func TestManyAtOnce(t *testing.T) {
-	n := room.Times(50)
+	n := testenv.Times(50)
 	p := built(t, NewPolicy())
 	var group sync.WaitGroup
 	for i := range n {
@@ -292,7 +292,7 @@ func TestManyInARow(t *testing.T) {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			for range room.Times(300) {
+			for range testenv.Times(300) {
 				if r, err := s.Exec(context.Background(), []string{"no-such-program"}, nil); !assert.ErrorIs(t, err, ErrNotFound, "%+v", r) {
 					return
 				}
@@ -344,5 +344,5 @@ func TestABackgroundChildDoesNotHang(t *testing.T) {
 	r := sh(t, s, "sleep 1000 & head -c 50000 /dev/zero; (sleep 1000; echo late) & exit 7")
 	assert.Equal(t, 7, r.Code)
 	assert.EqualValues(t, 50000, r.StdoutBytes)
-	assert.Less(t, time.Since(begin), room.Patience(5*time.Second))
+	assert.Less(t, time.Since(begin), testenv.Scale(5*time.Second))
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +32,7 @@ func stopped(t *testing.T, pids ...int) (resume func()) {
 // kept opens a session whose server is a keeper: without namespaces.
 func kept(t *testing.T) *Session {
 	t.Helper()
-	if room.Landlock() == 0 {
+	if testenv.Landlock() == 0 {
 		t.Skip("this kernel has no Landlock, which is all that this engine has")
 	}
 	b := NewPolicy().Backend(policy.BackendLandlock)
@@ -68,7 +68,7 @@ func TestAServerThatIsStopped(t *testing.T) {
 			}
 			eventually(t, "all have ended", func() bool { return len(below(server)) == v.children })
 			resume := stopped(t, append([]int{server}, below(server)...)...)
-			short := room.Patience(100 * time.Millisecond)
+			short := testenv.Scale(100 * time.Millisecond)
 			promptly(t, "Exec with a context that ends", 2*time.Second, func() {
 				ctx, cancel := context.WithTimeout(context.Background(), short)
 				defer cancel()
@@ -89,7 +89,7 @@ func TestAServerThatIsStopped(t *testing.T) {
 			})
 			resume()
 			eventually(t, "it goes on as if nothing had been", func() bool {
-				r, err := s.Exec(context.Background(), []string{"true"}, &ExecOptions{Timeout: room.Patience(time.Second)})
+				r, err := s.Exec(context.Background(), []string{"true"}, &ExecOptions{Timeout: testenv.Scale(time.Second)})
 				return err == nil && r.Verdict == OK
 			})
 			eventually(t, "what was given up is gone", func() bool { return len(below(server)) == v.children })
@@ -114,12 +114,12 @@ func TestASpawnerThatIsStopped(t *testing.T) {
 	m := mark("stopped")
 	resume := stopped(t, spawnerOf(t))
 	promptly(t, "Exec", 3*time.Second, func() {
-		_, err := s.Exec(context.Background(), []string{"sleep", "1000"}, &ExecOptions{Timeout: room.Patience(50 * time.Millisecond), Env: []string{m}})
+		_, err := s.Exec(context.Background(), []string{"sleep", "1000"}, &ExecOptions{Timeout: testenv.Scale(50 * time.Millisecond), Env: []string{m}})
 		assert.NoError(t, err)
 	})
 	assert.Empty(t, marked(m))
 	promptly(t, "Close", 2*time.Second, func() { assert.NoError(t, closed.Close()) })
-	ctx, cancel := context.WithTimeout(context.Background(), room.Patience(100*time.Millisecond))
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Scale(100*time.Millisecond))
 	defer cancel()
 	promptly(t, "Open", 2*time.Second, func() {
 		_, err := Open(ctx, s.Policy())

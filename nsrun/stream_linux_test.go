@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -150,14 +150,14 @@ func atoi(t *testing.T, b []byte) (n int) {
 func TestTheEndOfWhatIsTyped(t *testing.T) {
 	s := opened(t, NewPolicy())
 	for _, typed := range []string{"", "abc\n", "abc", "a\nbc", "\n", strings.Repeat("long ", 300)} {
-		r, err := s.Exec(context.Background(), Shell("cat >/tmp/typed"), &ExecOptions{Terminal: &Size{24, 80}, Stdin: strings.NewReader(typed), Timeout: room.Patience(3 * time.Second)})
+		r, err := s.Exec(context.Background(), Shell("cat >/tmp/typed"), &ExecOptions{Terminal: &Size{24, 80}, Stdin: strings.NewReader(typed), Timeout: testenv.Scale(3 * time.Second)})
 		require.NoError(t, err)
 		assert.Equal(t, OK, r.Verdict, "%q", typed)
 		assert.Equal(t, typed, string(sh(t, s, "cat /tmp/typed").Stdout))
 	}
 	over := make(chan struct{})
 	defer close(over)
-	r, err := s.Exec(context.Background(), []string{"cat"}, &ExecOptions{Terminal: &Size{24, 80}, Stdin: blocked(over), Timeout: room.Patience(200 * time.Millisecond)})
+	r, err := s.Exec(context.Background(), []string{"cat"}, &ExecOptions{Terminal: &Size{24, 80}, Stdin: blocked(over), Timeout: testenv.Scale(200 * time.Millisecond)})
 	require.NoError(t, err)
 	assert.Equal(t, Timeout, r.Verdict, "positive control: without an end it waits")
 }
@@ -206,7 +206,7 @@ func TestAWriterThatDoesNotReturn(t *testing.T) {
 				defer cancel()
 				opts := &ExecOptions{Stdout: w, Env: []string{m}}
 				if way == "timeout" {
-					opts.Timeout = time.Second + room.Patience(100*time.Millisecond) // the whole of it is waited for
+					opts.Timeout = time.Second + testenv.Scale(100*time.Millisecond) // the whole of it is waited for
 				}
 				ended := make(chan *ExecResult, 1)
 				go func() {
@@ -244,7 +244,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 // TestOutputIsAllThere when something else that holds the stream open goes on.
 func TestOutputIsAllThere(t *testing.T) {
 	s := opened(t, NewPolicy())
-	for range room.Times(20) {
+	for range testenv.Times(20) {
 		r := sh(t, s, "sleep 1000 & head -c 300000 /dev/zero; printf END")
 		require.EqualValues(t, 300003, len(r.Stdout))
 		require.True(t, bytes.HasSuffix(r.Stdout, []byte("END")))

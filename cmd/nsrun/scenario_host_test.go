@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun"
 )
 
@@ -57,7 +57,7 @@ func newScene(t *testing.T, name string) *scene {
 
 // types runs a line in a shell of its own and returns what it has printed on either stream.
 func (s *scene) types(t *testing.T, line string) (stdout, stderr string, took time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), room.Patience(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Scale(time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, s.env, time.Second
@@ -74,7 +74,7 @@ func (s *scene) types(t *testing.T, line string) (stdout, stderr string, took ti
 func (s *scene) asItWas(t *testing.T) {
 	t.Helper()
 	processes := s.processes()
-	for end := time.Now().Add(room.Patience(10 * time.Second)); len(processes) > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Scale(10 * time.Second)); len(processes) > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		processes = s.processes()
 	}
 	assert.Empty(t, processes, "no process is left")
@@ -82,7 +82,7 @@ func (s *scene) asItWas(t *testing.T) {
 	for _, g := range sandboxGroups() {
 		if !slices.Contains(s.groups, g) {
 			isGone := func() bool { _, err := os.Stat(g); return err != nil }
-			assert.Eventually(t, isGone, room.Patience(10*time.Second), 10*time.Millisecond, "%s is left", g)
+			assert.Eventually(t, isGone, testenv.Scale(10*time.Second), 10*time.Millisecond, "%s is left", g)
 		}
 	}
 	assert.Equal(t, s.files, contents(t, s.dir), "no file has come, gone or changed")
@@ -171,7 +171,7 @@ func TestScenariosWouldSeeWhatIsLeft(t *testing.T) {
 		lines := slices.Collect(maps.Values(s.processes()))
 		return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "sleep 1000") })
 	}
-	assert.Eventually(t, sleeps, room.Patience(10*time.Second), 10*time.Millisecond, "it is seen")
+	assert.Eventually(t, sleeps, testenv.Scale(10*time.Second), 10*time.Millisecond, "it is seen")
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	s.asItWas(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun"
 )
 
@@ -131,7 +131,7 @@ func (s *scene) misbehave(t *testing.T, commands []typed) (others []typed) {
 		s.running.Go(func() {
 			got, said, took := s.types(t, "./run.sh "+tool)
 			assert.Equal(t, row(tool, want), got, said)
-			assert.Less(t, took, room.Patience(20*time.Second), "%s ends in time", tool)
+			assert.Less(t, took, testenv.Scale(20*time.Second), "%s ends in time", tool)
 		})
 	}
 	s.running.Wait()

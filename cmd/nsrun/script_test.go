@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -54,7 +54,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TERM", "dumb")
 			env.Setenv("WHO", who())
 			env.Setenv("ESC", "\x1b")
-			env.Setenv("SHORT", room.Patience(time.Second).String()) // for a command to begin in
+			env.Setenv("SHORT", testenv.Scale(time.Second).String()) // for a command to begin in
 			env.Setenv("LONG", strings.Repeat("a", 300))
 			env.Setenv("LATIN", "\xff")                                                           // a word that is not UTF-8
 			env.Setenv("TRACE", "import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)") // PTRACE_TRACEME

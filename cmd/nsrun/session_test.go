@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun"
 )
 
@@ -79,7 +79,7 @@ func (c *client) send(format string, args ...any) {
 
 func (c *client) next() (m message) {
 	c.t.Helper()
-	late := time.AfterFunc(room.Patience(10*time.Second), func() { _ = c.cmd.Process.Kill() })
+	late := time.AfterFunc(testenv.Scale(10*time.Second), func() { _ = c.cmd.Process.Kill() })
 	defer late.Stop()
 	line, err := c.out.ReadBytes('\n')
 	require.NoError(c.t, err, "no line comes")
@@ -98,7 +98,7 @@ func (c *client) ask(request string) message {
 // end waits for the end and returns the exit code.
 func (c *client) end() int {
 	c.t.Helper()
-	late := time.AfterFunc(room.Patience(10*time.Second), func() { _ = c.cmd.Process.Kill() })
+	late := time.AfterFunc(testenv.Scale(10*time.Second), func() { _ = c.cmd.Process.Kill() })
 	defer late.Stop()
 	_ = c.cmd.Wait()
 	return c.cmd.ProcessState.ExitCode()
@@ -264,7 +264,7 @@ func waitFor(t *testing.T, what func() bool) {
 		if what() {
 			return
 		}
-		time.Sleep(room.Patience(25 * time.Millisecond))
+		time.Sleep(testenv.Scale(25 * time.Millisecond))
 	}
 	require.Fail(t, "it does not come to pass")
 }
@@ -301,9 +301,9 @@ func TestSessionOfAClientThatDoesNotReadStaysSmall(t *testing.T) {
 	}
 	c.send(`{"id":"b","op":"exec","session":"b","args":["sleep","%s"]}`, mark)
 	waitFor(t, func() bool { return len(processesWith(mark)) == 1 })
-	time.Sleep(room.Patience(500 * time.Millisecond))
+	time.Sleep(testenv.Scale(500 * time.Millisecond))
 	before := residentMiB(t, c.cmd.Process.Pid)
-	time.Sleep(room.Patience(time.Second))
+	time.Sleep(testenv.Scale(time.Second))
 	after := residentMiB(t, c.cmd.Process.Pid)
 	t.Logf("%d MiB, a second later %d MiB", before, after)
 	assert.Less(t, after, before+20, "memory does not grow")
@@ -326,8 +326,8 @@ func TestSessionHoldsWhatWasCollectedAsItIs(t *testing.T) {
 	require.Eventually(t, func() bool {
 		ended, err := os.ReadDir(work)
 		return err == nil && len(ended) == commands
-	}, room.Patience(30*time.Second), 20*time.Millisecond)
-	time.Sleep(room.Patience(500 * time.Millisecond)) // for what is made of it
+	}, testenv.Scale(30*time.Second), 20*time.Millisecond)
+	time.Sleep(testenv.Scale(500 * time.Millisecond)) // for what is made of it
 	peak := memoryMiB(t, c.cmd.Process.Pid, "VmHWM")
 	t.Logf("%d MiB, with %d MiB of output at most %d MiB", before, collected, peak)
 	assert.Greater(t, peak, before+collected*3/4, "it is held")

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // built is what TestMain makes: a directory that every user can enter, and in it the programs.
@@ -24,7 +24,7 @@ var built struct {
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	dir, err := room.Make("nsrun-bwrap-")
+	dir, err := testenv.MakeDir("nsrun-bwrap-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		built.room = dir
@@ -45,7 +45,7 @@ func prepare() error {
 	if err := os.Mkdir(built.inside, 0o755); err != nil {
 		return err
 	}
-	if err := room.Build(built.finger, "./testdata/fingerprint"); err != nil {
+	if err := testenv.Build(built.finger, "./testdata/fingerprint"); err != nil {
 		return err
 	}
 	if err := checkHost(); err != nil {
@@ -74,7 +74,7 @@ func findBinary() error {
 			return os.Symlink(path, built.underway)
 		}
 	}
-	if err := room.Build(filepath.Join(dir, "nsrun"), "../../cmd/nsrun"); err != nil {
+	if err := testenv.Build(filepath.Join(dir, "nsrun"), "../../cmd/nsrun"); err != nil {
 		return err
 	}
 	return os.Symlink("nsrun", built.underway)

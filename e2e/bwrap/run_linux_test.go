@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // person is a user as which cases run.
@@ -71,7 +71,7 @@ func (p person) runScene(s scene, binary string) (outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), room.Patience(20*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Scale(20*time.Second))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, built.finger, "supervise")
 	cmd.Stdin = bytes.NewReader(text) // too long for a word

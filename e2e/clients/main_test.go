@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,7 +36,7 @@ type engine struct {
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	dir, err := room.Make("nsrun-clients-")
+	dir, err := testenv.MakeDir("nsrun-clients-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		built.room = dir

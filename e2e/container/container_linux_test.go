@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nsrun/nsrun/e2e/docker/daemon"
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // image is what the tests' containers are made of: nsrun, a program to run, a secret, a directory to work in.
@@ -25,7 +25,7 @@ var engine *daemon.Daemon
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) (code int) {
-	dir, err := room.Make("nsc-")
+	dir, err := testenv.MakeDir("nsc-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		engine, err = start(dir)
@@ -76,7 +76,7 @@ func makeRoot(root string) error {
 		}
 	}
 	for out, pkg := range map[string]string{"usr/bin/nsrun": "../../cmd/nsrun", "usr/bin/inside": "./testdata/inside"} {
-		if err := room.Build(filepath.Join(root, out), pkg); err != nil {
+		if err := testenv.Build(filepath.Join(root, out), pkg); err != nil {
 			return err
 		}
 	}

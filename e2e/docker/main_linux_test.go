@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/e2e/docker/daemon"
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // built is what TestMain makes: a directory that every user can enter, the programs, and the daemon.
@@ -28,7 +28,7 @@ const userID = 54321
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) (code int) {
-	dir, err := room.Make("nsd-")
+	dir, err := testenv.MakeDir("nsd-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e/docker:", err)
 		return 1
@@ -53,7 +53,7 @@ func run(m *testing.M) (code int) {
 func prepare() error {
 	built.nsrun, built.probe = filepath.Join(built.room, "bin", "nsrun"), filepath.Join(built.room, "probe", "probe")
 	for out, pkg := range map[string]string{built.nsrun: "../../cmd/nsrun", built.probe: "./testdata/probe"} {
-		if err := room.Build(out, pkg); err != nil {
+		if err := testenv.Build(out, pkg); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // box is one engine as one user has it.
@@ -43,7 +43,7 @@ func newBox(t *testing.T, w *world, engine string, flags []string) box {
 	t.Helper()
 	b := box{world: w, engine: engine, flags: flags}
 	if engine == "native" || engine == "bwrap" {
-		b.flags = slices.Concat(flags, room.WithoutLandlock())
+		b.flags = slices.Concat(flags, testenv.WithoutLandlock())
 	}
 	why := ""
 	switch engine, _, _ := strings.Cut(engine, "-"); engine {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,7 +54,7 @@ func mounts(t *testing.T) (lines []string) {
 // nothingLeft looks for processes of the user's, files in its TMPDIR, and mounts.
 func (b box) nothingLeft(t *testing.T, before []string) {
 	t.Helper()
-	assert.Eventually(t, func() bool { return len(b.processes()) == 0 }, room.Patience(2*time.Second), 10*time.Millisecond, "processes are left: %q", b.processes())
+	assert.Eventually(t, func() bool { return len(b.processes()) == 0 }, testenv.Scale(2*time.Second), 10*time.Millisecond, "processes are left: %q", b.processes())
 	left, err := os.ReadDir(b.tmp)
 	require.NoError(t, err)
 	assert.Empty(t, left, "files are left in TMPDIR")
@@ -168,8 +168,8 @@ func TestSignalsAndTime(t *testing.T) {
 		script := built.act + " ignore " + word + " & " + built.act + " ignore " + word + " & trap '' TERM; while :; do wait; done"
 		e := b.run(t, b.shown("--timeout", "300ms", "--kill-grace", "100ms"), "sh", "-c", script)
 		assert.Equal(t, 124, e.code, "%v", e)
-		assert.Less(t, e.took, room.Patience(5*time.Second))
-		assert.Empty(t, remains(t, word, room.Patience(2*time.Second)), "what ignores SIGTERM is killed")
+		assert.Less(t, e.took, testenv.Scale(5*time.Second))
+		assert.Empty(t, remains(t, word, testenv.Scale(2*time.Second)), "what ignores SIGTERM is killed")
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // unnoted are lost guarantees without a note of their own.
@@ -93,7 +93,7 @@ func testEngine(t *testing.T, b box, controls map[string]string) map[string]cell
 	acts := slices.DeleteFunc(slices.Clone(all), func(r row) bool { return r.act == "" })
 	b.fresh(t)
 	b.plantDevice(t)
-	before := room.Settled(&b.reached)
+	before := testenv.Settled(&b.reached)
 	b.times = b.deviceTimes()
 	result, e := b.launched(t, batch(t, lists(b.world, acts))...)
 	answers := replies(t, e)
@@ -113,7 +113,7 @@ func testEngine(t *testing.T, b box, controls map[string]string) map[string]cell
 		}
 	}
 	if cells.holds("network") && cells.holds("unix_sockets") {
-		assert.Equal(t, before, room.Settled(&b.reached), "nothing has come to the host's servers")
+		assert.Equal(t, before, testenv.Settled(&b.reached), "nothing has come to the host's servers")
 	}
 	for name, c := range cells {
 		cells[name] = c.settle(t, b, name)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/e2e/docker/daemon"
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // built is what TestMain makes: a directory that every user can enter, the programs, and a Docker daemon.
@@ -29,7 +29,7 @@ const nobodyElse = 65532
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) (code int) {
-	dir, err := room.Make("nse-")
+	dir, err := testenv.MakeDir("nse-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e/engine:", err)
 		return 1
@@ -54,7 +54,7 @@ func run(m *testing.M) (code int) {
 func prepare() error {
 	built.nsrun, built.act = filepath.Join(built.room, "bin", "nsrun"), filepath.Join(built.room, "act", "act")
 	for out, pkg := range map[string]string{built.nsrun: "../../cmd/nsrun", built.act: "./testdata/act"} {
-		if err := room.Build(out, pkg); err != nil {
+		if err := testenv.Build(out, pkg); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // inside is what the helper finds about itself.
@@ -144,7 +144,7 @@ func limits(t *testing.T, r receipt, found inside) {
 // domains: there is a Landlock domain, and its scope for signals works, exactly if the receipt has it.
 func domains(t *testing.T, r receipt, stacked, signal reply) {
 	t.Helper()
-	if room.Landlock() == 0 {
+	if testenv.Landlock() == 0 {
 		assert.Nil(t, r.Landlock, "the kernel has none")
 		return
 	}

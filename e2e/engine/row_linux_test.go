@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // row is one way to see whether a guarantee holds.
@@ -42,7 +42,7 @@ const (
 
 // withoutLandlock is the excuse of a kernel that has none.
 func withoutLandlock() string {
-	if room.Landlock() == 0 {
+	if testenv.Landlock() == 0 {
 		return "this kernel has no Landlock"
 	}
 	return ""

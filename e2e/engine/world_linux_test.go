@@ -23,7 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -259,7 +259,7 @@ func (e ending) String() string {
 }
 
 // patience bounds every program that the tests start.
-var patience = room.Patience(40 * time.Second)
+var patience = testenv.Scale(40 * time.Second)
 
 func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending {
 	t.Helper()
@@ -281,7 +281,7 @@ func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending 
 		t.Errorf("%.200q takes more than %v", argv, patience)
 	}
 	said := stderr.String()
-	if room.Landlock() == 0 { // the note is there because of newBox
+	if testenv.Landlock() == 0 { // the note is there because of newBox
 		said = strings.Replace(said, "nsrun: note: landlock: switched off by the policy\n", "", 1)
 	}
 	return ending{codeOf(cmd.ProcessState), stdout.String(), said, time.Since(began)}

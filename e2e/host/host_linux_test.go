@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")
@@ -29,12 +29,12 @@ var built struct{ room, nsrun, lock string }
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	dir, err := room.Make("nsrun-host-")
+	dir, err := testenv.MakeDir("nsrun-host-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		built.room, built.nsrun, built.lock = dir, filepath.Join(dir, "nsrun"), filepath.Join(dir, "lock")
 		for out, pkg := range map[string]string{built.nsrun: "../../cmd/nsrun", built.lock: "./testdata/lock"} {
-			err = errors.Join(err, room.Build(out, pkg))
+			err = errors.Join(err, testenv.Build(out, pkg))
 		}
 	}
 	if err != nil {
@@ -120,7 +120,7 @@ func settled(t *testing.T, text string) string {
 			Lost   []string
 		}
 	}
-	rest, found, err := room.CutResult(text, &result)
+	rest, found, err := testenv.CutResult(text, &result)
 	require.NoError(t, err, text)
 	if !found {
 		return text

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -146,7 +146,7 @@ func TestTheCommandWaitsForItsMonitor(t *testing.T) {
 			defer m.close()
 			require.NoError(t, m.start())
 			m.goOn()
-			time.Sleep(room.Patience(200 * time.Millisecond))
+			time.Sleep(testenv.Scale(200 * time.Millisecond))
 			assert.NoFileExists(t, marker)
 			m.goOn()
 			require.NoError(t, m.report())

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -197,7 +197,7 @@ func TestARequestThatThereIsNoMemoryFor(t *testing.T) {
 			task, err := r.Start(sleep, nil) // the supervisor that is there takes it
 			require.NoError(t, err)
 			defer task.Close()
-			give := time.AfterFunc(room.Patience(20*time.Second), func() { t.Error("it waits"); _ = unix.Kill(server, unix.SIGKILL) })
+			give := time.AfterFunc(testenv.Scale(20*time.Second), func() { t.Error("it waits"); _ = unix.Kill(server, unix.SIGKILL) })
 			defer give.Stop()
 			_, err = r.Start(sleep, nil)
 			assert.ErrorIs(t, err, ErrLost)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/e2e/room"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
@@ -48,7 +48,7 @@ func TestTheEndIsHeardOfAfterTheLastWord(t *testing.T) {
 // TestTheEndRacesTheLastWord looks for a message at the moment that it comes, and the end behind it.
 func TestTheEndRacesTheLastWord(t *testing.T) {
 	buf := make([]byte, sys.ExitSize)
-	for i := range room.Times(20000) {
+	for i := range testenv.Times(20000) {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		go func() {

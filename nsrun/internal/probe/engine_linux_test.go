@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 )
 
@@ -84,16 +84,16 @@ func TestADaemonThatDoesNotAnswer(t *testing.T) {
 func TestAnEngineThatHangsIsKilledWithAllItStarted(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "pid")
 	dir := program(t, "docker", "sleep 1000 & echo $! >"+said+"; wait")
-	patience := time.Second + room.Patience(100*time.Millisecond) // in which the script writes the pid
+	patience := time.Second + testenv.Scale(100*time.Millisecond) // in which the script writes the pid
 	begin := time.Now()
 	_, err := engines[1].probe(dir, patience)
 	require.ErrorContains(t, err, "no answer within "+patience.String())
-	assert.Less(t, time.Since(begin), patience+room.Patience(1700*time.Millisecond))
+	assert.Less(t, time.Since(begin), patience+testenv.Scale(1700*time.Millisecond))
 	text, err := os.ReadFile(said)
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, err)
-	assert.Eventually(t, func() bool { return gone(pid) }, room.Patience(2*time.Second), 10*time.Millisecond, "its child is gone too")
+	assert.Eventually(t, func() bool { return gone(pid) }, testenv.Scale(2*time.Second), 10*time.Millisecond, "its child is gone too")
 }
 
 // gone reports whether a process has ended, reaped by whoever has become its parent or not.

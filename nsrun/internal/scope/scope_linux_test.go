@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/internal/scope/fake"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/stretchr/testify/assert"
@@ -76,7 +76,7 @@ func openFDs(t *testing.T) int {
 // TestManagers asks one of each kind. Whatever it does, it is told in time, and nothing is left.
 func TestManagers(t *testing.T) {
 	mover, own := movable(t)
-	unlikely := room.Patience(700 * time.Millisecond) // to be too short for what comes before the silence
+	unlikely := testenv.Scale(700 * time.Millisecond) // to be too short for what comes before the silence
 	late := "no answer within " + unlikely.String()
 	for act, want := range map[fake.Act]string{
 		fake.Refuses: "StartTransientUnit: it refuses: Permission denied (org.freedesktop.DBus.Error.AccessDenied)",
@@ -106,7 +106,7 @@ func TestManagers(t *testing.T) {
 			case fake.Silent, fake.Undone, fake.Mute:
 				patience = unlikely
 			case fake.Lies: // for which it looks until its patience is over
-				patience = room.Patience(2 * time.Second)
+				patience = testenv.Scale(2 * time.Second)
 			}
 			began := time.Now()
 			dir, err := Enter(wish(t, m.Socket), nil, patience, goOn)

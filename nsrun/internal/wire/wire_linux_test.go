@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nsrun/nsrun/e2e/room"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,7 +64,7 @@ func TestTheEndAndNonsense(t *testing.T) {
 // TestTheEndRacesTheLastMessage looks for a message at the moment that it comes, and the end behind it: the kernel may tell of that first.
 // A socket that does not block has the wider window.
 func TestTheEndRacesTheLastMessage(t *testing.T) {
-	for i := range room.Times(20000) {
+	for i := range testenv.Times(20000) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		require.NoError(t, err)
 		sent := make(chan error, 1)

@@ -1,0 +1,134 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// isolated names the environment variable that tells the test binary which of its three processes it is.
+const isolated = "NSRUN_TEST_ISOLATED"
+
+// Main runs a package's tests. If the user is root, the tests run in a mount namespace and a pid namespace of their own, so that no mount
+// and no process of theirs can reach the machine: the binary starts itself as pid 1 of new namespaces, and pid 1 starts it again for the
+// tests. Processes that the tests leave behind are an error. In a virtual machine of TestVM, the machine is isolation enough.
+//
+// TestMain returns its result to os.Exit.
+func Main(m *testing.M) int {
+	switch {
+	case os.Getuid() != 0 || os.Getenv("NSRUN_TEST_VM") != "" || listing():
+		return m.Run()
+	case os.Getenv(isolated) == "":
+		return start("init", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL})
+	case os.Getenv(isolated) == "init" && os.Getpid() == 1:
+		return initProcess()
+	}
+	return m.Run()
+}
+
+// listing reports whether the binary was asked for the names of its tests only.
+func listing() bool {
+	for _, arg := range os.Args[1:] {
+		if strings.HasPrefix(strings.TrimLeft(arg, "-"), "test.list=") {
+			return true
+		}
+	}
+	return false
+}
+
+// start runs this binary again with the same arguments, as the next of the three processes, passes signals on, and returns its exit code.
+func start(role string, attr *syscall.SysProcAttr) int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), isolated+"="+role), attr
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
+	runtime.LockOSThread() // Pdeathsig is sent when the thread ends that started the process: prctl(2)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "testenv: cannot isolate the tests from this machine:", err)
+		return 1
+	}
+	go func() {
+		for sig := range signals {
+			_ = cmd.Process.Signal(sig)
+		}
+	}()
+	if role == "tests" {
+		return reap(cmd.Process.Pid)
+	}
+	_ = cmd.Wait()
+	return code(cmd.ProcessState.Sys().(syscall.WaitStatus))
+}
+
+func code(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// initProcess is pid 1: it mounts a procfs of the new namespace, starts the tests, and reaps orphans.
+func initProcess() int {
+	// Propagation first: a mount must not reach the machine.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "testenv: making the tests' mounts private:", err)
+		return 1
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "testenv: mounting the tests' /proc:", err)
+		return 1
+	}
+	result := start("tests", nil)
+	if left := survivors(); left != "" && result == 0 {
+		fmt.Fprintln(os.Stderr, "testenv: the tests passed, but they left processes behind:\n"+left)
+		return 1
+	}
+	return result
+}
+
+// reap waits for every child, orphans included, until main has ended, and returns main's exit code.
+func reap(main int) int {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "testenv: waiting for the tests:", err)
+			return 1
+		case pid == main:
+			return code(status)
+		}
+	}
+}
+
+// survivors lists the processes that still run when those that are ending have had time to end.
+func survivors() (left string) {
+	for end := time.Now().Add(Scale(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
+		for pid := 1; pid > 0; {
+			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		}
+		left = ""
+		dirs, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range dirs {
+			if name, err := os.ReadFile(dir + "/comm"); err == nil && dir != "/proc/1" {
+				words, _ := os.ReadFile(dir + "/cmdline")
+				left += fmt.Sprintf("%s %s %q\n", filepath.Base(dir), strings.TrimSpace(string(name)), words)
+			}
+		}
+		if left == "" || time.Now().After(end) {
+			return left
+		}
+	}
+}
