@@ -16,7 +16,7 @@ var built struct {
 	probe string // alone in its directory, which sandboxes see
 }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(func() int { return run(m) })) }
 
 func run(m *testing.M) int {
 	dir, err := testenv.MakeDir("nsrun-e2e-")

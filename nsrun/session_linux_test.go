@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if request := os.Getenv("NSRUN_TEST_ALONE"); request != "" {
 		runAlone(request)
 	}
-	os.Exit(m.Run())
+	os.Exit(testenv.Main(m.Run))
 }
 
 // built is the policy that b says, with what this kernel has.

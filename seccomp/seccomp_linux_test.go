@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // childEnv makes the test binary do one thing in a process of its own: a filter cannot be taken off again.
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 		what, profile, _ := strings.Cut(todo, ":")
 		os.Exit(children[what](profile))
 	}
-	os.Exit(m.Run())
+	os.Exit(testenv.Main(m.Run))
 }
 
 var children = map[string]func(profile string) int{

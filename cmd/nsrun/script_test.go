@@ -28,8 +28,13 @@ import (
 // it has inside of a real bubblewrap.
 func TestMain(m *testing.M) {
 	nsrun.Init()
-	testscript.Main(m, map[string]func(){"nsrun": main, "bwrap": main, ".nsrun": main})
+	testscript.Main(isolated{m}, map[string]func(){"nsrun": main, "bwrap": main, ".nsrun": main})
 }
+
+// isolated runs the tests in namespaces of their own.
+type isolated struct{ m *testing.M }
+
+func (i isolated) Run() int { return testenv.Main(i.m.Run) }
 
 // TestScripts runs testdata/script. Beside the commands of testscript they have:
 //

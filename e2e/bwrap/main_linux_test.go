@@ -21,7 +21,7 @@ var built struct {
 	why      string   // reason that there is none, or no oracle
 }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(func() int { return run(m) })) }
 
 func run(m *testing.M) int {
 	dir, err := testenv.MakeDir("nsrun-bwrap-")

@@ -33,7 +33,7 @@ type engine struct {
 	version string
 }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(func() int { return run(m) })) }
 
 func run(m *testing.M) int {
 	dir, err := testenv.MakeDir("nsrun-clients-")

@@ -22,7 +22,7 @@ const image = "nsrun-inside:1"
 
 var engine *daemon.Daemon
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(func() int { return run(m) })) }
 
 func run(m *testing.M) (code int) {
 	dir, err := testenv.MakeDir("nsc-")

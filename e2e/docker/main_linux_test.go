@@ -25,7 +25,7 @@ var built struct {
 // userID is an ordinary user that the daemon's socket belongs to. Nobody else has this number.
 const userID = 54321
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(func() int { return run(m) })) }
 
 func run(m *testing.M) (code int) {
 	dir, err := testenv.MakeDir("nsd-")

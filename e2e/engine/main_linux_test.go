@@ -26,7 +26,7 @@ var built struct {
 // nobodyElse is the owner of the set-id program; as an id of a user's own it must not be in use.
 const nobodyElse = 65532
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(func() int { return run(m) })) }
 
 func run(m *testing.M) (code int) {
 	dir, err := testenv.MakeDir("nse-")

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the goldens anew")
 // built is what TestMain makes.
 var built struct{ room, nsrun, lock string }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(func() int { return run(m) })) }
 
 func run(m *testing.M) int {
 	dir, err := testenv.MakeDir("nsrun-host-")

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,21 +18,21 @@ import (
 // isolated names the environment variable that tells the test binary which of its three processes it is.
 const isolated = "NSRUN_TEST_ISOLATED"
 
-// Main runs a package's tests. If the user is root, the tests run in a mount namespace and a pid namespace of their own, so that no mount
+// Main runs a package's tests by run, usually m.Run of [testing.M]. If the user is root, the tests run in a mount namespace and a pid namespace of their own, so that no mount
 // and no process of theirs can reach the machine: the binary starts itself as pid 1 of new namespaces, and pid 1 starts it again for the
 // tests. Processes that the tests leave behind are an error. In a virtual machine of TestVM, the machine is isolation enough.
 //
-// TestMain returns its result to os.Exit.
-func Main(m *testing.M) int {
+// TestMain passes the result to os.Exit. Whatever it makes for the tests, it makes in run.
+func Main(run func() int) int {
 	switch {
 	case os.Getuid() != 0 || os.Getenv("NSRUN_TEST_VM") != "" || listing():
-		return m.Run()
+		return run()
 	case os.Getenv(isolated) == "":
 		return start("init", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL})
 	case os.Getenv(isolated) == "init" && os.Getpid() == 1:
 		return initProcess()
 	}
-	return m.Run()
+	return run()
 }
 
 // listing reports whether the binary was asked for the names of its tests only.

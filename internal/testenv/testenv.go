@@ -1,6 +1,6 @@
 // Package testenv holds what tests of several packages share: the test tiers, waiting, isolation from the machine, and programs to start.
 //
-//	func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
+//	func TestMain(m *testing.M) { os.Exit(testenv.Main(m.Run)) }
 //
 //	for range testenv.Times(1000) { ... }
 //	testenv.Eventually(t, func() bool { return ended(pid) }, "the command ends")

@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // roleVariable makes this binary one of the processes below.
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(testenv.Main(m.Run))
 }
 
 var roles = map[string]func(path, arg string) error{

@@ -196,9 +196,12 @@ func TestWhatIsLeftEndsWithTheGroup(t *testing.T) {
 	want := trees(t, Limits{Pids: 5})
 	g, err := Make(want)
 	require.NoError(t, err)
-	cmd := exec.Command("sh", "-c", "trap '' TERM INT HUP; while :; do sleep 1000; done")
+	cmd := exec.Command("sh", "-c", "trap '' TERM INT HUP; read go; while :; do sleep 1000; done")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	require.NoError(t, os.WriteFile(filepath.Join(g.Made()[0].Dir, "cgroup.procs"), []byte(number(int64(cmd.Process.Pid))), 0))
+	require.NoError(t, in.Close()) // only a child that it starts now is in the group
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	dir := g.Made()[0].Dir
