@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options is what the command line asks for.
+type options struct {
+	tier   tier
+	slice  int // -1 for all of the tier
+	resume bool
+	list   bool
+	only   string
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, o)
+		stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "test.sh:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("scripts/test.sh", flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: scripts/test.sh [--quick | --all [--resume] | --slice N] [--only TEXT] [--list]")
+		flags.PrintDefaults()
+	}
+	quickly := flags.Bool("quick", false, "checks and cheap tests as this user: at most 2 minutes; installs nothing")
+	whole := flags.Bool("all", false, "everything: virtual machines, Docker, clients, race detector, other bubblewraps, arm64; at most 150 minutes")
+	flags.BoolVar(&o.resume, "resume", false, "skip stages that have passed on the same inputs")
+	flags.IntVar(&o.slice, "slice", -1, "only part `N`, 0 to 7, of what --all has beyond the fast tier")
+	flags.StringVar(&o.only, "only", "", "only stages whose names contain `TEXT`")
+	flags.BoolVar(&o.list, "list", false, "print the stages and run nothing")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.tier = fast
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("%q is no flag; see scripts/test.sh --help", flags.Arg(0))
+	case *quickly && (*whole || o.slice >= 0), *whole && o.slice >= 0:
+		return o, errors.New("--quick, --all and --slice exclude each other")
+	case o.slice >= parts || o.slice < -1:
+		return o, fmt.Errorf("--slice %d: the parts are 0 to %d", o.slice, parts-1)
+	case *quickly:
+		o.tier = quick
+	case *whole, o.slice >= 0:
+		o.tier = all
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, o options) (err error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(root, "scripts/runtests")); err != nil {
+		return errors.New("run scripts/test.sh, which begins at the top of the tree")
+	}
+	begin := time.Now()
+	id := strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(begin.Unix(), 36)
+	if err := os.Setenv(runVar, id); err != nil { // what runs from here on is this run's
+		return err
+	}
+	out, err := os.MkdirTemp("/var/tmp", "nsrun-tests-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(out)
+	if err := os.Chmod(out, 0o755); err != nil { // the ordinary user runs what is in it
+		return err
+	}
+	users, undo, err := whoever(ctx, root, o.tier != quick && !o.list)
+	if err != nil {
+		return err
+	}
+	defer undo()
+	for i := range users[1:] {
+		users[i+1].env = append(users[i+1].env, runVar+"="+id)
+	}
+	r := &runner{root: root, users: users, builder: newBuilder(root, out)}
+	stages, err := r.stages(ctx, o.tier)
+	if err != nil {
+		return err
+	}
+	stages, left := choose(stages, o)
+	if o.list {
+		return list(os.Stdout, stages)
+	}
+	if o.tier != quick {
+		if _, err := install(ctx, os.Stdout, stages); err != nil {
+			return err
+		}
+	}
+	return r.runAll(ctx, o, stages, left, begin, id)
+}
+
+// choose cuts a tier's stages down to what was asked for, and names those that are left out.
+func choose(stages []stage, o options) (chosen []stage, left []string) {
+	for _, s := range stages {
+		switch {
+		case o.slice >= 0 && s.tier != all, o.only != "" && !strings.Contains(s.name, o.only):
+		case o.slice >= 0 && s.slice != o.slice:
+			left = append(left, s.name)
+		default:
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen, left
+}
+
+func list(out io.Writer, stages []stage) error {
+	for _, s := range stages {
+		part := "-"
+		if s.tier == all {
+			part = strconv.Itoa(s.slice)
+		}
+		if _, err := fmt.Fprintf(out, "%-6s %s %4d s  %s\n", s.tier, part, s.seconds, s.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *runner) runAll(ctx context.Context, o options, stages []stage, left []string, begin time.Time, id string) error {
+	if len(stages) == 0 {
+		return fmt.Errorf("no stage's name contains %q; see --list", o.only)
+	}
+	passed, err := newLedger(ctx, r.root)
+	if err != nil {
+		return err
+	}
+	logs, err := logDir()
+	if err != nil {
+		return err
+	}
+	width := 2
+	fmt.Printf("%d stages, %d at a time; as %s; their output is in %s\n", len(stages), width, names(r.users), logs)
+	before := look()
+	report := &reporter{out: os.Stdout, begin: begin, all: len(stages)}
+	ended := schedule(ctx, stages, width, func(s stage) (e outcome) {
+		e.stage = s
+		if o.resume && passed.passed(s) {
+			e.before = true
+			return e
+		}
+		log, err := os.Create(filepath.Join(logs, strings.NewReplacer("/", "_", " ", "_", ",", "").Replace(s.name)+".log"))
+		if err != nil {
+			e.err = err
+			return e
+		}
+		defer log.Close()
+		began := time.Now()
+		e.tally, e.err = s.run(ctx, log)
+		e.took = time.Since(began)
+		if e.err == nil {
+			e.err = errors.Join(s.tooFew(e.tally), passed.remember(ctx, r.root, e))
+		}
+		return e
+	}, report)
+	return r.summary(ctx, o, stages, ended, left, before, begin, id)
+}
+
+// logDir makes a directory for the output of stages. One is kept, the last.
+func logDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "nsrun-tests", "logs")
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+func names(users []who) string {
+	var list []string
+	for _, u := range users {
+		list = append(list, u.name)
+	}
+	return strings.Join(list, " and ")
+}
+
+// summary prints what came of a run, and returns an error unless everything passed and the machine is as it was.
+func (r *runner) summary(ctx context.Context, o options, stages []stage, ended []outcome, left []string, before machine, begin time.Time, id string) error {
+	var sum tally
+	var failed []string
+	for _, e := range ended {
+		sum.add(e.tally)
+		if e.err != nil {
+			failed = append(failed, e.stage.name)
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(sum.counts)) {
+		fmt.Printf("%s in this run: %d\n", what, sum.counts[what])
+	}
+	if len(left) > 0 {
+		fmt.Printf("left out, in other slices: %s\n", strings.Join(left, "; "))
+	}
+	changed := append(look().changes(before, id), leftovers(id, r.users)...)
+	for _, line := range changed {
+		fmt.Println("the tests have changed this machine:", line)
+	}
+	slices.Sort(failed)
+	for _, name := range failed {
+		fmt.Println("failed:", name)
+	}
+	fmt.Printf("tier %s, %d of %d stages, %s\n", o.tier, len(ended), len(stages), time.Since(begin).Round(time.Second))
+	fmt.Printf("%d passed, %d failed, %d skipped\n", sum.passed, sum.failed, sum.skipped)
+	switch {
+	case len(failed) > 0:
+		return fmt.Errorf("%d of %d stages failed", len(failed), len(stages))
+	case len(changed) > 0:
+		return errors.New("the tests have changed this machine")
+	case ctx.Err() != nil || len(ended) < len(stages):
+		return errors.New("interrupted")
+	}
+	return nil
+}

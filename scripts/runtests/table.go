@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// pkg is a package with tests. A package without a row has the zero row: its tests are in the fast tier, as root and as the ordinary user.
+type pkg struct {
+	quick   bool
+	seconds int    // its tests as one user take, in the fast tier
+	once    bool   // as root only, where root runs the tests: they take an ordinary user themselves
+	slow    int    // seconds in the tier all, if that repeats more or has tests of its own
+	slice   int    // of CI, for slow
+	race    int    // seconds under the race detector; 0 for packages without goroutines
+	leaves  bool   // it has left the fast tier: internal/testenv/slow.go says who guards its promises
+	needs   string // Debian's packages
+	more    string // Debian's packages in the tier all
+}
+
+// docker is what a Docker daemon of a test's own takes.
+const docker = "docker.io podman crun bubblewrap"
+
+var table = map[string]pkg{
+	"cmd/nsrun":                  {seconds: 50, race: 110, needs: "bubblewrap python3 nodejs"},
+	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
+	"e2e":                        {seconds: 65, once: true, slow: 110, slice: 6},
+	"e2e/bwrap":                  {seconds: 90, once: true, slow: 260, slice: 6, needs: "bubblewrap"},
+	"e2e/clients":                {once: true, leaves: true, slow: 60, slice: 7, more: "bubblewrap"},
+	"e2e/container":              {once: true, leaves: true, slow: 15, slice: 7, more: docker},
+	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
+	"e2e/engine":                 {seconds: 70, once: true, slow: 130, slice: 7, needs: "bubblewrap", more: docker},
+	"e2e/host":                   {seconds: 13, once: true},
+	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
+	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
+	"internal/sys":               {quick: true, seconds: 3, race: 5},
+	"nsrun":                      {seconds: 65, slow: 90, slice: 6, race: 120},
+	"nsrun/audit":                {quick: true, seconds: 6, race: 8},
+	"nsrun/bwrap":                {quick: true, seconds: 1},
+	"nsrun/facts":                {quick: true, seconds: 1},
+	"nsrun/internal/engine":      {seconds: 30, slow: 95, slice: 6, race: 90},
+	"nsrun/internal/house":       {quick: true, seconds: 1},
+	"nsrun/internal/probe":       {quick: true, seconds: 2},
+	"nsrun/internal/scope":       {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},
+	"nsrun/internal/wire":        {quick: true, seconds: 2, slow: 6, slice: 6, race: 6},
+	"nsrun/load":                 {quick: true, seconds: 1},
+	"nsrun/manifest":             {quick: true, seconds: 5},
+	"nsrun/plan":                 {quick: true, seconds: 1},
+	"nsrun/policy":               {quick: true, seconds: 1},
+	"nsrun/profile":              {quick: true, seconds: 1},
+	"landlock":                   {quick: true, seconds: 1},
+	"mounts":                     {quick: true, seconds: 2},
+	"rlimit":                     {quick: true, seconds: 1},
+	"rlimit/cgroup":              {seconds: 3},
+	"seccomp":                    {quick: true, seconds: 6},
+}
+
+// testPrograms are what tests start, beside cmd/nsrun.
+var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/engine/testdata/act", "e2e/host/testdata/lock",
+	"e2e/container/testdata/inside", "e2e/docker/testdata/probe"}
+
+// pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
+var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/profile"}
+
+// portable are the packages that build on another system.
+var portable = append([]string{"./mounts", "./landlock", "./seccomp", "./rlimit", "./rlimit/cgroup"}, pure...)
+
+// machines is what TestVM takes.
+const machines = "qemu-system-x86 qemu-system-arm xz-utils cpio"
+
+// guests are the parts of TestVM: machines that run two at a time.
+var guests = []struct {
+	name    string
+	pattern string // of machines
+	slice   int
+	seconds int
+}{
+	{"5.10", "^5.10$", 1, 700},
+	{"6.1 and 6.18", "^6.1(8)?$", 2, 600},
+	{"6.12", "^6.12$", 3, 400},
+	{"7.2", "^7.2$", 4, 800},
+	{"kinds of hosts", "^[^567]", 5, 400},
+}
+
+// parts is into how many parts CI cuts what --all has beyond the fast tier.
+const parts = 8
+
+// runner makes stages.
+type runner struct {
+	root  string
+	users []who
+	*builder
+}
+
+// stages lists the stages of a tier, the longest first.
+func (r *runner) stages(ctx context.Context, upTo tier) ([]stage, error) {
+	dirs, err := r.tested(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for dir := range table {
+		if !slices.Contains(dirs, dir) {
+			return nil, fmt.Errorf("scripts/runtests/table.go has a row for %s, which has no tests", dir)
+		}
+	}
+	list := r.checks()
+	for _, dir := range dirs {
+		list = append(list, r.packageStages(dir, table[dir])...)
+	}
+	list = append(list, r.rare()...)
+	list = slices.DeleteFunc(list, func(s stage) bool { return s.tier > upTo })
+	slices.SortStableFunc(list, func(a, b stage) int { return cmp.Compare(b.seconds, a.seconds) })
+	return list, nil
+}
+
+// tested lists the directories of packages with tests.
+func (r *runner) tested(ctx context.Context) (dirs []string, err error) {
+	out, err := r.output(ctx, nil, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
+	for line := range strings.Lines(out) {
+		if dir := strings.TrimPrefix(strings.TrimSpace(line), "github.com/nsrun/nsrun/"); dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, err
+}
+
+// packageStages are those of one package.
+func (r *runner) packageStages(dir string, p pkg) (list []stage) {
+	for i, u := range r.users {
+		if i > 0 && p.once {
+			break
+		}
+		from := fast
+		if p.quick && i == 0 {
+			from = quick
+		}
+		if !p.leaves {
+			list = append(list, r.tests(job{dir: dir, as: u, tier: fast}, stage{tier: from, seconds: p.seconds, packages: strings.Fields(p.needs)}))
+		}
+		if p.slow > 0 {
+			list = append(list, r.tests(job{dir: dir, as: u, tier: all}, stage{name: "all of ", tier: all, slice: p.slice, seconds: p.slow, packages: strings.Fields(p.needs + " " + p.more)}))
+		}
+	}
+	if p.race > 0 {
+		list = append(list, r.tests(job{dir: dir, as: r.users[0], tier: fast, how: withRace}, stage{tier: all, slice: 0, seconds: p.race, packages: strings.Fields("gcc libc6-dev " + p.needs)}))
+	}
+	return list
+}
+
+// tests is the stage of one job. Its name begins as s.name says.
+func (r *runner) tests(j job, s stage) stage {
+	s.name += j.dir + " as " + j.as.name
+	if j.how.name != "" {
+		s.name += ", " + j.how.name
+	}
+	s.inputs.tests = j.dir
+	if strings.HasSuffix(j.dir, "/house") { // it reads every file
+		s.inputs.tests = ""
+	}
+	s.run = func(ctx context.Context, log io.Writer) (tally, error) { return j.run(ctx, r.builder, log) }
+	return s
+}
