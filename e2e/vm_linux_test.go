@@ -25,11 +25,12 @@ var (
 // inVM says that this process is in one of TestVM's machines.
 var inVM = os.Getenv("NSRUN_TEST_VM") != ""
 
-// TestVM boots kernels and runs tests in them, as root and as an ordinary user. It runs when it is named, since it takes minutes. What
-// follows the user in a name is a suite and a test:
+// TestVM boots kernels and runs tests in them, as root and as an ordinary user. It runs only when it is named, since it takes minutes. The
+// levels of its subtests' names are the boot, the machine (several can share a boot), the user, the suite and the test:
 //
 //	go test ./e2e -run TestVM -timeout 60m
-//	go test ./e2e -run TestVM/6.1/user/engine/TestContract -keep
+//	go test ./e2e -run 'TestVM/6.1$/6.1$/user/engine/TestContract' -keep
+//	go test ./e2e -run TestVM/6.12/hidepid
 func TestVM(t *testing.T) {
 	words := strings.Split(flag.Lookup("test.run").Value.String(), "/")
 	if inVM || !strings.Contains(words[0], "TestVM") {
@@ -47,13 +48,31 @@ func TestVM(t *testing.T) {
 	h := &harness{module: module, trees: map[string]vm.Tree{}, kernels: map[string]*vm.Kernel{}, accel: vm.FindAccel(), only: words}
 	t.Logf("machines by %s", h.accel)
 	t.Cleanup(func() { t.Log("tests in the machines:\n" + h.table()) })
-	require.True(t, slices.ContainsFunc(machines, func(m machine) bool { return m.wanted(words) && h.runs(1, m.name) }), "no machine is named so in e2e/vmset_linux_test.go")
-	for _, m := range machines {
-		if m.wanted(words) {
-			t.Run(m.name, func(t *testing.T) {
-				t.Parallel() // as many at a time as go test's -parallel says
-				h.run(t, m)
-			})
+	any := false
+	for _, shared := range boots() {
+		shared = slices.DeleteFunc(shared, func(m machine) bool { return !m.wanted(words) || !h.runs(1, m.bootName()) || !h.runs(2, m.name) })
+		if len(shared) == 0 {
+			continue
+		}
+		any = true
+		t.Run(shared[0].bootName(), func(t *testing.T) {
+			t.Parallel() // as many at a time as go test's -parallel says
+			h.run(t, shared)
+		})
+	}
+	require.True(t, any, "-run names no boot and machine of e2e/vmset_linux_test.go")
+}
+
+// TestBootsAreOne makes sure that machines which share a boot differ only in what /init can change without one.
+func TestBootsAreOne(t *testing.T) {
+	for _, shared := range boots() {
+		for i, m := range shared {
+			first := shared[0]
+			one := []any{m.line, m.arch, m.root, m.append, m.memory, m.full, m.host.ReadOnly}
+			require.Equal(t, []any{first.line, first.arch, first.root, first.append, first.memory, first.full, first.host.ReadOnly}, one, m.name)
+			require.True(t, i == 0 || !m.host.InitramfsTop, "%s: only the first host of a boot can keep the initramfs", m.name)
+			require.True(t, i == len(shared)-1 || m.host.AppArmor == "", "%s: only the last host of a boot can load profiles", m.name)
 		}
 	}
+	require.LessOrEqual(t, len(boots()), 15, "boots, those of the full set included: a new kind of host joins one where it can")
 }

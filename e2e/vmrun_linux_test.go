@@ -66,12 +66,13 @@ type stepped struct {
 	took time.Duration
 }
 
-// run boots a machine, and makes subtests of what it answers.
-func (h *harness) run(t *testing.T, m machine) {
+// run boots one machine and makes subtests of its output. Several machines that share a boot are made in it one after another.
+func (h *harness) run(t *testing.T, shared []machine) {
+	m := shared[0] // the kernel, the root and the command line are the same for all
 	dir := t.TempDir()
 	if *keepVM {
 		var err error
-		dir, err = os.MkdirTemp("", "nsrun-vm-"+m.name+"-")
+		dir, err = os.MkdirTemp("", "nsrun-vm-"+m.bootName()+"-")
 		require.NoError(t, err)
 	}
 	line, found := vm.FindLine(m.line)
@@ -80,11 +81,19 @@ func (h *harness) run(t *testing.T, m machine) {
 	need(t, err == nil, fmt.Sprint(err))
 	kernel, err := h.kernel(line, m.goarch())
 	require.NoError(t, err)
-	root, err := h.rootOf(m)
+	root, err := h.rootOf(shared)
 	require.NoError(t, err)
-	steps := h.steps(m)
-	require.NotEmpty(t, steps, "-run asks for nothing of this machine: TestVM/MACHINE/root or user/talk or a suite/TEST")
-	image, initramfs, err := vm.Prepare(dir, kernel, root, guest.Plan{Host: m.host, Steps: steps})
+	var plan guest.Plan
+	steps, limit := 0, 5*time.Minute
+	for _, m := range shared {
+		hosted := guest.Hosted{Host: m.host, Steps: h.steps(m)}
+		require.NotEmpty(t, hosted.Steps, "-run names no step of %s: TestVM/BOOT/MACHINE/root or user/talk or a suite/TEST", m.name)
+		for _, s := range hosted.Steps {
+			limit += time.Duration(s.Seconds) * time.Second
+		}
+		plan.Hosts, steps = append(plan.Hosts, hosted), steps+len(hosted.Steps)
+	}
+	image, initramfs, err := vm.Prepare(dir, kernel, root, plan)
 	require.NoError(t, err)
 	accel := h.accel
 	if m.goarch() != runtime.GOARCH {
@@ -99,19 +108,21 @@ func (h *harness) run(t *testing.T, m machine) {
 	if *keepVM {
 		t.Logf("boot it by: %s", box.Command())
 	}
-	limit := time.Duration(0)
-	for _, s := range steps {
-		limit += time.Duration(s.Seconds) * time.Second
-	}
-	results := make(chan *stepped, len(steps))
+	results := make(chan *stepped, steps)
 	ended := make(chan error, 1)
 	go func() {
 		defer close(results)
-		ended <- box.Boot(t.Context(), limit+5*time.Minute, collect(results, filepath.Join(dir, "output")))
+		ended <- box.Boot(t.Context(), limit, collect(results, filepath.Join(dir, "output")))
 	}()
-	said := h.replay(t, m, kernel.Release, steps, results)
-	require.NoError(t, <-ended)
-	said.compare(t, m, len(h.only) < 3 && !*fullVM)
+	for i, m := range shared {
+		t.Run(m.name, func(t *testing.T) {
+			said := h.replay(t, m, kernel.Release, plan.Hosts[i].Steps, results)
+			if i == len(shared)-1 { // the machine's own failure says more than what its output lacks
+				require.NoError(t, <-ended)
+			}
+			said.compare(t, m, len(h.only) < 4 && !*fullVM)
+		})
+	}
 }
 
 // collect makes results of frames. A file has the output as it comes, for those who watch.
@@ -160,8 +171,9 @@ func (h *harness) kernel(line vm.Line, arch string) (*vm.Kernel, error) {
 	return k, err
 }
 
-// rootOf is a machine's root with all that runs in it, and nothing more: it has to fit into the memory.
-func (h *harness) rootOf(m machine) (vm.Tree, error) {
+// rootOf returns the machines' root with all that runs in it, and nothing more: it has to fit into the memory.
+func (h *harness) rootOf(shared []machine) (vm.Tree, error) {
+	m := shared[0]
 	h.building.Lock()
 	defer h.building.Unlock()
 	payload, err := h.tree("payload", m.goarch(), func(arch string) (vm.Tree, error) {
@@ -182,7 +194,7 @@ func (h *harness) rootOf(m machine) (vm.Tree, error) {
 	}
 	root := maps.Clone(base)
 	for name, e := range payload {
-		if m.has(name) {
+		if slices.ContainsFunc(shared, func(m machine) bool { return m.has(name) }) {
 			root[name] = e
 		}
 	}
@@ -225,14 +237,14 @@ var users = []struct {
 // steps are a machine's: the talk and each suite, as each user.
 func (h *harness) steps(m machine) (steps []guest.Step) {
 	for _, u := range users {
-		if !h.runs(2, u.name) {
+		if !h.runs(3, u.name) {
 			continue
 		}
-		if h.runs(3, "talk") {
+		if h.runs(4, "talk") {
 			steps = append(steps, talkSteps(u.name, u.id)...)
 		}
 		for _, name := range m.names() {
-			if h.runs(3, name) {
+			if h.runs(4, name) {
 				steps = append(steps, h.suiteStep(m, suites[name], u.name+"/"+name, u.id))
 			}
 		}
@@ -244,8 +256,8 @@ func (h *harness) suiteStep(m machine, s suite, name string, uid int) guest.Step
 	seconds := s.seconds * h.slow(m)
 	argv := []string{filepath.Join(vm.ModuleDir, s.dir, "run.test"), "-test.v=test2json", "-test.paniconexit0", fmt.Sprintf("-test.timeout=%ds", seconds-10)}
 	switch {
-	case len(h.only) > 4:
-		argv = append(argv, "-test.run="+strings.Join(h.only[4:], "/"))
+	case len(h.only) > 5:
+		argv = append(argv, "-test.run="+strings.Join(h.only[5:], "/"))
 	case s.only != "":
 		argv = append(argv, "-test.run="+s.only)
 	}
@@ -272,7 +284,7 @@ func (h *harness) runs(part int, name string) bool {
 func (h *harness) replay(t *testing.T, m machine, release string, steps []guest.Step, results <-chan *stepped) *golden {
 	said := &golden{}
 	for _, u := range users {
-		if !h.runs(2, u.name) {
+		if !h.runs(3, u.name) {
 			continue
 		}
 		c := count{machine: m.name, release: release, user: u.name, skipped: map[string]int{}}
@@ -296,7 +308,7 @@ func (h *harness) replay(t *testing.T, m machine, release string, steps []guest.
 				})
 			}
 		})
-		if len(h.only) < 4 && !*fullVM {
+		if len(h.only) < 5 && !*fullVM {
 			said.add(u.name+"/skipped", c.reasons())
 		}
 		h.counting.Lock()

@@ -12,6 +12,7 @@ import (
 // machine is one row of TestVM's matrix: a host that nsrun has to work on, or to say why it cannot.
 type machine struct {
 	name   string
+	boot   string // the machine that this one shares a boot with: its kernel, root and command line; itself, if empty
 	line   string // of kernels
 	arch   string // this machine's if empty
 	root   string // what programs there are: debian, busybox, musl, bare
@@ -31,37 +32,59 @@ var (
 	rest  = []string{"engines", "cmd", "bwrap"}
 )
 
-// machines are the hosts that are tried: first kernels, then kinds of hosts on one of them.
+// machines are the hosts that are tried: first kernels, then kinds of hosts on one of them. Machines that share a boot run in the order in
+// which they stand here, the one that names the boot last but for a host that cannot be taken back.
 var machines = []machine{
 	{name: "5.10", line: "5.10", root: "debian", suites: all, more: rest, plain: true},
+
 	{name: "6.1", line: "6.1", root: "debian", suites: slices.Concat(quick, []string{"e2e"}), more: slices.Concat(rest, []string{"engine"}), plain: true},
+	// A kernel that has had version 1 does not soon give all controllers to version 2: a boot of their own.
+	{name: "cgroup-v1", boot: "cgroup-v1", line: "6.1", root: "debian", host: guest.Host{Cgroup: "v1"}, suites: []string{"probe"}},
+	{name: "cgroup-hybrid", boot: "cgroup-v1", line: "6.1", root: "debian", host: guest.Host{Cgroup: "hybrid"}, suites: []string{"probe"}},
+
+	{name: "no-unprivileged", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{Sysctl: map[string]string{"kernel.unprivileged_userns_clone": "0"}}},
+	{name: "no-user-namespaces", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{Sysctl: map[string]string{"user.max_user_namespaces": "0"}}},
+	{name: "no-cgroups", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{Cgroup: "none"}},
+	{name: "no-delegation", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{NoDelegation: true}},
+	{name: "hidepid", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{ProcOptions: "hidepid=invisible"}, suites: []string{"nsrun"}},
+	{name: "no-shm", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{NoShm: true}, suites: []string{"nsrun"}, more: []string{"e2e"}},
 	{name: "6.12", line: "6.12", root: "debian", suites: slices.Concat(quick, []string{"engine", "scope"}), more: slices.Concat(rest, []string{"e2e"}), plain: true},
+	{name: "apparmor", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{AppArmor: vm.ModuleDir + "/e2e/testdata/apparmor/nsrun.bin"}},
+
 	{name: "6.18", line: "6.18", root: "debian", suites: quick, more: slices.Concat(rest, []string{"e2e", "engine"}), plain: true},
+	{name: "initramfs-7.2", boot: "7.2", line: "7.2", root: "debian", host: guest.Host{InitramfsTop: true}},
 	{name: "7.2", line: "7.2", root: "debian", suites: all, more: rest, plain: true},
 	{name: "7.0", line: "7.0", root: "debian", suites: all, more: rest, plain: true, full: true},
 	{name: "7.1", line: "7.1", root: "debian", suites: all, more: rest, plain: true, full: true},
 
+	{name: "initramfs", boot: "busybox", line: "6.12", root: "busybox", host: guest.Host{InitramfsTop: true, ReadOnly: true}},
 	{name: "busybox", line: "6.12", root: "busybox", host: guest.Host{ReadOnly: true}, suites: quick, more: []string{"e2e"}},
 	{name: "busybox-5.10", line: "5.10", root: "busybox", host: guest.Host{ReadOnly: true}, suites: []string{"nsrun"}, more: []string{"e2e"}},
-	{name: "musl", line: "6.12", root: "musl", suites: []string{"nsrun"}, more: []string{"e2e"}},
+	{name: "musl", line: "6.12", root: "musl", memory: 256, suites: []string{"nsrun"}, more: []string{"e2e"}}, // a small machine, too
 	{name: "bare", line: "6.12", root: "bare", host: guest.Host{ReadOnly: true}},
-	{name: "initramfs", line: "6.12", root: "busybox", host: guest.Host{InitramfsTop: true}},
-	{name: "initramfs-7.2", line: "7.2", root: "busybox", host: guest.Host{InitramfsTop: true}},
-
 	{name: "arm64", line: "6.12", arch: "arm64", root: "busybox", suites: quick, more: []string{"engines", "e2e"}},
-
-	{name: "no-unprivileged", line: "6.12", root: "debian", host: guest.Host{Sysctl: map[string]string{"kernel.unprivileged_userns_clone": "0"}}},
-	{name: "no-user-namespaces", line: "6.12", root: "debian", host: guest.Host{Sysctl: map[string]string{"user.max_user_namespaces": "0"}}},
 	{name: "landlock-off", line: "6.12", root: "debian", append: "lsm=lockdown,yama,apparmor"},
-	{name: "apparmor", line: "6.12", root: "debian", host: guest.Host{AppArmor: vm.ModuleDir + "/e2e/testdata/apparmor/nsrun.bin"}},
-	{name: "cgroup-v1", line: "6.1", root: "debian", host: guest.Host{Cgroup: "v1"}, suites: []string{"probe"}},
-	{name: "cgroup-hybrid", line: "6.1", root: "debian", host: guest.Host{Cgroup: "hybrid"}, suites: []string{"probe"}},
-	{name: "no-cgroups", line: "6.12", root: "debian", host: guest.Host{Cgroup: "none"}},
-	{name: "no-delegation", line: "6.12", root: "debian", host: guest.Host{NoDelegation: true}},
 	{name: "no-memory-controller", line: "6.12", root: "debian", append: "cgroup_disable=memory"},
-	{name: "hidepid", line: "6.12", root: "debian", host: guest.Host{ProcOptions: "hidepid=invisible"}, suites: []string{"nsrun"}},
-	{name: "no-shm", line: "6.12", root: "debian", host: guest.Host{NoShm: true}, suites: []string{"nsrun"}, more: []string{"e2e"}},
-	{name: "256MB", line: "6.12", root: "busybox", memory: 256, suites: []string{"nsrun"}},
+}
+
+// boots are the machines by the boot that they share, in the order of their first.
+func boots() (list [][]machine) {
+	for _, m := range machines {
+		i := slices.IndexFunc(list, func(of []machine) bool { return of[0].bootName() == m.bootName() })
+		if i < 0 {
+			list, i = append(list, nil), len(list)
+		}
+		list[i] = append(list[i], m)
+	}
+	return list
+}
+
+// bootName is the name of the machine's boot, the first level of its tests' names.
+func (m machine) bootName() string {
+	if m.boot == "" {
+		return m.name
+	}
+	return m.boot
 }
 
 // wanted says that a machine is in the set that was asked for: of some lines of kernels, by name, or by default.

@@ -160,7 +160,7 @@ func (g *golden) compare(t *testing.T, m machine, whole bool) {
 	t.Helper()
 	name := filepath.Join("testdata", "vm", m.name+".txtar")
 	got := &txtar.Archive{Files: g.files,
-		Comment: fmt.Appendf(nil, "What nsrun says on TestVM's machine %s, and which tests are skipped there. Review it like code; it is written anew by\ngo test ./e2e -run 'TestVM/^%s$' -update\n\n", m.name, m.name)}
+		Comment: fmt.Appendf(nil, "What nsrun says on TestVM's machine %s, and which tests are skipped there. Review it like code; it is written anew by\ngo test ./e2e -run 'TestVM/^%s$/^%s$' -update\n\n", m.name, m.bootName(), m.name)}
 	for i := range got.Files {
 		got.Files[i].Data = fleeting.ReplaceAll(got.Files[i].Data, []byte("$1${2}${3}N"))
 	}

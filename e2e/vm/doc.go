@@ -2,7 +2,7 @@
 //
 //	k, err := vm.FetchKernel("6.1", "bookworm-security", "amd64") // Debian's package, by apt
 //	root, err := vm.DebianRoot("amd64")
-//	err = vm.Prepare(dir, k, root, guest.Plan{Steps: steps})
+//	err = vm.Prepare(dir, k, root, guest.Plan{Hosts: []guest.Hosted{{Steps: steps}}})
 //	err = vm.Machine{...}.Boot(ctx, time.Minute, func(f guest.Frame) { ... })
 //
 // A guest has no network and no disk: its root is an initramfs, made here, and it answers over a serial line. The kernels, of which

@@ -144,7 +144,8 @@ func (j job) run(ctx context.Context, b *builder, log io.Writer) (tally, error) 
 	args = slices.Concat(j.as.drop, args)
 	cmd := exec.CommandContext(ctx, convert, append([]string{"-t", "-p", j.dir}, args...)...)
 	cmd.Dir, cmd.Env = filepath.Join(j.as.tree, j.dir), env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // the tests, too
 	cmd.WaitDelay = time.Minute
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -157,6 +157,9 @@ func (r *runner) tests(j job, s stage) stage {
 	if j.how.name != "" {
 		s.name += ", " + j.how.name
 	}
+	if j.how.name == "" {
+		j.how = plain
+	}
 	s.inputs.tests = j.dir
 	if strings.HasSuffix(j.dir, "/house") { // it reads every file
 		s.inputs.tests = ""

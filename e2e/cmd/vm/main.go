@@ -103,7 +103,7 @@ func run(o options) (int, error) {
 	if len(o.command) > 0 {
 		step.Argv, step.Console = append([]string{"/bin/sh", "-c", `exec "$@"`, "sh"}, o.command...), false
 	}
-	image, initramfs, err := vm.Prepare(dir, kernel, root, guest.Plan{Host: o.host, Steps: []guest.Step{step}})
+	image, initramfs, err := vm.Prepare(dir, kernel, root, guest.Plan{Hosts: []guest.Hosted{{Host: o.host, Steps: []guest.Step{step}}}})
 	if err != nil {
 		return 0, err
 	}

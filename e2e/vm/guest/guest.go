@@ -14,17 +14,24 @@ import (
 	"io"
 )
 
-// Plan is what /init does, in this order: it loads the modules, makes the host, runs the steps one after the other, and powers off.
+// Plan is what /init does: it loads the modules, makes each host in turn and runs its steps, and powers off.
 type Plan struct {
 	Modules []string // files, each after those that it needs
-	Host    Host
-	Steps   []Step
+	Hosts   []Hosted // one boot serves for all; see Host for what cannot be taken back
+}
+
+// Hosted is a host and what runs on it.
+type Hosted struct {
+	Host  Host
+	Steps []Step
 }
 
 // PlanFile is where /init finds its plan, as JSON.
 const PlanFile = "/plan.json"
 
-// Host is the host that /init makes. The zero value is one like Debian's: cgroup v2, all mounts shared, writable places on tmpfs.
+// Host is a host that /init makes. The zero value is one like Debian's: cgroup v2, all mounts shared, writable places on tmpfs. Before the
+// next host /init takes back everything but AppArmor's profiles, which only the last host can have. Only the first host of a boot can keep
+// the initramfs as its root; ReadOnly must be the same for the others.
 type Host struct {
 	Sysctl       map[string]string // written before the steps; one that is missing ends the machine
 	Cgroup       string            // "" or v2, v1, hybrid, none

@@ -1,5 +1,5 @@
-// Init is process 1 of the tests' virtual machines. It makes the host that the plan describes, runs the plan's steps one after the other,
-// answers in frames on the second serial line, and powers off.
+// Init is process 1 of the tests' virtual machines. It makes each host that the plan describes and runs the host's steps, reports in frames
+// on the second serial line, and powers off.
 //
 // It protects nothing.
 package main
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -59,18 +60,38 @@ func run() error {
 			return err
 		}
 	}
-	if err := makeHost(plan.Host); err != nil {
+	if len(plan.Hosts) == 0 {
+		return errors.New("the plan has no host")
+	}
+	if err := makePlaces(plan.Hosts[0].Host); err != nil {
 		return err
 	}
-	for _, step := range plan.Steps {
-		if err := runStep(step, plan.Host); err != nil {
+	for _, h := range plan.Hosts {
+		if err := serve(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve makes one host, runs its steps, and takes back what sets it apart from the next.
+func serve(h guest.Hosted) error {
+	undo, err := makeHost(h.Host)
+	if err != nil {
+		return err
+	}
+	for _, step := range h.Steps {
+		if err := runStep(step, h.Host); err != nil {
 			return fmt.Errorf("step %s: %w", step.Name, err)
 		}
 		if step.Console {
 			line = nil // a person reads it
 		}
 	}
-	return nil
+	for _, f := range slices.Backward(undo) {
+		err = errors.Join(err, f())
+	}
+	return err
 }
 
 // load loads a module; the kernel unpacks it.
