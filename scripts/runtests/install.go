@@ -13,11 +13,9 @@ import (
 // install installs Debian's packages that the stages need, if this is root on Debian. Otherwise it says which are missing; where CI is set
 // that is an error. It returns the packages that are missing in the end.
 func install(ctx context.Context, out io.Writer, stages []stage) (missing []string, err error) {
-	for _, s := range stages {
-		for _, p := range s.packages {
-			if !slices.Contains(missing, p) && !installed(ctx, p) {
-				missing = append(missing, p)
-			}
+	for _, p := range needed(stages) {
+		if !installed(ctx, p) {
+			missing = append(missing, p)
 		}
 	}
 	if len(missing) == 0 {
@@ -45,4 +43,13 @@ func install(ctx context.Context, out io.Writer, stages []stage) (missing []stri
 func installed(ctx context.Context, name string) bool {
 	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f=${Status}", name).Output()
 	return err == nil && string(out) == "install ok installed"
+}
+
+// needed lists the packages that the stages need.
+func needed(stages []stage) (list []string) {
+	for _, s := range stages {
+		list = append(list, s.packages...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }

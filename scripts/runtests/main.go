@@ -23,6 +23,7 @@ type options struct {
 	slice  int // -1 for all of the tier
 	resume bool
 	list   bool
+	needs  bool
 	only   string
 }
 
@@ -45,7 +46,7 @@ func main() {
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("scripts/test.sh", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: scripts/test.sh [--quick | --all [--resume] | --slice N] [--only TEXT] [--list]")
+		fmt.Fprintln(flags.Output(), "usage: scripts/test.sh [--quick | --all [--resume] | --slice N] [--only TEXT] [--list] [--packages]")
 		flags.PrintDefaults()
 	}
 	quickly := flags.Bool("quick", false, "checks and cheap tests as this user: at most 2 minutes; installs nothing")
@@ -54,6 +55,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.slice, "slice", -1, "only part `N`, 0 to 7, of what --all has beyond the fast tier")
 	flags.StringVar(&o.only, "only", "", "only stages whose names contain `TEXT`")
 	flags.BoolVar(&o.list, "list", false, "print the stages and run nothing")
+	flags.BoolVar(&o.needs, "packages", false, "print the Debian packages that the stages need and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -94,7 +96,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := os.Chmod(out, 0o755); err != nil { // the ordinary user runs what is in it
 		return err
 	}
-	users, undo, err := whoever(ctx, root, o.tier != quick && !o.list)
+	users, undo, err := whoever(ctx, root, o.tier != quick && !o.list && !o.needs)
 	if err != nil {
 		return err
 	}
@@ -110,6 +112,10 @@ func run(ctx context.Context, o options) (err error) {
 	stages, left := choose(stages, o)
 	if o.list {
 		return list(os.Stdout, stages)
+	}
+	if o.needs {
+		_, err := fmt.Println(strings.Join(needed(stages), " "))
+		return err
 	}
 	if o.tier != quick {
 		if _, err := install(ctx, os.Stdout, stages); err != nil {
