@@ -127,8 +127,13 @@ func run(ctx context.Context, o options) (err error) {
 
 // choose cuts a tier's stages down to what was asked for, and names those that are left out.
 func choose(stages []stage, o options) (chosen []stage, left []string) {
+	covered := map[string]bool{}
+	for _, s := range stages {
+		covered[s.covers] = o.slice < 0 && o.tier == all
+	}
 	for _, s := range stages {
 		switch {
+		case covered[s.name]:
 		case o.slice >= 0 && s.tier != all, o.only != "" && !strings.Contains(s.name, o.only):
 		case o.slice >= 0 && s.slice != o.slice:
 			left = append(left, s.name)

@@ -142,7 +142,7 @@ func (r *runner) packageStages(dir string, p pkg) (list []stage) {
 			list = append(list, r.tests(job{dir: dir, as: u, tier: fast}, stage{tier: from, seconds: p.seconds, packages: strings.Fields(p.needs)}))
 		}
 		if p.slow > 0 {
-			list = append(list, r.tests(job{dir: dir, as: u, tier: all}, stage{name: "all of ", tier: all, slice: p.slice, seconds: p.slow, packages: strings.Fields(p.needs + " " + p.more)}))
+			list = append(list, r.tests(job{dir: dir, as: u, tier: all}, stage{name: "all of ", covers: dir + " as " + u.name, tier: all, slice: p.slice, seconds: p.slow, packages: strings.Fields(p.needs + " " + p.more)}))
 		}
 	}
 	if p.race > 0 {
