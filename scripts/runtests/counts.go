@@ -14,11 +14,16 @@ var least = map[string]map[string]int{}
 func (s stage) tooFew(got tally) (err error) {
 	for name, counts := range least {
 		if strings.HasPrefix(s.name, name) {
-			for what, n := range counts {
-				if got.counts[what] < n {
-					err = errors.Join(err, fmt.Errorf("%s: %d, and it may not be less than %d", what, got.counts[what], n))
-				}
-			}
+			err = errors.Join(err, s.demand(counts, got))
+		}
+	}
+	return err
+}
+
+func (s stage) demand(counts map[string]int, got tally) (err error) {
+	for what, n := range counts {
+		if got.counts[what] < n {
+			err = errors.Join(err, fmt.Errorf("%s counted %d %s, and it may not be less than %d", s.name, got.counts[what], what, n))
 		}
 	}
 	return err

@@ -28,7 +28,7 @@ type stage struct {
 	wide     bool     // it uses all processors, so nothing else runs beside it
 	packages []string // of Debian that it needs
 	inputs   inputs
-	covers   string   // the stage of the fast tier that this one makes superfluous in a run of everything
+	covers   string // the stage of the fast tier that this one makes superfluous in a run of everything
 	run      func(ctx context.Context, log io.Writer) (tally, error)
 }
 

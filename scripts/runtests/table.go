@@ -56,6 +56,7 @@ var table = map[string]pkg{
 	"mounts":                     {quick: true, seconds: 2},
 	"rlimit":                     {quick: true, seconds: 1},
 	"rlimit/cgroup":              {seconds: 3},
+	"scripts/runtests":           {quick: true, seconds: 3, once: true},
 	"seccomp":                    {quick: true, seconds: 6},
 }
 
