@@ -38,8 +38,9 @@ var engines = [...]engine{
 
 const noProgram = "/nsrun-no-such-program"
 
-// engineTime is how long an engine may take to answer.
-const engineTime = 3 * time.Second
+// engineTime bounds the wait for a program of another backend. It is generous: on a busy machine bubblewrap has taken more than three seconds,
+// and a backend that is there must not be reported as missing.
+const engineTime = 10 * time.Second
 
 // silence begins what is said of one that takes longer.
 const silence = "no answer"
