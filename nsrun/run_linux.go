@@ -48,7 +48,7 @@ func factsFor(req plan.Request) facts.Facts {
 }
 
 // Probe returns all that can be found out of this host, by really making each kind of namespace and mount in children that end at
-// once, and asking bubblewrap, Docker and Podman. It takes some 10 ms, 100 where those are installed, and 3 s where a daemon hangs.
+// once, and asking bubblewrap, Docker and Podman. It takes some 10 ms, 100 where those are installed, and 10 s where a daemon hangs.
 func Probe() facts.Facts { return probe.Full() }
 
 // ProbeHost is [Probe] without other programs.
