@@ -131,7 +131,7 @@ func (m Machine) upPatience() time.Duration {
 	if m.Accel == "kvm" {
 		return 20 * time.Second
 	}
-	return 120 * time.Second
+	return 5 * time.Minute
 }
 
 func (m Machine) boot(ctx context.Context, take func(guest.Frame)) error {
