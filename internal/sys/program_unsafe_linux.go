@@ -118,7 +118,8 @@ func (c *Call) Repeat(from, to int) *Call {
 	return c
 }
 
-// Program is a list of system calls. The zero value is empty and ready to use. A Program is written once and run once.
+// Program is a list of system calls. The zero value is empty and ready to use. A Program is written once and run once; it can be forked
+// more than once, because a child works on a copy of its memory.
 type Program struct {
 	// Trace keeps what is needed to print the program. It is set before the first call is added, by those who want to print: a run
 	// does without, since memory touched before a fork costs twice.
@@ -299,13 +300,15 @@ func (p *Program) add(c Call) *Call {
 	return &p.calls[len(p.calls)-1]
 }
 
-// Inject replaces call i by one that fails with errno e, tolerances kept: the fault a test wants to see survived.
-func (p *Program) Inject(i int, e syscall.Errno) {
+// Inject replaces call i by one that fails with errno e, tolerances kept: the fault a test wants to see survived. restore puts the call back.
+func (p *Program) Inject(i int, e syscall.Errno) (restore func()) {
 	c := &p.calls[i]
+	was := *c
 	if c.kind == kindRepeat {
 		c.to = c.from
 	}
 	c.kind, c.errno, c.into = kindFail, int16(e), nil
+	return func() { *c = was }
 }
 
 // IsFail reports whether call i is one of [Program.Fail], which a good run does not reach.

@@ -124,3 +124,9 @@ func (c *Call) text(args []Arg) string {
 	}
 	return out.String()
 }
+
+// CallName returns the name of call i: that of its system call, or a word for a call that the program makes up, such as "spawn".
+func (p *Program) CallName(i int) string {
+	name, _, _ := strings.Cut(p.calls[i].text(nil), "(")
+	return name
+}

@@ -81,7 +81,7 @@ func TestRunLeavesNothing(t *testing.T) {
 }
 
 // TestEveryFaultFailsClosed makes each call of a good run fail in turn. The command must never have run, but where the fault comes
-// after exec, in pid 1; the error must name a step; and nothing may be left.
+// after exec, in pid 1; the error must name a step; and nothing may be left. The fast tier takes a sample of the calls: [testenv.Sample].
 func TestEveryFaultFailsClosed(t *testing.T) {
 	for name, change := range map[string]func(*plan.Plan){
 		"new mount API": func(*plan.Plan) {},
@@ -110,34 +110,35 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 				}
 			})
 			change(p)
-			n := 0
-			_, err := Run(p, Options{Inject: func(program *sys.Program) { n = program.Len() }})
-			require.NoError(t, err, "the good run")
-			require.FileExists(t, marker, "positive control")
-			require.NoError(t, os.Remove(marker))
-			require.Greater(t, n, 150, "a refactoring must not shrink what is injected unnoticed")
-			before, fds := mountinfo(t), openFDs(t)
-			for i := range n {
-				injectOne(t, p, marker, i)
+			f := newPoints(t, p, Lower)
+			good := func(when string) {
+				_, err := Run(p, Options{seam: f.seam()})
+				require.NoError(t, err, "the good run, %s", when)
+				require.FileExists(t, marker, "positive control, %s", when)
+				require.NoError(t, os.Remove(marker))
 			}
-			assert.Equal(t, before, mountinfo(t))
-			assert.Equal(t, fds, openFDs(t))
-			assert.Empty(t, children(t, "self"))
+			good("before")
+			require.Greater(t, f.lowered.Program.Len(), 150, "a refactoring must not shrink what is injected unnoticed")
+			inBatches(t, f.sample(), func(i int) { injectOne(t, f, marker, i) }, func() {})
+			good("after")
+			require.Less(t, f.times, 3, "one program serves all runs")
 		})
 	}
 }
 
-func injectOne(t *testing.T, p *plan.Plan, marker string, i int) {
+func injectOne(t *testing.T, points *points, marker string, i int) {
 	t.Helper()
-	var step sys.Step
 	reached, refused := true, false
-	out, err := Run(p, Options{Inject: func(program *sys.Program) {
-		step = program.Describe(i)
-		// What comes after the first execve that succeeds is reached only when that one fails.
-		reached = !program.IsFail(i) && (step.Stage != "exec" || step.Op != noHeader && i <= firstHit(program))
-		refused = step.Stage == selfTestStage && program.Tolerates(i, unix.EIO) // an act that fails is as it should be
-		program.Inject(i, unix.EIO)
+	f := fault{i: i}
+	out, err := Run(points.plan, Options{seam: points.seam(), Inject: func(program *sys.Program) {
+		f.inject(program, func(program *sys.Program) {
+			// What comes after the first execve that succeeds is reached only when that one fails.
+			reached = !program.IsFail(i) && (f.step.Stage != "exec" || f.step.Op != noHeader && i <= firstHit(program))
+			refused = f.step.Stage == selfTestStage && program.Tolerates(i, unix.EIO) // an act that fails is as it should be
+		})
 	}})
+	f.end()
+	step := f.step
 	_, statErr := os.Stat(marker)
 	ran := statErr == nil
 	_ = os.Remove(marker)

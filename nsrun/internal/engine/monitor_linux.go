@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -40,10 +39,8 @@ func runLoose(p *plan.Plan, opts Options) (Outcome, error) {
 		return Outcome{}, &Error{Stage: "channels", Err: err}
 	}
 	defer ch.close()
-	var host mounts.Host
 	theirs := []int{int(ch.report.Fd()), int(ch.status.Fd())}
-	lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus, theirs: theirs}, false)
-	host.Close()
+	lowered, err := opts.seam.lowered(Lower, p, fds{report: ch.childReport, status: ch.childStatus, theirs: theirs})
 	if err != nil {
 		return Outcome{}, wrapLowering(err)
 	}

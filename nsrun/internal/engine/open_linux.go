@@ -55,6 +55,7 @@ type OpenOptions struct {
 	// Fork runs f on the thread that sandboxes are forked from, which must live as long as they do: see [Run].
 	Fork   func(f func())
 	Inject func(*sys.Program) // may change the program: faults for tests
+	seam   seam
 }
 
 // Open makes the sandbox of a session, in a small process of a single purpose, and returns when it serves. Its process is a child of this
@@ -66,8 +67,10 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	if err := checkProc(); err != nil {
 		return nil, err
 	}
-	canary, err := newCanary(p)
-	defer canary.close()
+	canary, own, err := opts.seam.canaryFor(p)
+	if own != nil {
+		defer own.close()
+	}
 	if err != nil {
 		return nil, &Error{Stage: selfTestStage, Err: err}
 	}
@@ -92,9 +95,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 		}
 		return nil, endGroup(group, &Outcome{}, err)
 	}
-	var host mounts.Host
-	lowered, err := lowerServer(p, &host, fds{report: int(report[1].Fd()), status: pair[1], canary: canary, group: group}, false)
-	host.Close()
+	lowered, err := opts.seam.lowered(lowerServer, p, fds{report: int(report[1].Fd()), status: pair[1], canary: canary, group: group})
 	if err == nil {
 		err = protect(p, lowered.Seen, opts.Protected)
 	} else {

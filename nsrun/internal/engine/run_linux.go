@@ -31,10 +31,16 @@ type Options struct {
 	Protected []string
 	// Sole says that a plan with plan.Bwrap is all that this process is for: it gives up its capabilities, the descriptors that its caller
 	// has left open, and what Go makes of signals that would end it.
-	Sole   bool
-	canary *Canary // of a test's own
+	Sole bool
 	// Inject may change the program before it runs: faults for tests.
 	Inject func(*sys.Program)
+	seam   seam
+}
+
+// seam is what a test puts in the place of a run's own. It is empty but in tests of this package.
+type seam struct {
+	canary *Canary                     // the test closes it
+	lower  func(fds) (*Lowered, error) // instead of Lower: a test that runs one program many times lowers it once
 }
 
 // Outcome is how a run ended.
@@ -124,8 +130,28 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 type prepared struct {
 	ch      *channels
 	pumps   *pumps
+	own     *Canary // to be closed
 	canary  *Canary
 	lowered *Lowered
+}
+
+// canaryFor returns what the plan's self-test tries to reach, and own, which the caller closes if it is not nil.
+func (s *seam) canaryFor(p *plan.Plan) (canary, own *Canary, err error) {
+	if s.canary != nil {
+		return s.canary, nil, nil
+	}
+	own, err = newCanary(p)
+	return own, own, err
+}
+
+// lowered lowers a plan by looking at this host.
+func (s *seam) lowered(lower func(*plan.Plan, mounts.Looker, fds, bool) (*Lowered, error), p *plan.Plan, f fds) (*Lowered, error) {
+	if s.lower != nil {
+		return s.lower(f)
+	}
+	var host mounts.Host
+	defer host.Close()
+	return lower(p, &host, f, false)
 }
 
 // prepare makes all that can fail without a process. What it has made is to be closed whether it failed or not.
@@ -136,16 +162,10 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	if s.pumps, err = openPumps(p); err != nil {
 		return s, &Error{Stage: "channels", Err: err}
 	}
-	if s.canary, err = newCanary(p); err != nil {
+	if s.canary, s.own, err = opts.seam.canaryFor(p); err != nil {
 		return s, &Error{Stage: selfTestStage, Err: err}
 	}
-	if opts.canary != nil {
-		s.canary.close()
-		s.canary = opts.canary
-	}
-	var host mounts.Host
-	defer host.Close()
-	s.lowered, err = Lower(p, &host, fds{report: s.ch.childReport, status: s.ch.childStatus, canary: s.canary, group: group, output: s.pumps.child}, false)
+	s.lowered, err = opts.seam.lowered(Lower, p, fds{report: s.ch.childReport, status: s.ch.childStatus, canary: s.canary, group: group, output: s.pumps.child})
 	if err != nil {
 		return s, wrapLowering(err)
 	}
@@ -159,8 +179,8 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 }
 
 func (s *prepared) close() {
-	if s.canary != nil {
-		s.canary.close()
+	if s.own != nil {
+		s.own.close()
 	}
 	if s.pumps != nil {
 		s.pumps.close()

@@ -42,7 +42,7 @@ func TestSelfTestFindsWhatDoesNotHold(t *testing.T) {
 			require.NoError(t, err, "the same plan as it was made")
 			require.NoError(t, os.Remove(marker))
 			tt.change(p)
-			_, err = Run(p, Options{canary: canaryFor(t, p, tt.act)})
+			_, err = Run(p, Options{seam: seam{canary: canaryFor(t, p, tt.act)}})
 			var e *Error
 			require.ErrorAs(t, err, &e, "what succeeds refuses the start")
 			assert.Equal(t, selfTestStage, e.Stage)

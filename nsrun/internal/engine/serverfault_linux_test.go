@@ -39,45 +39,51 @@ func TestEveryFaultOfAServerFailsClosed(t *testing.T) {
 			}
 			change(p)
 			fork := forker(t)
-			var good *sys.Program
-			require.NoError(t, tryServer(t, p, fork, func(program *sys.Program) { good = program }, false), "the good run")
-			require.FileExists(t, marker, "positive control")
-			require.NoError(t, os.Remove(marker))
-			n := 0
-			for i := 0; i == 0 || i < n; i++ {
-				before, fds := mountinfo(t), openFDs(t)
-				var step sys.Step
-				must := false
-				err := tryServer(t, p, fork, func(program *sys.Program) {
-					n, step = program.Len(), program.Describe(i)
-					must = !program.IsFail(i) && !program.Tolerates(i, unix.EIO) && !program.Conditional(i) && step.Op != "standing by" && (step.Stage != "keeper" || step.Op != "kill")
-					program.Inject(i, unix.EIO)
-				}, i < good.Len() && good.Describe(i).Stage == "terminal")
-				_, statErr := os.Stat(marker)
-				_ = os.Remove(marker)
-				if must && i < n {
-					var failed *Error
-					assert.Error(t, err, "call %d (%s)", i, step)
-					assert.True(t, errors.As(err, &failed) && failed.Stage != "" || errors.Is(err, ErrGone) || errors.Is(err, ErrLost), "call %d (%s): %v", i, step, err)
-					assert.ErrorIs(t, statErr, os.ErrNotExist, "call %d (%s): the command has run", i, step)
-				}
-				require.Equal(t, before, mountinfo(t), "call %d (%s)", i, step)
-				require.Equal(t, fds, openFDs(t), "call %d (%s)", i, step)
-				require.Empty(t, children(t, "self"), "call %d (%s)", i, step)
+			f := newPoints(t, p, lowerServer)
+			good := func(when string) {
+				require.NoError(t, tryServer(t, f, fork, nil, false), "the good run, %s", when)
+				require.FileExists(t, marker, "positive control, %s", when)
+				require.NoError(t, os.Remove(marker))
 			}
+			good("before")
 			least := 100
 			if name == "landlock" && os.Getuid() != 0 { // who has no secrets to grant around
 				least = 90
 			}
-			require.Greater(t, n, least, "a refactoring must not shrink what is injected unnoticed")
+			require.Greater(t, f.lowered.Program.Len(), least, "a refactoring must not shrink what is injected unnoticed")
+			inBatches(t, f.sample(), func(i int) { injectServer(t, f, fork, marker, i) }, func() {})
+			good("after")
+			require.Less(t, f.times, 3, "one program serves all runs")
 		})
 	}
 }
 
-// tryServer opens a sandbox, has it start the plan's command, and ends it.
-func tryServer(t *testing.T, p *plan.Plan, fork func(func()), inject func(*sys.Program), terminal bool) error {
+func injectServer(t *testing.T, points *points, fork func(func()), marker string, i int) {
 	t.Helper()
-	o, err := Open(p, OpenOptions{Fork: fork, Inject: inject})
+	must := false
+	f := fault{i: i}
+	err := tryServer(t, points, fork, func(program *sys.Program) {
+		f.inject(program, func(program *sys.Program) {
+			must = !program.IsFail(i) && !program.Tolerates(i, unix.EIO) && !program.Conditional(i) && f.step.Op != "standing by" && (f.step.Stage != "keeper" || f.step.Op != "kill")
+		})
+	}, points.lowered.Program.Describe(i).Stage == "terminal")
+	f.end()
+	_, statErr := os.Stat(marker)
+	_ = os.Remove(marker)
+	if !must {
+		return
+	}
+	var failed *Error
+	assert.Error(t, err, "call %d (%s)", i, f.step)
+	assert.True(t, errors.As(err, &failed) && failed.Stage != "" || errors.Is(err, ErrGone) || errors.Is(err, ErrLost), "call %d (%s): %v", i, f.step, err)
+	assert.ErrorIs(t, statErr, os.ErrNotExist, "call %d (%s): the command has run", i, f.step)
+}
+
+// tryServer opens a sandbox, has it start the plan's command, and ends it.
+func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys.Program), terminal bool) error {
+	t.Helper()
+	p := points.plan
+	o, err := Open(p, OpenOptions{Fork: fork, Inject: inject, seam: points.seam()})
 	if err != nil {
 		for { // those that did not get as far as to be known
 			if _, e := unix.Wait4(-1, nil, 0, nil); e != nil && !errors.Is(e, unix.EINTR) {
