@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -36,7 +37,7 @@ func marked(t *testing.T, word string) (pids []int, states []string) {
 // sweep ends what a test has left on purpose.
 func sweep(t *testing.T, word string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Limit(0)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		pids, _ := marked(t, word)
 		if len(pids) == 0 {
 			return
@@ -61,14 +62,15 @@ func TestKilledMonitorLeavesNoHalfMadeSandbox(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			alone := len(options) == 0 || options[0] != "--die-with-parent"
-			for i := range 60 {
+			for i := range testenv.Times(60) {
+				moment := time.Duration(i) * 6 * time.Millisecond / time.Duration(testenv.Times(60)) // of the six that a start takes
 				word := fmt.Sprintf("1000.%d%03d", os.Getpid(), i)
 				cmd := exec.Command("bwrap", append(append([]string{"--ro-bind", "/", "/"}, options...), "sleep", word)...)
 				require.NoError(t, cmd.Start())
-				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+				time.Sleep(testenv.Scale(moment))
 				require.NoError(t, cmd.Process.Kill())
 				_ = cmd.Wait()
-				ends := time.Now().Add(3 * time.Second)
+				ends := time.Now().Add(testenv.Limit(0))
 				for {
 					pids, states := marked(t, word)
 					running := alone && strings.Contains(strings.Join(states, " "), "sleep")
@@ -76,7 +78,7 @@ func TestKilledMonitorLeavesNoHalfMadeSandbox(t *testing.T) {
 						break
 					}
 					if time.Now().After(ends) {
-						t.Errorf("killed after %d00 µs: %v %v is left", i, pids, states)
+						t.Errorf("killed after %v: %v %v is left", testenv.Scale(moment), pids, states)
 						break
 					}
 					time.Sleep(2 * time.Millisecond)
@@ -99,14 +101,14 @@ func TestBwrapEndsWithWhoCalledIt(t *testing.T) {
 		_, states := marked(t, word)
 		return strings.Contains(strings.Join(states, " "), "sleep")
 	}
-	require.Eventually(t, started, 5*time.Second, 5*time.Millisecond)
+	testenv.Eventually(t, started, "the command to run")
 	require.NoError(t, caller.Process.Kill())
 	_ = caller.Wait()
 	left := func() bool {
 		pids, _ := marked(t, word)
 		return len(pids) == 0
 	}
-	assert.Eventually(t, left, 5*time.Second, 5*time.Millisecond)
+	testenv.Eventually(t, left, "the end of the sandbox")
 	sweep(t, word)
 }
 
@@ -124,14 +126,15 @@ func TestKilledNsrunLeavesNoBubblewrap(t *testing.T) {
 		cmd := exec.Command(nsrun, "run", "--backend", "bwrap", "--", "sleep", word)
 		cmd.Env = append(os.Environ(), "PATH=/usr/bin:/bin")
 		require.NoError(t, cmd.Start())
-		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+		moment := testenv.Scale(time.Duration(i) * 2 * time.Millisecond)
+		time.Sleep(moment)
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		left := func() bool {
 			pids, _ := marked(t, word)
 			return len(pids) == 0
 		}
-		assert.Eventually(t, left, 5*time.Second, 5*time.Millisecond, "killed after %d ms", 2*i)
+		testenv.Eventually(t, left, fmt.Sprintf("the end of the sandbox of an nsrun that was killed after %v", moment))
 		sweep(t, word)
 	}
 }
@@ -150,7 +153,7 @@ func TestDataMayComeAfterTheInformation(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	infoIn.Close()
 	dataOut.Close()
-	late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(testenv.Limit(0), func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	info := make([]byte, 4096)
 	n, err := infoOut.Read(info)

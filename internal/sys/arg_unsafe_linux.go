@@ -159,5 +159,13 @@ func ArgArea(args, environ []string) Area {
 	return a
 }
 
+// Cell is the first four bytes of b as a cell for [Call.Into]. The caller keeps b alive.
+func Cell(b []byte) *int32 {
+	if len(b) < 4 {
+		panic("bug: a cell has four bytes")
+	}
+	return (*int32)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
 // BytePointer is the address of *v as the structures of x/sys want it.
 func BytePointer[T any](v *T) *byte { return (*byte)(unsafe.Pointer(v)) }

@@ -35,6 +35,7 @@ func (l *lowering) lowerLoose(look mounts.Looker) error {
 		l.assertNoUsers,
 		l.keepCapabilities,
 		l.dieStill, // what changes credentials forgets the death signal
+		l.report,   // the thread that answers has lived on with the death signal in place
 		l.ready,    // the caller lives, and holds no privileges any more
 		l.block,
 		l.restoreUmask,
@@ -105,7 +106,8 @@ func (l *lowering) handshake() error {
 	return nil
 }
 
-// callerLives fails if the caller has died: a death signal that is asked for after that never comes.
+// callerLives fails if the caller has died: a death signal that is asked for after that never comes. It is not enough: see
+// [lowering.report].
 func (l *lowering) callerLives() {
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1),
 		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
@@ -116,6 +118,19 @@ func (l *lowering) dieStill() error {
 	l.deathSignal(unix.SIGKILL)
 	return nil
 }
+
+// report asks for the caller's answer, which ready waits for, now that the death signal is in place. The kernel sends that signal when the
+// thread that has forked this process ends, and only that thread answers: after its answer, its end cannot be missed. The end of the socket
+// does not prove as much. A thread that was killed can end, and leave this process to another parent, before the last thread of its process
+// closes the socket (do_exit in kernel/exit.c).
+func (l *lowering) report() error {
+	l.step("command", "report to the caller")
+	l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{reported}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
+	return nil
+}
+
+// reported is the message that asks for the caller's answer.
+const reported = 'r'
 
 func (l *lowering) ownsUsers() bool { return slices.Contains(l.plan.Namespaces, plan.User) }
 
@@ -304,6 +319,8 @@ func (l *lowering) waiter() error {
 	l.goWhereTheCommandGoes()
 	l.step("command", "fork")
 	l.command = l.p.Slot()
+	l.parents = make([]byte, 8)
+	l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
 	var err error
 	l.p.Spawn(l.command, nil, func() { err = l.looseMile() })
 	if err != nil {

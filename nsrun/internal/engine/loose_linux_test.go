@@ -153,9 +153,13 @@ func TestTheCommandWaitsForItsMonitor(t *testing.T) {
 			defer m.close()
 			require.NoError(t, m.start())
 			m.goOn()
-			time.Sleep(testenv.Scale(200 * time.Millisecond))
+			testenv.Eventually(t, func() bool {
+				n, err := unix.Poll([]unix.PollFd{{Fd: int32(ch.status.Fd()), Events: unix.POLLIN}}, 0)
+				return err == nil && n == 1
+			}, "the sandbox to ask for an answer")
+			time.Sleep(testenv.Scale(20 * time.Millisecond))
 			assert.NoFileExists(t, marker)
-			m.goOn()
+			m.answer()
 			require.NoError(t, m.report())
 			status, err := m.await()
 			require.NoError(t, err)

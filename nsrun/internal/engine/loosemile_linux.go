@@ -22,7 +22,9 @@ func (l *lowering) looseMile() error {
 	switch { // one that was forked has no death signal yet, one that was not still has that of the set-up
 	case b.Waiter && b.DieWithParent:
 		l.deathSignal(unix.SIGKILL)
-		l.callerLives() // with it the waiter would have died
+		l.p.Add(unix.SYS_GETPPID).Into(sys.Cell(l.parents[4:]))
+		l.p.Compare(l.parents, 4, unix.ESRCH) // the waiter has ended before it could send one
+		l.callerLives()                       // with it the waiter would have died
 	case !b.Waiter && !b.DieWithParent:
 		l.deathSignal(0)
 	}

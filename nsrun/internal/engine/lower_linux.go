@@ -55,6 +55,7 @@ type lowering struct {
 	command sys.Slot // pid of the last mile, which becomes the command
 	proc    sys.Slot // the host's procfs, by bubblewrap's rules
 	umask   sys.Slot // the caller's
+	parents []byte   // the waiter's pid, and that of the command's parent
 
 	children   sys.Slot // a keeper's, or a server's, signalfd
 	prepared   sys.Slot // a server's Landlock ruleset
@@ -119,6 +120,7 @@ func (l *lowering) life(look mounts.Looker) error {
 		l.joinGroup,     // before there is anything to count
 		l.takeOutput,
 		l.closeInherited,
+		l.report, // early, so that the answer is there when ready waits for it
 		l.mapIDs,
 		l.noNestedUsers, // while /proc/sys can still be written
 		l.numbers,

@@ -134,7 +134,7 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 	if m.sole { // while the sandbox is set up
 		dropCapabilities()
 	}
-	m.goOn()
+	m.answer()
 	if m.sole {
 		// Of every thread; this one has it already, and nothing is executed any more.
 		_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
@@ -152,6 +152,16 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 		}
 	}
 	return status, err
+}
+
+// answer lets the command begin once the sandbox has asked for that: see [lowering.report]. If the sandbox has ended, the report says more.
+func (m *monitor) answer() {
+	for m.until(int(m.ch.status.Fd()), unix.POLLIN) {
+		if _, err := unix.Read(int(m.ch.status.Fd()), make([]byte, 1)); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	m.goOn()
 }
 
 // goOn lets the sandbox be set up, and then the command begin. If nobody listens any more, the report says more.
@@ -275,8 +285,8 @@ func exitCode(status unix.WaitStatus) int {
 	return 255
 }
 
-// reported are the namespaces whose numbers are told, in bubblewrap's order: its name, the file's, the plan's.
-var reported = []struct{ name, file, ns string }{
+// reportedNamespaces are the namespaces whose numbers are told, in bubblewrap's order: its name, the file's, the plan's.
+var reportedNamespaces = []struct{ name, file, ns string }{
 	{"cgroup", "cgroup", plan.Cgroup}, {"ipc", "ipc", plan.Ipc}, {"mnt", "mnt", plan.Mount},
 	{"net", "net", plan.Net}, {"pid", "pid", plan.Pid}, {"uts", "uts", plan.Uts},
 }
@@ -286,7 +296,7 @@ func (m *monitor) inform() error {
 	b := m.plan.Bwrap
 	if b.InfoFD != nil || b.StatusFD != nil {
 		members := []string{fmt.Sprintf("\"child-pid\": %d", m.pid)}
-		for _, r := range reported {
+		for _, r := range reportedNamespaces {
 			var st unix.Stat_t
 			if slices.Contains(m.plan.Namespaces, r.ns) && unix.Stat(fmt.Sprintf("/proc/%d/ns/%s", m.pid, r.file), &st) == nil {
 				members = append(members, fmt.Sprintf("\"%s-namespace\": %d", r.name, st.Ino))

@@ -252,8 +252,9 @@ func (r *run) wait() error {
 	if r.opts.Signals != nil {
 		go r.watch(r.opts.Signals(), done)
 	}
-	// The last mile waits for this. If it has failed already, nobody listens, and the report says more.
-	_ = unix.Send(int(r.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL)
+	if keeps(r.plan) { // a keeper asks for no death signal, and for no answer: it waits for the socket's end
+		r.goOn()
+	}
 	if r.plan.Timeout > 0 {
 		r.deadline = time.Now().Add(time.Duration(r.plan.Timeout))
 	}
@@ -310,6 +311,9 @@ func (r *run) readReport() {
 	}
 }
 
+// goOn lets the last mile, which waits for this, start the command. If it has failed already, nobody listens, and the report says more.
+func (r *run) goOn() { _ = unix.Send(int(r.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) }
+
 // readStatus reads one message of init's, and says whether there may be more.
 func (r *run) readStatus() bool {
 	buf, oob := make([]byte, sys.ExitSize+1), make([]byte, unix.CmsgSpace(4))
@@ -322,6 +326,8 @@ func (r *run) readStatus() bool {
 	}
 	if fd, ok := passedFD(oob[:oobn]); ok {
 		r.passed(buf[0], fd)
+	} else if n == 1 && buf[0] == reported {
+		r.goOn()
 	} else if e, ok := sys.ParseExit(buf[:n]); ok {
 		r.exit = &e
 	}
