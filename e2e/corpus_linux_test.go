@@ -4,11 +4,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // sections are those of the corpus that this package answers for, with the number of their rows: FS01 to FS36, and so on.
@@ -83,6 +86,7 @@ func TestCorpus(t *testing.T) {
 		if flag.Lookup("test.run").Value.String() == "" {
 			assert.GreaterOrEqual(t, s.all, 195, "rows tried as %s", w.name)
 		}
+		testenv.Count(t, "attack cases", s.all)
 		lines = append(lines, fmt.Sprintf("%s as %s", s, w.name))
 		w.compare(t)
 	}
@@ -105,6 +109,36 @@ func (r row) counted(t *testing.T, w *world, s *score) {
 		}
 	}()
 	credit = r.run(t, w)
+}
+
+// TestAMissingFixtureCostsItsRowsOnly runs some rows where the user may make no message queue.
+func TestAMissingFixtureCostsItsRowsOnly(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a file system of message queues")
+	}
+	_, err := os.Stat("/dev/mqueue")
+	need(t, err == nil, "/dev/mqueue")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	rows := func(ci string) (string, error) {
+		cmd := exec.Command("unshare", "-m", "-i", "sh", "-c", `mount -t mqueue none /dev/mqueue && chmod 0755 /dev/mqueue && exec "$@"`, "sh",
+			self, "-test.v", "-test.run=^TestCorpus$/^as_user$/^(PC13|PC14|PC15)$")
+		cmd.Env = append(os.Environ(), "CI="+ci)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := rows("")
+	require.NoError(t, err, out)
+	for _, line := range []string{
+		"--- SKIP: TestCorpus/as_user/PC14", "this host lacks: POSIX message queues, which PC14 needs: permission denied",
+		"--- PASS: TestCorpus/as_user/PC13", "--- PASS: TestCorpus/as_user/PC15", "count: attack cases: 2",
+	} {
+		assert.Contains(t, out, line)
+	}
+	out, err = rows("true")
+	require.Error(t, err, "where CI is set, a missing fixture is a failure")
+	assert.Contains(t, out, "--- FAIL: TestCorpus/as_user/PC14")
+	assert.Contains(t, out, "--- PASS: TestCorpus/as_user/PC15")
 }
 
 // compare logs how bwrap answers the same acts: minimal root, all namespaces, no nested ones, no capabilities, clean environment.

@@ -77,6 +77,7 @@ func (c try) outside() string {
 
 // run makes the attempt, and says whether a control stood beside each part of it.
 func (r row) run(t *testing.T, w *world) (credit bool) {
+	w.need(t, r)
 	w.fresh(t)
 	if r.plant != nil {
 		r.plant(t, w)

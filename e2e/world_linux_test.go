@@ -41,8 +41,40 @@ type world struct {
 	accepted           atomic.Int64 // connections and datagrams that came to the host's servers
 	closers            []io.Closer
 	host               *exec.Cmd
+	missing            []fixture // that this host does not let the user make
 
 	fill *strings.Replacer
+}
+
+// fixture is a thing of the host that acts of the probe try to reach: those that contain act.
+type fixture struct{ what, act, reason string }
+
+// fixtures are those that a host may not have, by the name that the probe's act host gives them.
+var fixtures = map[string]fixture{
+	"shm":      {what: "System V shared memory", act: "shm {key}"},
+	"sem":      {what: "System V semaphores", act: "sem {key}"},
+	"msg":      {what: "System V message queues", act: "msg {key}"},
+	"mq":       {what: "POSIX message queues", act: "{mq}"},
+	"/dev/shm": {what: "a directory /dev/shm", act: "{shm}"},
+}
+
+// lacks adds a fixture that could not be made.
+func (w *world) lacks(name, reason string) {
+	f := fixtures[name]
+	f.reason = reason
+	w.missing = append(w.missing, f)
+}
+
+// need skips the test of a row, or in CI fails it, if the row tries to reach what this host has not.
+func (w *world) need(t *testing.T, r row) {
+	t.Helper()
+	for _, f := range w.missing {
+		for _, c := range r.tries {
+			if strings.Contains(c.act, f.act) || strings.Contains(c.control, f.act) {
+				need(t, false, fmt.Sprintf("%s, which %s needs: %s", f.what, r.id, f.reason))
+			}
+		}
+	}
 }
 
 // worlds are the users that this test can be.
@@ -79,9 +111,15 @@ func newWorld(t *testing.T, name string, uid, gid int) *world {
 	require.NoError(t, os.Chmod(w.home, 0o700))
 	w.write(t, w.tmpFile, w.canary)
 	t.Cleanup(func() { os.Remove(w.tmpFile) })
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+	info, err := os.Stat("/dev/shm")
+	switch {
+	case err == nil && info.IsDir():
 		w.write(t, w.shmFile, w.canary)
 		t.Cleanup(func() { os.Remove(w.shmFile) })
+	case err == nil:
+		w.lacks("/dev/shm", "it is no directory")
+	default:
+		w.lacks("/dev/shm", err.Error())
 	}
 	w.serve(t)
 	w.startHost(t)
@@ -198,7 +236,14 @@ func (w *world) startHost(t *testing.T) {
 		in.Close()
 		_ = cmd.Wait()
 	})
-	line, _ := bufio.NewReader(out).ReadString('\n')
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	for err == nil && strings.HasPrefix(line, "missing ") {
+		name, reason, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "missing ")), ": ")
+		require.Contains(t, fixtures, name, "the host's program")
+		w.lacks(name, reason)
+		line, err = lines.ReadString('\n')
+	}
 	require.Equal(t, "ready\n", line, "the host's program")
 	w.pid, w.host = cmd.Process.Pid, cmd
 }
@@ -210,7 +255,7 @@ func (w *world) command(ctx context.Context, argv ...string) *exec.Cmd {
 		argv = slices.Concat(argv[:i+1], testenv.WithoutLandlock(), argv[i+1:])
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = testenv.Scale(time.Second)
 	cmd.Dir = w.work
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.home, "TMPDIR=" + w.tmp}
 	for _, name := range strings.Fields(canaryVariables) {
@@ -238,7 +283,7 @@ func (e ending) String() string {
 }
 
 // patience bounds every program that the tests start.
-var patience = testenv.Scale(20 * time.Second)
+var patience = testenv.Limit(0)
 
 // do runs a program; change may alter how.
 func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending {

@@ -15,7 +15,8 @@ func hostActs() map[string]act {
 }
 
 // host stands for the user's other programs: it holds objects that no file names, until its input ends. Its words are a key for
-// System V objects, the name of a message queue, and a word to be known by.
+// System V objects, the name of a message queue, and a word to be known by. It prints a line "missing OBJECT: reason" for each object that
+// it cannot make, and then "ready".
 func host(args []string) error {
 	var key uintptr
 	if _, err := fmt.Sscan(args[0], &key); err != nil {
@@ -29,12 +30,16 @@ func host(args []string) error {
 			end()
 		}
 	}()
-	for _, o := range []struct{ get, remove, size uintptr }{
-		{unix.SYS_SHMGET, unix.SYS_SHMCTL, 4096}, {unix.SYS_SEMGET, unix.SYS_SEMCTL, 1}, {unix.SYS_MSGGET, unix.SYS_MSGCTL, unix.IPC_CREAT | 0o600},
+	for _, o := range []struct {
+		name              string
+		get, remove, size uintptr
+	}{
+		{"shm", unix.SYS_SHMGET, unix.SYS_SHMCTL, 4096}, {"sem", unix.SYS_SEMGET, unix.SYS_SEMCTL, 1}, {"msg", unix.SYS_MSGGET, unix.SYS_MSGCTL, unix.IPC_CREAT | 0o600},
 	} {
 		id, _, errno := unix.Syscall(o.get, key, o.size, unix.IPC_CREAT|0o600)
 		if errno != 0 {
-			return fmt.Errorf("System V object: %w", errno)
+			fmt.Printf("missing %s: %v\n", o.name, errno)
+			continue
 		}
 		ends = append(ends, func() {
 			if o.remove == unix.SYS_SEMCTL {
@@ -48,10 +53,12 @@ func host(args []string) error {
 	if err != nil {
 		return err
 	}
-	if _, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, address(name), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0); errno != 0 && !errors.Is(errno, unix.ENOSYS) {
-		return fmt.Errorf("message queue: %w", errno)
+	switch _, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, address(name), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0); {
+	case errno == 0:
+		ends = append(ends, func() { _, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, address(name), 0, 0) })
+	case !errors.Is(errno, unix.ENOSYS): // a kernel without message queues has nothing to protect
+		fmt.Printf("missing mq: %v\n", errno)
 	}
-	ends = append(ends, func() { _, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, address(name), 0, 0) })
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return silent
