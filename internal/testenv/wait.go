@@ -42,6 +42,30 @@ func Eventually(t testing.TB, done func() bool, what string) {
 
 const pollInterval = time.Millisecond
 
+// Returns calls f, and fails the test if f has not returned after [Limit](0). what names the call.
+func Returns(t testing.TB, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(Limit(0)):
+		t.Fatalf("%s has not returned after %v", what, Limit(0))
+	}
+}
+
+// Receive returns the next value of a channel, and fails the test if none comes within [Limit](0). what completes the sentence "waited
+// for ...".
+func Receive[T any](t testing.TB, from <-chan T, what string) (value T) {
+	t.Helper()
+	select {
+	case value = <-from:
+	case <-time.After(Limit(0)):
+		t.Fatalf("waited %v for %s", Limit(0), what)
+	}
+	return value
+}
+
 // Settled returns a server's count of events, once the events that are under way have been counted.
 func Settled(count *atomic.Int64) int64 {
 	for {

@@ -1,5 +1,0 @@
-//go:build !race
-
-package manifest
-
-const slow = 1

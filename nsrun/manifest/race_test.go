@@ -1,6 +1,0 @@
-//go:build race
-
-package manifest
-
-// slow is how much slower the race detector makes things.
-const slow = 10
