@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -181,7 +180,7 @@ func TestWhatTheOwnerHasInherited(t *testing.T) {
 	// Whoever else has it would keep the pipe open: it ends with the owner, though the spawner is kept from ending.
 	resume := stopped(t, spawners[0])
 	require.NoError(t, cmd.Process.Kill())
-	promptly(t, "Read", 3*time.Second, func() {
+	returns(t, "Read", func() {
 		n, err := r.Read(make([]byte, 1))
 		assert.Zero(t, n)
 		assert.ErrorIs(t, err, io.EOF)

@@ -41,26 +41,16 @@ func mark(name string) string {
 	return fmt.Sprintf("NSRUN_MARK=%d-%d-%s", os.Getpid(), time.Now().UnixNano(), name)
 }
 
-// promptly calls f, which must return within a bound.
-func promptly(t testing.TB, what string, bound time.Duration, f func()) {
+// returns calls f, which must return: what it waits for otherwise lasts longer than testenv.Limit.
+func returns(t testing.TB, what string, f func()) {
 	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(testenv.Scale(bound)):
-		t.Fatalf("%s has not returned within %v", what, testenv.Scale(bound))
-	}
+	testenv.Returns(t, what, f)
 }
 
 // isOver checks that a session has ended, and nothing of it is left.
 func isOver(t *testing.T, s *Session, mark string) {
 	t.Helper()
-	select {
-	case <-s.Done():
-	case <-time.After(testenv.Scale(5 * time.Second)):
-		t.Fatal("the session goes on")
-	}
+	testenv.Receive(t, s.Done(), "the end of the session")
 	assert.Empty(t, marked(mark))
 	assert.False(t, s.Alive())
 	_, err := s.Exec(context.Background(), []string{"true"}, nil)
@@ -80,7 +70,7 @@ func TestACommandThatKillsItsSupervisor(t *testing.T) {
 			p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("(setsid sleep 1000 &); exec sleep 1000"), Env: []string{m}})
 			require.NoError(t, err)
 			eventually(t, "others are there", func() bool { return len(marked(m)) >= 2 })
-			promptly(t, "Exec", 3*time.Second, func() {
+			returns(t, "Exec", func() {
 				r, err := s.Exec(context.Background(), Shell("(setsid sleep 1000 &); sleep 0.05; "+script), &ExecOptions{Env: []string{m}})
 				if assert.NoError(t, err) {
 					assert.Equal(t, Interrupted, r.Verdict)
@@ -133,7 +123,7 @@ func TestADaemonThatKillsItsSupervisor(t *testing.T) {
 			} else {
 				isOver(t, s, m)
 			}
-			promptly(t, "Kill", 3*time.Second, func() { assert.NoError(t, p.Kill()) })
+			returns(t, "Kill", func() { assert.NoError(t, p.Kill()) })
 			assert.Empty(t, marked(m))
 		})
 	}
@@ -177,6 +167,24 @@ func (h *held) wait(t *testing.T) {
 	})
 }
 
+// pending reports whether an execve(2) of it has begun, and the kernel has held it until now. /proc/locks calls a lease that somebody waits
+// for BREAKING, until the kernel loses patience.
+func (h *held) pending(t *testing.T) bool {
+	t.Helper()
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(h.path, &st))
+	_, err := unix.FcntlInt(h.lease.Fd(), unix.F_GETLEASE, 0) // notices that the time is over: time_out_leases of fs/locks.c
+	require.NoError(t, err)
+	locks, err := os.ReadFile("/proc/locks")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(locks)) {
+		if strings.Contains(line, " LEASE ") && strings.Contains(line, " BREAKING ") && strings.Contains(line, fmt.Sprintf(":%d ", st.Ino)) {
+			return true
+		}
+	}
+	return false
+}
+
 // needsChildren skips a test that uses below, where the kernel is built without CONFIG_PROC_CHILDREN.
 func needsChildren(t *testing.T) {
 	t.Helper()
@@ -218,7 +226,7 @@ func withServer(t *testing.T, open func() *Session) (*Session, int) {
 		if time.Since(begin) > testenv.Scale(500*time.Millisecond) && hidden(t, after[0]) {
 			t.Skip("the server's children cannot be seen here: /proc hides them (hidepid)")
 		}
-		require.Less(t, time.Since(begin), testenv.Scale(10*time.Second), "the server has a child")
+		require.Less(t, time.Since(begin), testenv.Limit(0), "the server has a child")
 	}
 	return s, after[0]
 }
@@ -290,21 +298,17 @@ func TestASupervisorThatDiesBeforeItsCommandIsThere(t *testing.T) {
 				eventually(t, "it is stopped", func() bool { return state(victim) == "T" })
 				require.Equal(t, OK, sh(t, s, "kill -CONT "+inside(victim)).Verdict)
 				h.free()
-				select {
-				case r := <-ended:
-					assert.Equal(t, "freed\n", string(r.Stdout))
-				case <-time.After(testenv.Scale(5 * time.Second)):
-					t.Fatal("it does not go on")
-				}
+				assert.Equal(t, "freed\n", string(testenv.Receive(t, ended, "the stopped command to go on").Stdout))
 				assert.FileExists(t, h.made)
 				return
 			}
-			promptly(t, "Exec", 3*time.Second, func() {
+			returns(t, "Exec", func() {
 				_, _ = s.Exec(context.Background(), Shell(fmt.Sprintf("kill -STOP %s && kill -9 %s; exec sleep 1000", inside(victim), inside(supervisor))),
 					&ExecOptions{Env: []string{m}})
 			})
 			isOver(t, s, m)
-			promptly(t, "the held command's Exec", 3*time.Second, func() { <-ended })
+			testenv.Receive(t, ended, "the held command's Exec")
+			assert.True(t, h.pending(t), "Exec does not wait until the program can be executed")
 			h.free()
 			for _, pid := range []int{server, supervisor, victim} {
 				eventually(t, "it has ended, and is reaped", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -68,10 +69,16 @@ func TestAuditOfRun(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(r.Stdout), "nsrun_audit")
 	assert.Equal(t, []string{r.verdict() + ` /bin/sh -c "cat ` + log + `"`}, told(t, log), "one file is told once, by whatever names")
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	_, err = Run(ctx, policy, []string{"sleep", "1000"}, nil)
-	require.Error(t, err)
+	m, ended := mark("audited"), make(chan error, 1)
+	go func() {
+		_, err := Run(ctx, policy, []string{"sleep", "1000"}, &ExecOptions{Env: []string{m}})
+		ended <- err
+	}()
+	eventually(t, "the command has begun", func() bool { return len(marked(m)) > 0 })
+	cancel()
+	require.Error(t, testenv.Receive(t, ended, "Run, whose context has ended"))
 	assert.Equal(t, "interrupted sleep 1000", told(t, log)[1])
 }
 

@@ -22,7 +22,7 @@ func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
 	for _, script := range []string{"exec yes", "exec yes >&2"} {
 		p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell(script)})
 		require.NoError(t, err)
-		promptly(t, "reading", 10*time.Second, func() {
+		returns(t, "reading", func() {
 			out, _ := io.ReadAll(p.Stdout)
 			errs, _ := io.ReadAll(p.Stderr)
 			assert.Len(t, append(out, errs...), most, "and then the end")
@@ -191,7 +191,7 @@ func TestACeilingBoundsProcesses(t *testing.T) {
 			case <-time.After(500 * time.Millisecond):
 			}
 		} else {
-			promptly(t, "Wait", 3*time.Second, func() {
+			returns(t, "Wait", func() {
 				r, err := p.Wait()
 				assert.NoError(t, err)
 				assert.Equal(t, Timeout, r.Verdict)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestAContextThatEndsAsACommandBegins ends contexts all around the moment when a command begins. Where trees can be killed singly, the
-// sandbox stays, and nobody waits for the second that an unanswered order to kill takes.
+// sandbox stays: a supervisor has a second to answer an order to kill, and if it does not, the sandbox is replaced.
 func TestAContextThatEndsAsACommandBegins(t *testing.T) {
 	s := opened(t, NewPolicy())
 	neighbour := echo(t, s)
@@ -30,14 +30,12 @@ func TestAContextThatEndsAsACommandBegins(t *testing.T) {
 	}
 	mean := time.Since(begin) / tries
 	sandbox := s.room
-	before, after, longest := 0, 0, time.Duration(0)
+	before, after := 0, 0
 	for i := 0; i < testenv.Times(300) || (before == 0 || after == 0) && i < 1000; i++ {
 		ctx, cancel := context.WithCancel(context.Background())
 		// A supervisor tells of a command that goes on after 2 ms.
 		timer := time.AfterFunc(time.Duration(rand.Int63n(int64(2*mean+4*time.Millisecond))), cancel)
-		begin := time.Now()
 		r, err := s.Exec(ctx, []string{"sleep", "1000"}, nil)
-		longest = max(longest, time.Since(begin))
 		timer.Stop()
 		require.ErrorIs(t, err, context.Canceled)
 		if r == nil {
@@ -57,7 +55,6 @@ func TestAContextThatEndsAsACommandBegins(t *testing.T) {
 		t.Skip("trees cannot be killed singly here: sandboxes are replaced")
 	}
 	assert.Same(t, sandbox, s.room, "the sandbox was not replaced")
-	assert.Less(t, longest, testenv.Scale(treeBound))
 	neighbour.says(t, "still here")
 }
 
@@ -74,14 +71,16 @@ func TestACommandThatDoesNotBegin(t *testing.T) {
 	}()
 	h.wait(t)
 	cancel()
-	promptly(t, "Exec", 3*time.Second, func() { assert.ErrorIs(t, <-ended, context.Canceled) })
+	assert.ErrorIs(t, testenv.Receive(t, ended, "Exec, whose context has ended"), context.Canceled)
+	assert.True(t, h.pending(t), "Exec does not wait until the program can be executed")
 	assert.Equal(t, OK, sh(t, s, "true").Verdict, "others begin")
-	promptly(t, "Exec", 3*time.Second, func() {
+	returns(t, "Exec", func() {
 		r, err := s.Exec(context.Background(), []string{h.path}, &ExecOptions{Timeout: testenv.Scale(100 * time.Millisecond)})
 		if assert.NoError(t, err) {
 			assert.Equal(t, Timeout, r.Verdict)
 		}
 	})
+	assert.True(t, h.pending(t), "Exec does not wait until the program can be executed")
 	assert.NoFileExists(t, h.made)
 	h.free()
 	r, err := s.Exec(context.Background(), []string{h.path}, nil) // positive control: held no more
@@ -149,10 +148,10 @@ func TestEverythingAtOnce(t *testing.T) {
 			_, err := s.Exec(ctx, []string{"true"}, &ExecOptions{Fresh: true})
 			may(err)
 		case n <= 1:
-			_, err := s.Exec(ctx, Shell("sleep 9 & echo x; sleep 0.01"), &ExecOptions{Terminal: &Size{1, 1}, Stdin: strings.NewReader("x")})
+			_, err := s.Exec(ctx, Shell("sleep 1000 & echo x; sleep 0.01"), &ExecOptions{Terminal: &Size{1, 1}, Stdin: strings.NewReader("x")})
 			may(err)
 		case n == 2:
-			_, err := s.Exec(context.Background(), []string{"sleep", "9"}, &ExecOptions{Timeout: testenv.Scale(8 * time.Millisecond), Stdin: strings.NewReader("x")})
+			_, err := s.Exec(context.Background(), []string{"sleep", "1000"}, &ExecOptions{Timeout: testenv.Scale(8 * time.Millisecond), Stdin: strings.NewReader("x")})
 			may(err)
 		case n == 3:
 			_, err := s.Exec(context.Background(), []string{"echo", "hi"}, nil)
@@ -203,5 +202,5 @@ func TestEverythingAtOnce(t *testing.T) {
 			}
 		}()
 	}
-	promptly(t, "all of it", 30*time.Second, group.Wait)
+	returns(t, "all of it", group.Wait)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -36,7 +37,7 @@ func TestHalfARequest(t *testing.T) {
 					}
 				}
 			}
-			promptly(t, "Exec", 15*time.Second, func() {
+			returns(t, "Exec", func() {
 				var both sync.WaitGroup // one waits for its turn when the other gives up
 				both.Go(again)
 				both.Go(again)
@@ -74,10 +75,13 @@ func TestADaemonOfWhatWasGivenUp(t *testing.T) {
 			}
 			require.NotZero(t, supervisor)
 			require.NoError(t, unix.Kill(supervisor, unix.SIGSTOP)) // which comes when it is not held any more
-			gaveUp := func() { promptly(t, "Exec", 3*time.Second, func() { assert.ErrorIs(t, <-ended, context.Canceled) }) }
+			gaveUp := func() {
+				assert.ErrorIs(t, testenv.Receive(t, ended, "Exec, whose context has ended"), context.Canceled)
+			}
 			if !early {
 				cancel()
 				gaveUp()
+				assert.True(t, h.pending(t), "Exec does not wait until the program can be executed")
 				assert.Equal(t, OK, sh(t, s, "true").Verdict, "what does not begin does not end the sandbox")
 				assert.NotEmpty(t, state(server))
 			}
@@ -104,26 +108,48 @@ func TestADaemonOfWhatWasGivenUp(t *testing.T) {
 	}
 }
 
-// TestWhatIsMadeTooLate is thrown away, which is waited for unless it takes long.
+// TestWhatIsMadeTooLate is thrown away, which is waited for unless it takes long. The clock is one of synctest, which only moves when
+// everything waits.
 func TestWhatIsMadeTooLate(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var gone atomic.Bool
-	takesAWhile := func() { time.Sleep(20 * time.Millisecond) }
-	_, err := within(ctx, func() (int, error) { cancel(); takesAWhile(); return 1, nil }, func(int) { takesAWhile(); gone.Store(true) })
-	if err == nil {
-		assert.False(t, gone.Load(), "it was made in time")
-	} else {
+	made := func(t *testing.T, discard time.Duration) (gone bool, took time.Duration) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		var thrown atomic.Bool
+		begin := time.Now()
+		value, err := within(ctx, func() (int, error) { cancel(); time.Sleep(20 * time.Millisecond); return 1, nil },
+			func(int) { time.Sleep(discard); thrown.Store(true) })
 		assert.ErrorIs(t, err, context.Canceled)
-		assert.True(t, gone.Load())
+		assert.Zero(t, value)
+		gone, took = thrown.Load(), time.Since(begin)
+		time.Sleep(discard)
+		synctest.Wait()
+		assert.True(t, thrown.Load(), "in the end it is thrown away")
+		return gone, took
 	}
-	over := make(chan struct{})
-	defer close(over)
-	ctx, cancel = context.WithTimeout(context.Background(), time.Millisecond)
-	defer cancel()
-	promptly(t, "what does not return", 3*time.Second, func() {
-		_, err = within(ctx, func() (int, error) { <-over; return 0, context.Canceled }, func(int) {})
+	synctest.Test(t, func(t *testing.T) {
+		gone, took := made(t, 20*time.Millisecond)
+		assert.True(t, gone, "it is waited for")
+		assert.Equal(t, 40*time.Millisecond, took)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		gone, took := made(t, time.Hour)
+		assert.False(t, gone, "that takes long")
+		assert.Equal(t, treeBound, took)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		defer close(over)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		_, err := within(ctx, func() (int, error) { <-over; return 0, context.Canceled }, func(int) {})
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Millisecond+treeBound, time.Since(begin), "what does not return is not waited for longer")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		value, err := within(t.Context(), func() (int, error) { time.Sleep(time.Hour); return 1, nil }, func(int) { t.Error("it is made in time") })
+		assert.NoError(t, err)
+		assert.Equal(t, 1, value)
 	})
 }
 
@@ -169,19 +195,22 @@ func TestCloseWaitsForWhatIsBeingMade(t *testing.T) {
 			alive := func(pid int) bool { return state(pid) != "Z" && state(pid) != "" }
 			eventually(t, "nothing else is there", func() bool { return !slices.ContainsFunc(below(spawner), alive) })
 			closing := prepare(t)
-			closed := make(chan bool, 1)
+			type end struct{ early, alive bool }
+			closed := make(chan end, 1)
 			go func() {
 				begin := time.Now()
 				assert.NoError(t, closing())
-				closed <- time.Since(begin) < treeBound && slices.ContainsFunc(below(spawner), alive) // longer nobody waits
+				early := time.Since(begin) < treeBound // longer nobody waits, and then a sandbox may be alive
+				closed <- end{early, slices.ContainsFunc(below(spawner), alive)}
 			}()
 			select {
-			case <-closed:
-				t.Fatal("it has returned before the sandbox was made")
+			case e := <-closed:
+				require.False(t, e.early, "it has returned before the sandbox was made")
 			case <-time.After(100 * time.Millisecond):
+				require.NoError(t, unix.Kill(spawner, unix.SIGCONT))
+				e := testenv.Receive(t, closed, "Close")
+				assert.False(t, e.early && e.alive, "a sandbox is alive")
 			}
-			require.NoError(t, unix.Kill(spawner, unix.SIGCONT))
-			promptly(t, "Close", 3*time.Second, func() { assert.False(t, <-closed, "a sandbox is alive") })
 		})
 	}
 }

@@ -86,11 +86,8 @@ func TestMisbehavingTools(t *testing.T) {
 			continue // refused: see plan
 		}
 		builder := func() *Builder {
-			// Where others share the machine, two seconds of CPU time do not come in four.
-			b := NewPolicy().Timeout(testenv.Scale(8 * time.Second)).KillGrace(100 * time.Millisecond)
-			if tool.want == Timeout { // which comes, however slow the machine is
-				b.Timeout(2 * time.Second)
-			}
+			// Only a tool that another bound does not end reaches this time, and has another verdict then.
+			b := NewPolicy().Timeout(testenv.Limit(0)).KillGrace(100 * time.Millisecond)
 			if tool.limit != "" {
 				b.Limit(tool.limit, tool.n)
 			}
@@ -103,12 +100,19 @@ func TestMisbehavingTools(t *testing.T) {
 				opts := &ExecOptions{Env: []string{mark}}
 				var result *ExecResult
 				var err error
-				began := time.Now()
 				if way == "alone" {
-					result, err = Run(context.Background(), built(t, builder()), Shell(tool.script), opts)
+					b := builder()
+					if tool.want == Timeout {
+						b.Timeout(testenv.Scale(time.Second))
+					}
+					result, err = Run(context.Background(), built(t, b), Shell(tool.script), opts)
 				} else {
 					s := opened(t, builder())
-					result, err = s.Exec(context.Background(), Shell(tool.script), opts)
+					first := *opts
+					if tool.want == Timeout {
+						first.Timeout = testenv.Scale(time.Second)
+					}
+					result, err = s.Exec(context.Background(), Shell(tool.script), &first)
 					if assert.NoError(t, err) && tool.want == Pids { // its sleepers hold the room
 						if grouped(tool.group) { // else each command's own processes are counted
 							assertUsedUp(t, s)
@@ -121,7 +125,6 @@ func TestMisbehavingTools(t *testing.T) {
 					require.NoError(t, s.Close())
 				}
 				require.NoError(t, err)
-				assert.Less(t, time.Since(began), testenv.Scale(10*time.Second))
 				want := tool.want
 				if tool.group != "" && !grouped(tool.group) {
 					want = Exit
@@ -160,7 +163,7 @@ func TestLimitsHoldForAllTogether(t *testing.T) {
 // assertUsedUp takes the places of a room's that are left, until one more is asked for: that is refused, and does not wait for ever.
 func assertUsedUp(t *testing.T, s *Session) {
 	t.Helper()
-	promptly(t, "StartProcess", 10*time.Second, func() {
+	returns(t, "StartProcess", func() {
 		for range 10 {
 			if _, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}}); err != nil {
 				assert.ErrorContains(t, err, "limit (pids): it is used up before the command begins")

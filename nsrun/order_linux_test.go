@@ -3,7 +3,6 @@ package nsrun
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,7 +29,7 @@ func TestTooFewDescriptorsForASandbox(t *testing.T) {
 			for n := c.least; n < c.least+16 || fine == 0 && n < c.least+256; n++ { // numbers above may be taken
 				limit := unix.Rlimit{Cur: n, Max: was.Max}
 				require.NoError(t, unix.Prlimit(c.of, unix.RLIMIT_NOFILE, &limit, nil))
-				promptly(t, "order", 3*time.Second, func() {
+				returns(t, "order", func() {
 					var failed *Error
 					room, err := order(s.plan, nil)
 					if err == nil {

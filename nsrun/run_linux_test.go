@@ -45,15 +45,15 @@ func TestStartRunsAndTells(t *testing.T) {
 }
 
 func TestCancelEndsEverything(t *testing.T) {
-	req, _ := request(t, "sh", "-c", "trap '' TERM INT; sleep 60 & sleep 60")
+	req, _ := request(t, "sh", "-c", "trap '' TERM INT; sleep 1000 & sleep 1000")
 	cancel := make(chan struct{})
 	time.AfterFunc(100*time.Millisecond, func() { close(cancel) })
-	start := time.Now()
-	_, result, err := Foreground(req, Options{Cancel: cancel})
+	var result Result
+	var err error
+	returns(t, "Foreground", func() { _, result, err = Foreground(req, Options{Cancel: cancel}) })
 	require.NoError(t, err)
 	assert.Equal(t, Signal, result.Verdict)
 	assert.Equal(t, "SIGKILL", result.Signal)
-	assert.Less(t, time.Since(start), 10*time.Second)
 }
 
 func TestMissingOptionalSourcesAreNotes(t *testing.T) {

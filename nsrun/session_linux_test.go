@@ -239,11 +239,14 @@ func TestRunIsOneCommand(t *testing.T) {
 			r, err = Run(context.Background(), p, []string{"sleep", "1000"}, &ExecOptions{Timeout: testenv.Scale(100 * time.Millisecond)})
 			require.NoError(t, err)
 			assert.Equal(t, Timeout, r.Verdict)
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second+testenv.Scale(100*time.Millisecond)) // the whole of it is waited for
-			defer cancel()
-			r, err = Run(ctx, p, []string{"sleep", "1000"}, nil)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.NotNil(t, r)
+			r = nil
+			for limit := testenv.Scale(100 * time.Millisecond); r == nil; limit *= 2 { // nil is a command that has not begun in its time
+				require.Less(t, limit, testenv.Limit(0), "it begins")
+				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				r, err = Run(ctx, p, []string{"sleep", "1000"}, nil)
+				cancel()
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
 			assert.Equal(t, Interrupted, r.Verdict)
 		})
 	}
@@ -340,9 +343,9 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("broken") }
 // TestABackgroundChildDoesNotHang: what the command has written is all there, what its child holds open is not waited for.
 func TestABackgroundChildDoesNotHang(t *testing.T) {
 	s := opened(t, NewPolicy())
-	begin := time.Now()
-	r := sh(t, s, "sleep 1000 & head -c 50000 /dev/zero; (sleep 1000; echo late) & exit 7")
+	var r *ExecResult
+	returns(t, "Exec", func() { r = sh(t, s, "sleep 1000 & head -c 50000 /dev/zero; (sleep 1000; echo late) & exit 7") })
+	assert.Equal(t, OK, sh(t, s, "true").Verdict)
 	assert.Equal(t, 7, r.Code)
 	assert.EqualValues(t, 50000, r.StdoutBytes)
-	assert.Less(t, time.Since(begin), testenv.Scale(5*time.Second))
 }
