@@ -48,7 +48,7 @@ func newScene(t *testing.T, name string) *scene {
 		}
 	})
 	bin := t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\nverb=$1\nshift\n[ \"$verb\" != run ] || set -- --setenv %s \"$@\"\nexec '%s' \"$verb\" \"$@\"\n", s.mark, exe)
+	script := fmt.Sprintf("#!/bin/sh\nverb=$1\nshift\n[ \"$verb\" != run ] || set -- --setenv %s $NSRUN_TEST_FLAGS \"$@\"\nexec '%s' \"$verb\" \"$@\"\n", s.mark, exe)
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "nsrun"), []byte(script), 0o755))
 	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+s.tmp, "NSRUN=", "LC_ALL=C", "PYTHONDONTWRITEBYTECODE=1", s.mark)
 	s.files, s.groups, s.canary = contents(t, s.dir), sandboxGroups(), newCanary(t)
@@ -56,33 +56,28 @@ func newScene(t *testing.T, name string) *scene {
 }
 
 // types runs a line in a shell of its own and returns what it has printed on either stream.
-func (s *scene) types(t *testing.T, line string) (stdout, stderr string, took time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Scale(time.Minute))
+func (s *scene) types(t *testing.T, line string) (stdout, stderr string) {
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(0))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, s.env, time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, s.env, testenv.Limit(0)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
-	began := time.Now()
 	err := cmd.Run()
 	assert.NoError(t, ctx.Err(), "$ %s: ends in time", line)
 	assert.NotErrorIs(t, err, exec.ErrWaitDelay, "$ %s: nobody holds its output", line)
-	return out.String(), said.String(), time.Since(began)
+	return out.String(), said.String()
 }
 
 // asItWas establishes that nothing of a scenario is left, and that it has not touched anything else.
 func (s *scene) asItWas(t *testing.T) {
 	t.Helper()
-	processes := s.processes()
-	for end := time.Now().Add(testenv.Scale(10 * time.Second)); len(processes) > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		processes = s.processes()
-	}
-	assert.Empty(t, processes, "no process is left")
+	testenv.Eventually(t, func() bool { return len(s.processes()) == 0 }, "the end of all processes")
 	// Tests of other packages make and remove groups there, too: each that has come has to go, not all of them to be gone at once.
 	for _, g := range sandboxGroups() {
 		if !slices.Contains(s.groups, g) {
 			isGone := func() bool { _, err := os.Stat(g); return err != nil }
-			assert.Eventually(t, isGone, testenv.Scale(10*time.Second), 10*time.Millisecond, "%s is left", g)
+			testenv.Eventually(t, isGone, g+" to be removed")
 		}
 	}
 	assert.Equal(t, s.files, contents(t, s.dir), "no file has come, gone or changed")
@@ -171,7 +166,7 @@ func TestScenariosWouldSeeWhatIsLeft(t *testing.T) {
 		lines := slices.Collect(maps.Values(s.processes()))
 		return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "sleep 1000") })
 	}
-	assert.Eventually(t, sleeps, testenv.Scale(10*time.Second), 10*time.Millisecond, "it is seen")
+	testenv.Eventually(t, sleeps, "it is seen")
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	s.asItWas(t)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,7 +38,7 @@ func TestScenarios(t *testing.T) {
 				commands = s.misbehave(t, commands)
 			}
 			for _, c := range commands {
-				got, said, _ := s.types(t, c.line)
+				got, said := s.types(t, c.line)
 				assert.Regexp(t, pattern(here(c.prints)), got, "$ %s\n%s", c.line, said)
 			}
 			s.asItWas(t)
@@ -129,9 +128,12 @@ func (s *scene) misbehave(t *testing.T, commands []typed) (others []typed) {
 			want = e.Without
 		}
 		s.running.Go(func() {
-			got, said, took := s.types(t, "./run.sh "+tool)
+			line := "./run.sh " + tool
+			if want != nsrun.Timeout { // no tool whose end is another reaches the manifest's time, however busy the machine is
+				line = fmt.Sprintf("NSRUN_TEST_FLAGS='--timeout %s' %s", testenv.Limit(0), line)
+			}
+			got, said := s.types(t, line)
 			assert.Equal(t, row(tool, want), got, said)
-			assert.Less(t, took, testenv.Scale(20*time.Second), "%s ends in time", tool)
 		})
 	}
 	s.running.Wait()

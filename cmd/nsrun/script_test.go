@@ -39,6 +39,8 @@ func (i isolated) Run() int { return testenv.Main(i.m.Run) }
 // TestScripts runs testdata/script. Beside the commands of testscript they have:
 //
 //	code N CMD ARG...   run CMD, which must end with exit code N
+//	late CMD ARG...     run CMD, which must end with exit code 124 and print the line "begun". The word TIME in ARG is a time, which is
+//	                    doubled until it is long enough for CMD to begin
 //	lone CMD ARG...     the same for 125, and the error must be at most two lines on stderr, with nothing on stdout
 //	need WHAT...        skip without exec:PROGRAM or feature:NAME; fail where CI is set
 //	listen VAR          listen on a loopback port for as long as the script runs, and set VAR to it
@@ -59,7 +61,6 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TERM", "dumb")
 			env.Setenv("WHO", who())
 			env.Setenv("ESC", "\x1b")
-			env.Setenv("SHORT", testenv.Scale(time.Second).String()) // for a command to begin in
 			env.Setenv("LONG", strings.Repeat("a", 300))
 			env.Setenv("LATIN", "\xff")                                                           // a word that is not UTF-8
 			env.Setenv("TRACE", "import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)") // PTRACE_TRACEME
@@ -69,7 +70,7 @@ func TestScripts(t *testing.T) {
 		},
 		Condition: condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": exitCode, "lone": lone, "need": need, "listen": listen, "sparse": sparse, "fifo": fifo, "binary": binary,
+			"code": exitCode, "late": late, "lone": lone, "need": need, "listen": listen, "sparse": sparse, "fifo": fifo, "binary": binary,
 			"envfile": envfile, "pipe": pipe,
 		},
 	})
@@ -141,6 +142,21 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	expect(ts, want, args[1:])
+}
+
+func late(ts *testscript.TestScript, neg bool, args []string) {
+	at := slices.Index(args, "TIME")
+	if neg || at < 0 {
+		ts.Fatalf("usage: late CMD ARG..., with the word TIME")
+	}
+	for limit := testenv.Scale(200 * time.Millisecond); limit < testenv.Limit(0); limit *= 2 {
+		args[at] = limit.String()
+		expect(ts, nsrun.CodeTimeout, args)
+		if slices.Contains(strings.Split(ts.ReadFile("stdout"), "\n"), "begun") {
+			return
+		}
+	}
+	ts.Fatalf("the command does not begin")
 }
 
 func lone(ts *testscript.TestScript, neg bool, args []string) {
@@ -225,14 +241,14 @@ func fifo(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(unix.Mkfifo(ts.MkAbs(args[0]), 0o644))
 }
 
-// nothingLeft fails if a process of ours is still there after two seconds: init of each sandbox is this binary, and ends after all others in it.
+// nothingLeft fails if a process of ours stays: init of each sandbox is this binary, and ends after all others in it.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	exe, err := exec.LookPath("nsrun")
 	require.NoError(t, err)
-	end := time.Now().Add(2*time.Second + atExit)
+	end := time.Now().Add(testenv.Limit(0))
 	for len(processesOf(exe)) > 0 && time.Now().Before(end) {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 	require.Empty(t, processesOf(exe), "processes are left behind")
 }

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -86,11 +86,11 @@ func TestSessionClientsStream(t *testing.T) {
 				require.Empty(t, os.Getenv("CI"), "CI must have %s", interpreter)
 				t.Skip("needs " + interpreter)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a client that hangs
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(0)) // a client that hangs
 			defer cancel()
 			cmd := exec.CommandContext(ctx, path, filepath.Join("testdata", c.script), t.TempDir())
 			cmd.Env = append(os.Environ(), "NSRUN="+exe, "PYTHONPATH=../../examples/python", "PYTHONDONTWRITEBYTECODE=1")
-			cmd.WaitDelay = time.Second
+			cmd.WaitDelay = testenv.Limit(0)
 			said, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", said)
 			want := strings.NewReplacer("PIECE", c.piece, "REFUSED", c.refused, "ERROR", c.missing,

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -89,7 +90,7 @@ func (s *screen) all() string {
 // sees waits for text, and forgets what came up to it.
 func (s *screen) sees(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Limit(0)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		s.mu.Lock()
 		_, rest, ok := strings.Cut(s.text, text)
 		if ok {
@@ -112,7 +113,7 @@ func (s *screen) types(t *testing.T, keys string) {
 // end waits for nsrun, and checks that the terminal is as before.
 func (s *screen) end(t *testing.T) int {
 	t.Helper()
-	late := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
+	late := time.AfterFunc(testenv.Limit(0), func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()
 	_ = s.cmd.Wait()
 	after, err := unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS)

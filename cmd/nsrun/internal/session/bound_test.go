@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -40,7 +41,7 @@ func unread(c *talk, commands, to int) (ended int, grown int64) {
 	for i := range commands {
 		c.send(fill(i))
 	}
-	require.Eventually(c.t, func() bool { return int(c.host.filled.Load()) >= to }, 30*time.Second, time.Millisecond)
+	testenv.Eventually(c.t, func() bool { return int(c.host.filled.Load()) >= to }, fmt.Sprintf("%d commands to end", to))
 	time.Sleep(200 * time.Millisecond) // in which more would come
 	return int(c.host.filled.Load()), heap() - before
 }
@@ -48,7 +49,7 @@ func unread(c *talk, commands, to int) (ended int, grown int64) {
 // ranWell reads an answer and reports whether it is that of a command that ran. The answers are too long to be held against the schema each.
 func ranWell(c *talk) bool {
 	c.t.Helper()
-	late := time.AfterFunc(20*time.Second, func() { _ = c.outEnd.CloseWithError(io.ErrNoProgress) })
+	late := time.AfterFunc(testenv.Limit(0), func() { _ = c.outEnd.CloseWithError(io.ErrNoProgress) })
 	defer late.Stop()
 	l, err := c.out.ReadString('\n')
 	require.NoError(c.t, err)
@@ -178,8 +179,8 @@ func TestAsManyProcessesAsThereMayBe(t *testing.T) {
 	got := strings.Join(gather(c, 4), "\n")
 	assert.Contains(t, got, `{"id":"c","ok":{}}`)
 	assert.Contains(t, got, `{"id":"w7","ok":{"version":1,"verdict":"interrupted"`)
-	require.Eventually(t, func() bool { return strings.Contains(c.ask(`{"id":7,"op":"start","args":["cat"]}`), `"started":true`) }, 20*time.Second, time.Millisecond,
-		"its place is free, and its id")
+	testenv.Eventually(t, func() bool { return strings.Contains(c.ask(`{"id":7,"op":"start","args":["cat"]}`), `"started":true`) },
+		"its place to be free, and its id")
 	assert.Equal(t, refused, c.ask(`{"id":"more","op":"start","args":["cat"]}`), "there was one place")
 	closeEvery(t, c, `{"id":"all","op":"close"}`)
 }

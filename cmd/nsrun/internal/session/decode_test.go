@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -163,12 +163,7 @@ func FuzzLines(f *testing.F) {
 		var out bytes.Buffer
 		done := make(chan error, 1)
 		go func() { done <- Serve(t.Context(), bytes.NewReader(data), &out, nil, &fakeHost{}, "test") }()
-		select {
-		case err := <-done:
-			require.NoError(t, err)
-		case <-time.After(20 * time.Second):
-			t.Fatal("the server does not end")
-		}
+		require.NoError(t, testenv.Receive(t, done, "the end of the server"))
 		answers := 0
 		for line := range strings.Lines(out.String()) {
 			checkLine(t, line, true)

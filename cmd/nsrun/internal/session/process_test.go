@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -120,7 +121,7 @@ func TestWhatIsCancelledWaitsNoMore(t *testing.T) {
 		c.send(`{"id":1,"op":"wait","of":"p"}`, `{"id":2,"op":"cancel","of":1}`)
 		assert.Contains(t, strings.Join(gather(c, 2), ""), "it was cancelled")
 	}
-	assert.Eventually(t, func() bool { return runtime.NumGoroutine() < before+10 }, 10*time.Second, time.Millisecond)
+	testenv.Eventually(t, func() bool { return runtime.NumGoroutine() < before+10 }, "the goroutines that waited to end")
 }
 
 // TestASessionThatDiesTakesItsProcesses: their ids are free when another one has its name.
@@ -136,7 +137,7 @@ func TestASessionThatDiesTakesItsProcesses(t *testing.T) {
 		assert.Contains(t, got, `{"id":1,"ok":{"version":1,"verdict":"interrupted"`)
 		assert.Contains(t, got, `{"id":"p0","closed":"stdout"}`)
 		require.Contains(t, c.ask(`{"id":1,"op":"open","policy":{}}`), `"ok"`)
-		end := time.Now().Add(20 * time.Second)
+		end := time.Now().Add(testenv.Limit(0))
 		for i := range each {
 			for !strings.Contains(c.ask(fmt.Sprintf(`{"id":"p%d","op":"ping"}`, i)), `"protocol":1`) {
 				require.True(t, time.Now().Before(end), "its ids are not free")

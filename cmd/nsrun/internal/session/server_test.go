@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -163,13 +164,7 @@ func TestTheEndOfInputClosesAll(t *testing.T) {
 	assert.Contains(t, said, `{"id":2,"ok":{"version":1,"verdict":"interrupted"`, "who still listens is told")
 	assert.Contains(t, said, `{"id":3,"error":{"kind":"closed","text":"the session is closed","fix":"open it again"}}`)
 	assert.NotContains(t, said, "cut off", "half a line is no request")
-	for range 100 {
-		if runtime.NumGoroutine() <= before+2 { // the test's own
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	assert.Fail(t, "goroutines are left", "%d, before %d", runtime.NumGoroutine(), before)
+	testenv.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 }, "all goroutines but the test's own to end")
 }
 
 func TestTheEndWaitsForWhatIsBeingClosed(t *testing.T) {
@@ -222,9 +217,7 @@ func TestAClientThatDoesNotReadStopsItselfAlone(t *testing.T) {
 	assert.Less(t, c.host.flooded.Load(), int64(2<<20), "who floods must wait")
 	close(c.left)
 	require.NoError(t, c.in.Close())
-	began := time.Now()
 	require.ErrorIs(t, c.finish(), ErrOutput, "its going is noticed all the same, and that answers are lost")
-	assert.Less(t, time.Since(began), 10*time.Second)
 }
 
 func TestWhatIsInFlightIsBounded(t *testing.T) {

@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 )
@@ -74,7 +76,7 @@ func (c *talk) send(lines ...string) {
 // line is the next line, which must be one that the schema knows.
 func (c *talk) line() string {
 	c.t.Helper()
-	late := time.AfterFunc(20*time.Second, func() { _ = c.outEnd.CloseWithError(errors.New("no line comes")) })
+	late := time.AfterFunc(testenv.Limit(0), func() { _ = c.outEnd.CloseWithError(errors.New("no line comes")) })
 	defer late.Stop()
 	l, err := c.out.ReadString('\n')
 	require.NoError(c.t, err)
@@ -91,20 +93,15 @@ func (c *talk) ask(line string) string {
 // asleep waits until so many commands sleep.
 func (c *talk) asleep(n int32) {
 	c.t.Helper()
-	require.Eventually(c.t, func() bool { return c.host.asleep.Load() == n }, 20*time.Second, time.Millisecond)
+	testenv.Eventually(c.t, func() bool { return c.host.asleep.Load() == n }, fmt.Sprintf("%d commands to sleep", n))
 }
 
 // finish waits for the server's end.
 func (c *talk) finish() error {
 	c.t.Helper()
-	select {
-	case err := <-c.ended:
-		require.Zero(c.t, c.host.open.Load(), "every sandbox is closed")
-		return err
-	case <-time.After(20 * time.Second):
-		c.t.Fatal("the server does not end")
-		return nil
-	}
+	err := testenv.Receive(c.t, c.ended, "the end of the server")
+	require.Zero(c.t, c.host.open.Load(), "every sandbox is closed")
+	return err
 }
 
 func unmarshal(t *testing.T, line string) map[string]any {
