@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -64,7 +65,7 @@ func groupsIn(t *testing.T, dir string) (names []string) {
 // noneLeft waits until each of those that have come since is gone: others make groups of their own there at the same time, and remove them.
 func noneLeft(t *testing.T, dir string, before []string, what string) {
 	t.Helper()
-	end := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(testenv.Limit(0))
 	for _, name := range groupsIn(t, dir) {
 		if slices.Contains(before, name) {
 			continue

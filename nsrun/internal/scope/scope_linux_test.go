@@ -76,8 +76,7 @@ func openFDs(t *testing.T) int {
 // TestManagers asks one of each kind. Whatever it does, it is told in time, and nothing is left.
 func TestManagers(t *testing.T) {
 	mover, own := movable(t)
-	unlikely := testenv.Scale(700 * time.Millisecond) // to be too short for what comes before the silence
-	late := "no answer within " + unlikely.String()
+	const late = "no answer within PATIENCE"
 	for act, want := range map[fake.Act]string{
 		fake.Refuses: "StartTransientUnit: it refuses: Permission denied (org.freedesktop.DBus.Error.AccessDenied)",
 		fake.Silent:  "StartTransientUnit: " + late,
@@ -99,32 +98,40 @@ func TestManagers(t *testing.T) {
 			} else if want == "" {
 				want = `its job ends with the result "failed"`
 			}
-			m, err := fake.Listen(short(t), act, move)
-			require.NoError(t, err)
-			patience := 30 * time.Second // of those who answer
-			switch act {
-			case fake.Silent, fake.Undone, fake.Mute:
-				patience = unlikely
-			case fake.Lies: // for which it looks until its patience is over
-				patience = testenv.Scale(2 * time.Second)
+			patience := testenv.Limit(0) // for those who answer
+			if act == fake.Lies || strings.Contains(want, late) {
+				patience = testenv.Scale(200 * time.Millisecond)
 			}
-			began := time.Now()
-			dir, err := Enter(wish(t, m.Socket), nil, patience, goOn)
-			assert.Less(t, time.Since(began), 10*unlikely)
-			asked, wrong := m.Close()
-			require.NoError(t, wrong)
-			if mover != nil {
-				now := groupNow(t)
-				require.NoError(t, mover.Undo(own), "nothing is left in the scope")
-				if want == "" {
-					assert.Contains(t, now, "0::/"+filepath.Base(dir)+"\n")
+			var asked []fake.Ask
+			var err error
+			for again := true; again; patience *= 2 {
+				var m *fake.Manager
+				m, err = fake.Listen(short(t), act, move)
+				require.NoError(t, err)
+				var dir string
+				dir, err = Enter(wish(t, m.Socket), nil, patience, goOn)
+				var wrong error
+				asked, wrong = m.Close()
+				require.NoError(t, wrong)
+				if mover != nil {
+					now := groupNow(t)
+					require.NoError(t, mover.Undo(own), "nothing is left in the scope")
+					if want == "" {
+						assert.Contains(t, now, "0::/"+filepath.Base(dir)+"\n")
+					}
+				}
+				want := strings.ReplaceAll(want, "PATIENCE", patience.String())
+				// On a busy machine the time can be up before it comes to the silence, or to the lie: then it takes more.
+				again = err != nil && !strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "no answer within "+patience.String())
+				if again {
+					require.Less(t, patience, testenv.Limit(0), "%v", err)
+				} else if want != "" {
+					require.ErrorContains(t, err, want)
 				}
 			}
 			assert.Equal(t, before, groupNow(t))
 			assert.Equal(t, files, openFDs(t))
-			if want != "" {
-				require.ErrorContains(t, err, want)
-			} else {
+			if want == "" {
 				require.NoError(t, err)
 			}
 			if act == fake.Mute || act == fake.Rejects {
@@ -186,7 +193,7 @@ func TestWhoseManager(t *testing.T) {
 	err = unix.Listen(fd, 1) // unix(7): SO_PEERCRED is of that moment
 	as(0)
 	require.NoError(t, err)
-	_, err = Enter(wish(t, socket), nil, 300*time.Millisecond, goOn)
+	_, err = Enter(wish(t, socket), nil, testenv.Limit(0), goOn)
 	require.EqualError(t, err, "it is the user 12345's")
 }
 
@@ -208,10 +215,10 @@ func TestOverABus(t *testing.T) {
 	require.NoError(t, bus.Start())
 	defer func() { stop(); _ = bus.Wait() }()
 	var service *dbus.Conn
-	require.Eventually(t, func() bool { // its socket is there before it listens
+	testenv.Eventually(t, func() bool { // its socket is there before it listens
 		service, err = dbus.Connect("unix:path="+socket, dbus.WithContext(ctx))
 		return err == nil
-	}, 10*time.Second, 5*time.Millisecond, "%v", err)
+	}, "the bus to listen")
 	defer service.Close()
 	s := &onBus{conn: service, mover: mover}
 	require.NoError(t, service.Export(s, managerPath, managerIface))
@@ -222,7 +229,7 @@ func TestOverABus(t *testing.T) {
 	_, err = Enter(w, nil, time.Second, goOn)
 	require.Error(t, err, "a bus that nobody has greeted")
 	w.Bus = true
-	got, err := Enter(w, nil, 10*time.Second, goOn)
+	got, err := Enter(w, nil, testenv.Limit(0), goOn)
 	if mover == nil {
 		require.ErrorContains(t, err, `its job ends with the result "failed"`)
 		return
@@ -271,7 +278,7 @@ func FuzzMessages(f *testing.F) {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		defer unix.Close(pair[0])
-		c := &conn{fd: pair[0], deadline: time.Now().Add(5 * time.Second), unit: "x.scope", in: b, stop: goOn}
+		c := &conn{fd: pair[0], deadline: time.Now().Add(testenv.Limit(0)), unit: "x.scope", in: b, stop: goOn}
 		require.NoError(t, unix.Close(pair[1]))
 		for range len(b) {
 			m, err := c.receive()
