@@ -284,7 +284,7 @@ exec sleep 1000`, mark)
 }
 
 // mostUnread is more MiB than twelve commands may cost whose output nobody reads: four collect it, and eight have full pipes.
-const mostUnread = 150 * overhead / 3
+const mostUnread = 20 * overhead
 
 func TestSessionOfAClientThatDoesNotReadStaysSmall(t *testing.T) {
 	c := connect(t)
