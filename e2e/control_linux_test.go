@@ -171,17 +171,13 @@ func (w *world) start(t *testing.T, change func(*exec.Cmd), argv ...string) *sta
 // wait waits for a text in the output.
 func (s *started) wait(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(s.stdout.String(), text) }, patience, 5*time.Millisecond, "%q in %q", text, s.stdout)
+	testenv.Eventually(t, func() bool { return strings.Contains(s.stdout.String(), text) }, fmt.Sprintf("%q in the output of %q", text, s.cmd.Args))
 }
 
 // end waits for the program's own end, and gives its code.
 func (s *started) end(t *testing.T) int {
 	t.Helper()
-	select {
-	case <-s.done:
-	case <-time.After(patience):
-		require.Fail(t, "it does not end", "%q", s.cmd.Args)
-	}
+	testenv.Receive(t, s.done, fmt.Sprintf("the end of %q", s.cmd.Args))
 	return codeOf(s.cmd.ProcessState)
 }
 
@@ -200,18 +196,18 @@ func alive(word string) (pids []string) {
 	return pids
 }
 
-// gone asserts that within a second no such process is left. One look is not enough: a process that has just been killed in the midst of
+// gone asserts that in the end no such process is left. One look is not enough: a process that has just been killed in the midst of
 // execve(2) has no arguments for a moment, and then those of the program, until it comes to its death.
 func gone(t *testing.T, word string) {
 	t.Helper()
-	limit := time.Now().Add(testenv.Scale(time.Second))
+	limit := time.Now().Add(testenv.Limit(0))
 	for seen := time.Now(); time.Since(seen) < testenv.Scale(100*time.Millisecond) && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		if len(alive(word)) > 0 {
 			seen = time.Now()
 		}
 	}
 	left := alive(word)
-	assert.Empty(t, left, "nothing with %q survives for a second; %s", word, described(left))
+	assert.Empty(t, left, "nothing with %q survives; %s", word, described(left))
 }
 
 // described tells what processes are, for those who read of a failure.

@@ -58,14 +58,13 @@ func listenInside(t *testing.T, w *world) {
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	l.Close()
-	bound := testenv.Scale(time.Second)
 	for _, c := range []struct {
 		argv  []string
 		reach bool
-	}{{w.nsrun(nil, built.probe, "listen", "0.0.0.0:"+port, bound.String()), false}, {[]string{built.probe, "listen", "127.0.0.1:" + port, bound.String()}, true}} {
+	}{{w.nsrun(nil, built.probe, "listen", "0.0.0.0:"+port, testenv.Scale(time.Second).String()), false}, {[]string{built.probe, "listen", "127.0.0.1:" + port, testenv.Limit(0).String()}, true}} {
 		s := w.start(t, nil, c.argv...)
 		s.wait(t, "listening")
-		conn, err := net.DialTimeout("tcp", addr, bound)
+		conn, err := net.DialTimeout("tcp", addr, testenv.Limit(0))
 		if c.reach {
 			assert.NoError(t, err, "the control")
 		} else {

@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -255,7 +254,7 @@ func (w *world) command(ctx context.Context, argv ...string) *exec.Cmd {
 		argv = slices.Concat(argv[:i+1], testenv.WithoutLandlock(), argv[i+1:])
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.WaitDelay = testenv.Scale(time.Second)
+	cmd.WaitDelay = patience
 	cmd.Dir = w.work
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.home, "TMPDIR=" + w.tmp}
 	for _, name := range strings.Fields(canaryVariables) {
@@ -301,7 +300,7 @@ func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending 
 		t.Errorf("%q takes more than %v", argv, patience)
 	}
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%q: %v", argv, err)
 	}
 	said := stderr.String()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // person is a user as which clients run.
@@ -130,7 +132,7 @@ type result struct {
 
 // run runs words, in which {DIR} is filled, with input.
 func (j *job) run(input string, words ...string) (result, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(0))
 	defer cancel()
 	var out, complaint bytes.Buffer
 	cmd := j.command(ctx, words...)
@@ -174,7 +176,7 @@ func (j *job) calls() []string {
 // left returns the processes that name the directory and do not end within a while.
 func (j *job) left() []string {
 	var found []string
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Limit(0)); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		found = nil
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range lines {

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -116,7 +116,7 @@ func (s standin) check(t *testing.T, p person, e engine) facts {
 
 // act runs the stand-in as its client would.
 func (s standin) act(j *job) (facts, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Limit(0))
 	defer cancel()
 	var files []*os.File
 	defer func() { closeAll(files) }()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -34,7 +35,7 @@ func saying(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(testenv.Limit(0), func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() { late.Stop() })
 	return bufio.NewReader(out)
 }
@@ -61,7 +62,6 @@ func TestTimeoutLeavesNothing(t *testing.T) {
 		o := w.run(t, "--timeout", "1s", "--kill-grace", "500ms", "--", "sh", "-c",
 			"trap '' TERM; (setsid setsid sleep "+sleep+" &) ; while :; do sleep "+sleep+"; done")
 		assert.Equal(t, 124, o.code, o.stderr)
-		assert.Less(t, o.took, 10*time.Second)
 		assert.Empty(t, sleepers(sleep), "a daemon of the command's is left")
 	})
 }
@@ -113,9 +113,7 @@ func TestEarlySignal(t *testing.T) {
 			require.NoError(t, cmd.Start())
 			time.Sleep(delay * time.Millisecond)
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-			started := time.Now()
-			_ = cmd.Wait()
-			assert.Less(t, time.Since(started), 8*time.Second, "after %d ms", delay)
+			testenv.Returns(t, fmt.Sprintf("a run that was ended after %d ms", delay), func() { _ = cmd.Wait() })
 			assert.NotEqual(t, 0, cmd.ProcessState.ExitCode())
 			w.nothingLeft(t)
 		}
@@ -130,7 +128,7 @@ func TestKilled(t *testing.T) {
 			cmd := w.command("--", "sh", "-c", "setsid sleep "+sleep)
 			require.NoError(t, cmd.Start())
 			if delay == 0 {
-				begins(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
+				testenv.Eventually(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
 				left, err := os.ReadDir(w.path("tmp"))
 				require.NoError(t, err)
 				assert.Empty(t, left, "the private directory is there while the command runs")
@@ -139,7 +137,7 @@ func TestKilled(t *testing.T) {
 			}
 			require.NoError(t, cmd.Process.Kill())
 			_ = cmd.Process.Release()
-			eventually(t, func() bool {
+			testenv.Eventually(t, func() bool {
 				left, err := os.ReadDir(w.path("tmp"))
 				return err == nil && len(left) == 0 && containers(t) == "" && len(sleepers(sleep)) == 0 && len(clients(w.dir)) == 0
 			}, fmt.Sprintf("all is gone, killed after %d ms", delay))
@@ -168,7 +166,7 @@ func TestClientKilled(t *testing.T) {
 		_ = cmd.Wait()
 		assert.Equal(t, 9, cmd.ProcessState.ExitCode())
 		assert.Equal(t, "done\n", string(rest))
-		eventually(t, func() bool { return containers(t) == "" }, "the container is gone")
+		testenv.Eventually(t, func() bool { return containers(t) == "" }, "the container is gone")
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -72,7 +71,6 @@ func TestDeadDaemon(t *testing.T) {
 				w.env = append(w.env[:len(w.env)-1:len(w.env)-1], "DOCKER_HOST=unix://"+socket)
 				o := w.run(t, "--", "true")
 				assert.Equal(t, 125, o.code)
-				assert.Less(t, o.took, 5*time.Second)
 				assert.Contains(t, o.stderr, "nsrun: ")
 				assert.Regexp(t, "hint: |start ", o.stderr, "one action that helps")
 				assert.Empty(t, clients(w.dir), "a client is left")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -58,7 +59,7 @@ func podmanWorld(t *testing.T) (w *world, podman func(args ...string) (string, e
 		"CONTAINERS_CONF=" + store + "/containers.conf", "CONTAINERS_STORAGE_CONF=" + store + "/storage.conf"}
 	require.NoError(t, os.WriteFile(store+"/storage.conf", fmt.Appendf(nil, podmanStorage, store, store), 0o644))
 	podman = func(args ...string) (string, error) {
-		ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, stop := context.WithTimeout(context.Background(), testenv.Limit(0))
 		defer stop()
 		cmd := exec.CommandContext(ctx, at, args...)
 		cmd.Env = append(w.env[:len(w.env):len(w.env)], "PATH="+os.Getenv("PATH"))
@@ -82,7 +83,7 @@ func podmanWorld(t *testing.T) (w *world, podman func(args ...string) (string, e
 			}
 		}
 		// What conmon starts to clean up may still write there.
-		for until := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for until := time.Now().Add(testenv.Limit(0)); ; time.Sleep(50 * time.Millisecond) {
 			if err := os.RemoveAll(dir); err == nil || time.Now().After(until) {
 				assert.NoError(t, err)
 				return
@@ -142,31 +143,31 @@ func TestPodman(t *testing.T) {
 		cmd := w.command("--", "sh", "-c", "cat; echo err >&2; kill -9 $$")
 		cmd.Stdin = strings.NewReader("in")
 		o := finish(t, cmd)
-		assert.Equal(t, outcome{137, "in", "err\n", o.took}, o)
+		assert.Equal(t, outcome{137, "in", "err\n"}, o)
 	})
 	t.Run("nothing is left", func(t *testing.T) {
-		eventually(t, func() bool {
+		testenv.Eventually(t, func() bool {
 			text, err := podman("ps", "--all", "--quiet")
 			require.NoError(t, err, text)
 			return text == ""
 		}, "no container")
-		eventually(t, func() bool {
+		testenv.Eventually(t, func() bool {
 			left, err := filepath.Glob(w.path("tmp/nsrun-*"))
 			require.NoError(t, err)
 			return len(left) == 0
 		}, "no private directory")
-		eventually(t, func() bool { return len(clients(w.dir)) == 0 }, "no client")
+		testenv.Eventually(t, func() bool { return len(clients(w.dir)) == 0 }, "no client")
 	})
 	t.Run("killed", func(t *testing.T) {
 		sleep := number(w, 4)
 		cmd := w.command("--", "sleep", sleep)
 		require.NoError(t, cmd.Start())
-		begins(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
+		testenv.Eventually(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
 		left, err := filepath.Glob(w.path("tmp/nsrun-*"))
 		require.NoError(t, err)
 		assert.Empty(t, left, "the private directory is there while the command runs")
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
-		eventually(t, func() bool { return len(sleepers(sleep)) == 0 }, "the command is gone")
+		testenv.Eventually(t, func() bool { return len(sleepers(sleep)) == 0 }, "the command is gone")
 	})
 }

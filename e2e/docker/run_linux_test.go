@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -94,14 +95,14 @@ func TestEnvironmentIsClean(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		defer func() { _ = cmd.Wait() }()
 		defer func() { _ = cmd.Process.Kill() }()
-		begins(t, func() bool { return containers(t) != "" }, "the container runs")
+		testenv.Eventually(t, func() bool { return containers(t) != "" }, "the container runs")
 		text, err := built.daemon.Docker("inspect", containers(t)).CombinedOutput()
 		require.NoError(t, err)
 		for _, word := range []string{secret, "given-in-orders", "word-of-the-command"} {
 			assert.False(t, strings.Contains(string(text), word), "docker inspect shows %s", word)
 		}
 		require.NoError(t, cmd.Process.Kill())
-		eventually(t, func() bool { return containers(t) == "" }, "the container is gone")
+		testenv.Eventually(t, func() bool { return containers(t) == "" }, "the container is gone")
 	})
 }
 

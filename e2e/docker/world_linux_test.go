@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -66,7 +67,6 @@ func (w *world) write(t *testing.T, name, text string) string {
 type outcome struct {
 	code           int
 	stdout, stderr string
-	took           time.Duration
 }
 
 // command is a call of nsrun as the user.
@@ -89,13 +89,13 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	started := time.Now()
-	err := cmd.Run()
+	var err error
+	testenv.Returns(t, fmt.Sprintf("%q", cmd.Args), func() { err = cmd.Run() })
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		require.NoError(t, err)
 	}
-	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), time.Since(started)}
+	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
 // probe runs the probe inside.
@@ -140,27 +140,6 @@ func clients(mark string) (found []string) {
 		}
 	}
 	return found
-}
-
-// eventually waits until holds does, which is to be soon.
-func eventually(t *testing.T, holds func() bool, what string) {
-	t.Helper()
-	within(t, 5*time.Second, holds, what)
-}
-
-// begins waits until something has begun, as long as a run itself waits for a container.
-func begins(t *testing.T, holds func() bool, what string) {
-	t.Helper()
-	within(t, time.Minute, holds, what)
-}
-
-func within(t *testing.T, limit time.Duration, holds func() bool, what string) {
-	t.Helper()
-	for until := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("not within %v: %s", limit, what)
-		}
-	}
 }
 
 // result is what --result tells.

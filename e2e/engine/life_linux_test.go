@@ -136,7 +136,7 @@ func leftBehind(t *testing.T, b box, r receipt) sight {
 // spell is how long what must end may live on.
 func (b box) spell(r receipt) time.Duration {
 	if slices.Contains(r.Holds, "kill_tree") {
-		return testenv.Scale(2 * time.Second)
+		return testenv.Limit(0)
 	}
 	return 300 * time.Millisecond
 }
@@ -159,7 +159,7 @@ func daemonWithoutParent(t *testing.T, b box, r receipt) sight {
 	}
 	word := b.word("parent")
 	one, e := b.act(t, nil, "daemon", word, "parent")
-	left := remains(t, word, testenv.Scale(2*time.Second))
+	left := remains(t, word, testenv.Limit(0))
 	return sight{kept: one.Done && e.code == 0 && len(left) == 0, what: fmt.Sprintf("a daemon whose maker kills its parent: left %v, %v", left, e)}
 }
 

@@ -3,12 +3,13 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,16 +60,12 @@ func (b box) start(t *testing.T, flags []string, command ...string) *started {
 // wait waits for a text in the output.
 func (s *started) wait(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(s.out.String(), text) }, patience, 5*time.Millisecond, "%q in %q", text, s.out)
+	testenv.Eventually(t, func() bool { return strings.Contains(s.out.String(), text) }, fmt.Sprintf("%q in the output of %q", text, s.cmd.Args))
 }
 
 // end waits for the run's own end, and gives its code.
 func (s *started) end(t *testing.T) int {
 	t.Helper()
-	select {
-	case <-s.done:
-	case <-time.After(patience):
-		require.Fail(t, "it does not end", "%q", s.cmd.Args)
-	}
+	testenv.Receive(t, s.done, fmt.Sprintf("the end of %q", s.cmd.Args))
 	return codeOf(s.cmd.ProcessState)
 }
