@@ -53,6 +53,9 @@ func (l *lowering) terminal() error {
 	master, message := l.p.Slot(), newFDMessage('T')
 	l.tty = l.p.Slot()
 	l.openTerminal(master, l.tty, message.fd())
+	if l.fds.size != nil { // the caller, which has the master then, may set it only when the command has begun
+		l.resizeTerminal(master, l.fds.size)
+	}
 	l.send(message)
 	l.p.Add(unix.SYS_CLOSE, sys.Of(master))
 	return nil
@@ -69,6 +72,12 @@ func (l *lowering) openTerminal(master, tty sys.Slot, number *int32) {
 	var unlock int32
 	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCSPTLCK, "TIOCSPTLCK"), sys.Struct(&unlock))
 	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCGPTPEER, "TIOCGPTPEER"), sys.Words(flags, words)).Keep(tty)
+}
+
+// resizeTerminal sets the size of a terminal: ioctl_tty(2), TIOCSWINSZ.
+func (l *lowering) resizeTerminal(terminal sys.Slot, size *unix.Winsize) {
+	raw := []byte{byte(size.Row), byte(size.Row >> 8), byte(size.Col), byte(size.Col >> 8), 0, 0, 0, 0} // struct winsize; both architectures are little-endian
+	l.p.Add(unix.SYS_IOCTL, sys.Of(terminal), sys.Words(unix.TIOCSWINSZ, "TIOCSWINSZ"), sys.Bytes(raw))
 }
 
 // channels are both ends of the two channels.

@@ -22,7 +22,8 @@ type fds struct {
 	theirs []int   // the caller's ends, which a child that leaves descriptors open must close for itself
 	canary *Canary // what the self-test tries to reach
 	group  *cgroup.Group
-	output [2]int // what becomes standard output and error; 0 leaves them
+	output [2]int        // what becomes standard output and error; 0 leaves them
+	size   *unix.Winsize // of the command's terminal; nil leaves it without a size
 }
 
 // keeps reports whether a plan's command has a keeper beside it, not a pid 1 above it.

@@ -64,8 +64,7 @@ func lowerRequest(p *plan.Plan, c Command) (l *lowering, cut int, err error) {
 func (l *lowering) takeTerminal(size *unix.Winsize) {
 	l.step("terminal", "take")
 	l.p.Add(unix.SYS_IOCTL, sys.Of(sys.SlotTerminal), sys.Words(unix.TIOCSCTTY, "TIOCSCTTY"), sys.Int(0))
-	raw := []byte{byte(size.Row), byte(size.Row >> 8), byte(size.Col), byte(size.Col >> 8), 0, 0, 0, 0} // struct winsize; both architectures are little-endian
-	l.p.Add(unix.SYS_IOCTL, sys.Of(sys.SlotTerminal), sys.Words(unix.TIOCSWINSZ, "TIOCSWINSZ"), sys.Bytes(raw))
+	l.resizeTerminal(sys.SlotTerminal, size)
 	for fd := range 3 {
 		l.p.Add(unix.SYS_DUP3, sys.Of(sys.SlotTerminal), sys.Int(fd), sys.Int(0))
 	}

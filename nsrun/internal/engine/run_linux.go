@@ -165,7 +165,11 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	if s.canary, s.own, err = opts.seam.canaryFor(p); err != nil {
 		return s, &Error{Stage: selfTestStage, Err: err}
 	}
-	s.lowered, err = opts.seam.lowered(Lower, p, fds{report: s.ch.childReport, status: s.ch.childStatus, canary: s.canary, group: group, output: s.pumps.child})
+	var size *unix.Winsize
+	if p.Terminal && opts.Terminal != nil {
+		size = opts.Terminal.size()
+	}
+	s.lowered, err = opts.seam.lowered(Lower, p, fds{report: s.ch.childReport, status: s.ch.childStatus, canary: s.canary, group: group, output: s.pumps.child, size: size})
 	if err != nil {
 		return s, wrapLowering(err)
 	}

@@ -51,14 +51,21 @@ func (t *Terminal) copySize() {
 	if t.master == nil {
 		return
 	}
-	for _, f := range []*os.File{t.In, t.Out} {
-		if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
-			if conn, err := t.master.SyscallConn(); err == nil {
-				_ = conn.Control(func(fd uintptr) { _ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, ws) })
-			}
-			return
+	if ws := t.size(); ws != nil {
+		if conn, err := t.master.SyscallConn(); err == nil {
+			_ = conn.Control(func(fd uintptr) { _ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, ws) })
 		}
 	}
+}
+
+// size is the size of this process's terminal, or nil if it has none.
+func (t *Terminal) size() *unix.Winsize {
+	for _, f := range []*os.File{t.In, t.Out} {
+		if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+			return ws
+		}
+	}
+	return nil
 }
 
 // finish waits for the output to be copied and puts this process's terminal back into its former mode.
