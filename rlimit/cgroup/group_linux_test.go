@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,17 +198,25 @@ func TestWhatIsLeftEndsWithTheGroup(t *testing.T) {
 	want := trees(t, Limits{Pids: 5})
 	g, err := Make(want)
 	require.NoError(t, err)
-	cmd := exec.Command("sh", "-c", "trap '' TERM INT HUP; read go; while :; do sleep 1000; done")
-	in, err := cmd.StdinPipe()
+	// It enters the group before it starts others, which are then in it, too.
+	cmd := exec.Command("sh", "-c", `trap '' TERM INT HUP; echo $$ >"$1" && echo inside; while :; do sleep 1000; done`, "sh", filepath.Join(g.Made()[0].Dir, "cgroup.procs"))
+	out, theirs, err := os.Pipe()
 	require.NoError(t, err)
+	defer out.Close()
+	cmd.Stdout = theirs
 	require.NoError(t, cmd.Start())
-	require.NoError(t, os.WriteFile(filepath.Join(g.Made()[0].Dir, "cgroup.procs"), []byte(number(int64(cmd.Process.Pid))), 0))
-	require.NoError(t, in.Close()) // only a child that it starts now is in the group
+	require.NoError(t, theirs.Close())
+	word := make([]byte, 7)
+	_, err = io.ReadFull(out, word)
+	require.NoError(t, err)
+	require.Equal(t, "inside\n", string(word))
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	dir := g.Made()[0].Dir
 	require.NoError(t, g.Remove())
-	assert.ErrorContains(t, <-ended, "killed")
+	assert.ErrorContains(t, testenv.Receive(t, ended, "the end of the process"), "killed")
+	testenv.Returns(t, "reading its output, which all that it has started holds,", func() { _, err = out.Read(word) })
+	assert.ErrorIs(t, err, io.EOF)
 	assert.NoDirExists(t, dir)
 }
 
