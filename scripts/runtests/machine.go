@@ -72,7 +72,7 @@ var engines = map[string][]string{
 }
 
 // foreign reports whether a line's owner is not this test run: a running engine that it did not start and that keeps such things there, or
-// for a control group a process in it that is not of this run.
+// for a control group the program whose processes are in it or in the directory that it is made in.
 func foreign(line, run string) bool {
 	for engine, places := range engines {
 		for _, place := range places {
@@ -81,15 +81,27 @@ func foreign(line, run string) bool {
 			}
 		}
 	}
-	if dir, ok := strings.CutPrefix(line, "cgroup "); ok {
-		data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	dir, ok := strings.CutPrefix(line, "cgroup ")
+	return ok && (managed(dir, run) || filepath.Dir(filepath.Dir(dir)) != "/sys/fs/cgroup" && filepath.Dir(dir) != "/sys/fs/cgroup" && managed(filepath.Dir(dir), run))
+}
+
+// managed reports whether another program than this test run has processes in a control group or below it. The groups beside them, which
+// may be empty for a moment, are then that program's, too.
+func managed(dir, run string) (is bool) {
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil
+		}
+		data, _ := os.ReadFile(filepath.Join(name, "cgroup.procs"))
 		for pid := range strings.FieldsSeq(string(data)) {
 			if !ours(pid, run) {
-				return true
+				is = true
+				return filepath.SkipAll
 			}
 		}
-	}
-	return false
+		return nil
+	})
+	return is
 }
 
 // runs reports whether a program runs that this test run did not start.
