@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -51,12 +51,12 @@ func TestNothingOutlivesTheKeeper(t *testing.T) {
 		assert.NoError(t, err)
 		assert.True(t, out.Status.Signaled(), "killed from outside")
 	}()
-	require.Eventually(t, func() bool { return len(running(mark)) >= 4 }, 5*time.Second, 10*time.Millisecond)
+	testenv.Eventually(t, func() bool { return len(running(mark)) >= 4 }, "the command to start all")
 	keeper := strings.Fields(children(t, "self"))
 	require.Len(t, keeper, 1)
 	pid, err := strconv.Atoi(keeper[0])
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 	<-done
-	assert.Eventually(t, func() bool { return len(running(mark)) == 0 }, 2*time.Second, 10*time.Millisecond, "all of it is gone")
+	testenv.Eventually(t, func() bool { return len(running(mark)) == 0 }, "the end of all of it")
 }

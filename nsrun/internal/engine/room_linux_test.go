@@ -65,7 +65,7 @@ func output(t *testing.T, r *Room, args ...string) (string, unix.WaitStatus) {
 	require.NoError(t, err)
 	status, _, err := task.Wait()
 	require.NoError(t, err)
-	assert.True(t, task.Tree(time.Second))
+	assert.True(t, task.Tree(testenv.Limit(0)))
 	return string(data), status
 }
 
@@ -101,7 +101,7 @@ func TestALastWordIsHeard(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, unix.Send(pair[0], []byte{'k'}, unix.MSG_NOSIGNAL))
 	unix.Close(pair[0])
-	require.NoError(t, out.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, out.SetReadDeadline(time.Now().Add(testenv.Limit(0))))
 	_, err = io.ReadAll(out)
 	assert.NoError(t, err, "the command lives")
 }
@@ -124,7 +124,7 @@ func serving(t *testing.T, backend policy.Backend) (r *Room, server int) {
 	}
 	r = openRoom(t, p)
 	server = pidOf(t, r)
-	require.Eventually(t, func() bool { return len(childrenOf(t, server)) == backends[backend] }, 10*time.Second, time.Millisecond)
+	testenv.Eventually(t, func() bool { return len(childrenOf(t, server)) == backends[backend] }, "the end of what the commands have started")
 	return r, server
 }
 
@@ -145,7 +145,7 @@ func ended(t *testing.T, r *Room) {
 	require.NoError(t, r.socket.Close())
 	select {
 	case <-r.Gone():
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Limit(0)):
 		t.Error("the server does not notice that its owner is gone")
 	}
 }
@@ -197,7 +197,7 @@ func TestARequestThatThereIsNoMemoryFor(t *testing.T) {
 			task, err := r.Start(sleep, nil) // the supervisor that is there takes it
 			require.NoError(t, err)
 			defer task.Close()
-			give := time.AfterFunc(testenv.Scale(20*time.Second), func() { t.Error("it waits"); _ = unix.Kill(server, unix.SIGKILL) })
+			give := time.AfterFunc(testenv.Limit(0), func() { t.Error("it waits"); _ = unix.Kill(server, unix.SIGKILL) })
 			defer give.Stop()
 			_, err = r.Start(sleep, nil)
 			assert.ErrorIs(t, err, ErrLost)

@@ -97,7 +97,7 @@ func TestARequestWithoutItsDescriptors(t *testing.T) {
 				assert.ErrorIs(t, err, ErrLost)
 				select {
 				case <-r.Gone(): // since nobody could be told what has become of it
-				case <-time.After(10 * time.Second):
+				case <-time.After(testenv.Limit(0)):
 					t.Error("the sandbox lives")
 				}
 			}
