@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/require"
 )
 
@@ -96,9 +97,7 @@ const followed = "0.13.1"
 
 // TestOracles compares the older versions with the newest: what differs must be in the table.
 func TestOracles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("versions are compared in the long run only")
-	}
+	testenv.SlowTest(t)
 	if len(built.oracles) < 2 {
 		t.Skip("there is only one version of bubblewrap")
 	}

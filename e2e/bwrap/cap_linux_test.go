@@ -23,6 +23,6 @@ func capScenes() []scene {
 		c("remount-rw", "--ro-bind / / --cap-add ALL --unshare-user --uid 0 mount -o remount,bind,rw /"),
 		c("hostname-inside", "--ro-bind / / --unshare-uts --cap-add ALL hostname other"),
 		c("proc-1-exe", "--bind / / --unshare-pid --proc /proc sh -c ': >>/proc/1/exe'"),
-		c("proc-init", "--ro-bind / / --unshare-pid --proc /proc --cap-add ALL sh -c 'sleep 1; grep -E \"Cap|Uid|NoNew\" /proc/1/status'"),
+		c("proc-init", "--ro-bind / / --unshare-pid --proc /proc --cap-add ALL sh -c '"+initWaits+"grep -E \"Cap|Uid|NoNew\" /proc/1/status'"),
 	)
 }

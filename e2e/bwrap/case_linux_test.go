@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // scene is one case: a command line and what it needs.
@@ -43,6 +45,9 @@ type spec struct {
 // base shows the sandbox the fingerprint, of which the command {FP} prints.
 const base = "--ro-bind {INSIDE} /fp"
 
+// initWaits is a line of shell that waits until pid 1 has done all that it has to do before it waits for its children.
+const initWaits = `until grep -q "^State:.S" /proc/1/status; do sleep 0.01; done; `
+
 type choice func(*scene)
 
 // c makes a case. Words are separated by blanks; quotes keep them together. {HOST} is the directory made for the run, {FP} the
@@ -50,7 +55,7 @@ type choice func(*scene)
 func c(name, words string, choices ...choice) scene {
 	s := scene{name: name, argv0: "bwrap", cwd: "{HOST}", fds: map[int]string{}, argv: split(strings.ReplaceAll(words, "{BASE}", base))}
 	s.env = []string{"PATH=/usr/bin:/bin", "HOME=/home/nowhere", "LANG=C.UTF-8", "EMPTY="}
-	s.spec = spec{Umask: 0o022, Timeout: 10000}
+	s.spec = spec{Umask: 0o022, Timeout: int(testenv.Limit(0).Milliseconds())}
 	for _, f := range choices {
 		f(&s)
 	}

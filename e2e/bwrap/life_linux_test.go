@@ -34,7 +34,7 @@ func lifeScenes() []scene {
 		c("kill-init", "--ro-bind / / --unshare-pid --proc /proc sh -c 'kill -9 1; kill -15 1; echo still'"),
 		c("kill-init-status", "--ro-bind / / --unshare-pid --json-status-fd 9 --proc /proc sh -c 'kill -9 1; exit 5'", out(9)),
 		c("orphans", "--ro-bind / / --dev /dev --unshare-pid --proc /proc sh -c '(sleep 0.05; exit 3) & (sleep 0.1; exit 4) & exit 6'"),
-		c("reaping", "--ro-bind / / --dev /dev --unshare-pid --proc /proc sh -c '(sh -c \"exit 3\" &) ; sleep 1; ps -A -o stat= | grep -c Z'"),
+		c("reaping", "--ro-bind / / --dev /dev --unshare-pid --proc /proc sh -c '(sh -c \"exit 3\" &) ; until [ $(ps -A -o pid= | wc -l) -le 5 ]; do sleep 0.01; done; ps -A -o stat= | grep -c Z'"),
 		c("stopped", "--ro-bind / / --dev /dev --unshare-pid --proc /proc sh -c '(sleep 0.2; kill -CONT $$) & kill -STOP $$; exit 7'"),
 		c("session", "--ro-bind / / --dev /dev --unshare-pid --proc /proc ps -A -o pid=,ppid=,pgid=,sid=,comm="),
 		c("session-new", "--ro-bind / / --dev /dev --unshare-pid --new-session --proc /proc ps -A -o pid=,ppid=,pgid=,sid=,comm="),

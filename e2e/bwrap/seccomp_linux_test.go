@@ -60,7 +60,7 @@ func seccompScenes() []scene {
 		c("errno", all+"--seccomp 9 mkdir /x", at(9, noMkdir)),
 		c("errno-not-setup", "{BASE} --seccomp 9 --dir /a/b {FP} list=/a", at(9, noMkdir)),
 		c("two", "{BASE} --add-seccomp-fd 9 --add-seccomp-fd 10 --unshare-pid {FP}", at(9, open), at(10, noHost)),
-		c("two-init", all+"--add-seccomp-fd 9 --add-seccomp-fd 10 --unshare-pid --proc /proc sh -c 'sleep 1; exec grep Secc /proc/1/status /proc/self/status'", at(9, open), at(10, noHost)),
+		c("two-init", all+"--add-seccomp-fd 9 --add-seccomp-fd 10 --unshare-pid --proc /proc sh -c '"+initWaits+"exec grep Secc /proc/1/status /proc/self/status'", at(9, open), at(10, noHost)),
 		c("three", "{BASE} --add-seccomp-fd 9 --add-seccomp-fd 10 --add-seccomp-fd 11 {FP}", at(9, open), at(10, open), at(11, open)),
 		c("add-same-fd", "{BASE} --add-seccomp-fd 9 --add-seccomp-fd 9 {FP}", at(9, open)),
 		c("mixed", "{BASE} --seccomp 9 --add-seccomp-fd 10 {FP}", at(9, open), at(10, open)),

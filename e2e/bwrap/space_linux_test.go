@@ -1,5 +1,11 @@
 package bwrap_test
 
+import (
+	"time"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
 // spaceScenes are about namespaces.
 func spaceScenes() []scene {
 	number := ignore("fp.NSpid", "fp.NSpgid", "fp.NSsid") // in a namespace that others use, numbers are not fixed
@@ -50,7 +56,7 @@ func spaceScenes() []scene {
 		c("pidns-wrong-kind", "{BASE} --pidns 10 {FP}", fd(10, "ns:user"), number),
 		c("pidns-fd-0", "{BASE} --userns 9 --pidns 0 {FP}", fd(9, "ns:user"), fd(0, "ns:pid"), number),
 		c("pidns-as-pid-1", "{BASE} --userns 9 --pidns 10 --as-pid-1 {FP}", fd(9, "ns:user"), fd(10, "ns:pid"), number),
-		c("pidns-as-pid-1-nested", "{BASE} --userns 9 --pidns 10 --unshare-pid --as-pid-1 {FP}", fd(9, "ns:user"), fd(10, "ns:pid"), number, with(func(s *spec) { s.Timeout = 700 })), // bubblewrap waits for ever
+		c("pidns-as-pid-1-nested", "{BASE} --userns 9 --pidns 10 --unshare-pid --as-pid-1 {FP}", fd(9, "ns:user"), fd(10, "ns:pid"), number, with(func(s *spec) { s.Timeout = int(testenv.Scale(700 * time.Millisecond).Milliseconds()) })), // bubblewrap waits for ever
 		c("pidns-lock", "{BASE} --userns 9 --pidns 10 --lock-file /fp/fp {FP}", fd(9, "ns:user"), fd(10, "ns:pid"), number),
 		c("hostname", "{BASE} --unshare-uts --hostname box --hostname box2 {FP}"),
 		c("hostname-late", "{BASE} --hostname box --unshare-uts {FP}"),

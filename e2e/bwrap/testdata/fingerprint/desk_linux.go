@@ -184,6 +184,9 @@ func (d *desk) started() {
 	}
 }
 
+// sent lets hold end, if it is to end by itself.
+func (d *desk) sent() { d.signals.Close() }
+
 // ready waits until hold says that it runs.
 func (d *desk) ready() bool {
 	var b [1]byte

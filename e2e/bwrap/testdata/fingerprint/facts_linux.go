@@ -127,7 +127,7 @@ func statusFacts(t table) {
 	// The first process of a pid namespace may still be about to give up what it holds, and the parent to install the filters that the
 	// command has, which it need not have. A monitor has nothing to give up any more.
 	parent := statusOf(status["PPid"])
-	for range 1000 {
+	for range 60000 {
 		spaces := strings.Fields(parent["NSpid"])
 		if len(spaces) == 0 || spaces[len(spaces)-1] != "1" || strings.Trim(parent["CapPrm"], "0") == "" {
 			break
@@ -135,21 +135,26 @@ func statusFacts(t table) {
 		time.Sleep(2 * time.Millisecond)
 		parent = statusOf(status["PPid"])
 	}
-	for range 50 {
+	for asleep := 0; asleep < 50; {
 		if parent["Seccomp"] == status["Seccomp"] && parent["Seccomp_filters"] == status["Seccomp_filters"] {
 			break
 		}
 		time.Sleep(2 * time.Millisecond)
 		parent = statusOf(status["PPid"])
+		if state := parent["State"]; state == "" || strings.HasPrefix(state, "S") { // not one that waits for a processor
+			asleep++
+		}
 	}
 	for _, key := range statusKeys[4:12] {
 		t.add("parent "+key, "%s", parent[key])
 	}
 }
 
-func statusOf(pid string) map[string]string {
+func statusOf(pid string) map[string]string { return parseStatus(proc(pid + "/status")) }
+
+func parseStatus(text string) map[string]string {
 	status := map[string]string{}
-	for _, line := range lines(proc(pid + "/status")) {
+	for _, line := range lines(text) {
 		key, value, _ := strings.Cut(line, ":")
 		status[key] = strings.TrimSpace(value)
 	}

@@ -69,18 +69,24 @@ func printFacts(words []string) error {
 	return err
 }
 
-// hold says that it runs and sleeps. With "exit N" it ends by itself after a while.
+// hold says that it runs and sleeps. With "exit N" it ends by itself a while after the supervisor has sent its signal.
 func hold(words []string) error {
 	signal.Reset()
 	if _, err := unix.Write(readyFd, []byte{1}); err != nil {
 		return err
 	}
-	unix.Close(readyFd)
-	time.Sleep(300 * time.Millisecond)
 	if len(words) == 2 {
+		fds := []unix.PollFd{{Fd: int32(readyFd)}} // POLLERR: nobody reads any more
+		for {
+			if _, err := unix.Poll(fds, -1); err != unix.EINTR {
+				break
+			}
+		}
+		time.Sleep(300 * time.Millisecond)
 		code, _ := strconv.Atoi(words[1])
 		os.Exit(code)
 	}
+	unix.Close(readyFd)
 	time.Sleep(30 * time.Second)
 	return nil
 }

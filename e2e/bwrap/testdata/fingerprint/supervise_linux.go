@@ -163,6 +163,7 @@ func (s *spec) wait(pid int, d *desk) string {
 		go func() {
 			if d.ready() {
 				_ = unix.Kill(pid, syscall.Signal(s.Signal))
+				d.sent()
 			}
 		}()
 	}
@@ -186,10 +187,15 @@ func (s *spec) wait(pid int, d *desk) string {
 	return strconv.Itoa(status.ExitStatus())
 }
 
-// reap waits for what the monitor left, longer than a busy machine takes to end it, and ends what remains; it returns the names of those.
+// leftAfter is how long a process must have waited for something else than its own end to be left for good. Scenes leave processes that end
+// by themselves after 100 ms.
+const leftAfter = 800 * time.Millisecond
+
+// reap waits for what the monitor left, and ends what remains; it returns the names of those. Only time in which nothing of it runs, or is
+// being killed, counts: on a busy machine a process can take any time to end.
 func reap(spare []int) []string {
 	var left []string
-	deadline := time.Now().Add(800 * time.Millisecond)
+	deadline, before := time.Now().Add(leftAfter), ""
 	told := map[int]bool{}
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
@@ -203,6 +209,9 @@ func reap(spare []int) []string {
 		if len(alive) == 0 {
 			return left
 		}
+		if now, waiting := waiting(alive); len(told) == 0 && (!waiting || now != before) {
+			deadline, before = time.Now().Add(leftAfter), now
+		}
 		if time.Now().After(deadline) {
 			for _, pid := range alive {
 				if !told[pid] {
@@ -215,6 +224,31 @@ func reap(spare []int) []string {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+}
+
+// waiting reports whether processes and all below them wait for something, and no SIGKILL is on its way to one. how changes when one of them
+// has run in between.
+func waiting(pids []int) (how string, all bool) {
+	all = true
+	for i := 0; i < len(pids); i++ { // which grows
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pids[i]))
+		status := parseStatus(string(text))
+		if strings.HasPrefix(status["State"], "Z") { // its parent is another one
+			continue
+		}
+		const kill = 1 << (unix.SIGKILL - 1)
+		for _, key := range []string{"SigPnd", "ShdPnd"} {
+			if pending, _ := strconv.ParseUint(status[key], 16, 64); pending&kill != 0 {
+				all = false
+			}
+		}
+		if !strings.HasPrefix(status["State"], "S") && !strings.HasPrefix(status["State"], "T") {
+			all = false
+		}
+		how += fmt.Sprintln(pids[i], status["voluntary_ctxt_switches"], status["nonvoluntary_ctxt_switches"])
+		pids = append(pids[:len(pids):len(pids)], children(pids[i])...)
+	}
+	return how, all
 }
 
 // strangers are the children of this process that it did not start to own namespaces.
