@@ -116,12 +116,11 @@ func TestAMissingFixtureCostsItsRowsOnly(t *testing.T) {
 	if os.Getuid() != 0 || inVM {
 		t.Skip("needs root, to mount a file system of message queues, and an ordinary user beside it")
 	}
-	_, err := os.Stat("/dev/mqueue")
-	need(t, err == nil, "/dev/mqueue")
+	place := t.TempDir() // its root and its mode are the IPC namespace's, wherever it is mounted
 	self, err := os.Executable()
 	require.NoError(t, err)
 	rows := func(ci string) (string, error) {
-		cmd := exec.Command("unshare", "-m", "-i", "sh", "-c", `mount -t mqueue none /dev/mqueue && chmod 0755 /dev/mqueue && exec "$@"`, "sh",
+		cmd := exec.Command("unshare", "-m", "-i", "sh", "-c", `mount -t mqueue none "$0" && chmod 0755 "$0" && exec "$@"`, place,
 			self, "-test.v", "-test.run=^TestCorpus$/^as_user$/^(PC13|PC14|PC15)$")
 		cmd.Env = append(os.Environ(), "CI="+ci)
 		out, err := cmd.CombinedOutput()
