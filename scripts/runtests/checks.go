@@ -44,8 +44,8 @@ func (r *runner) rare() (list []stage) {
 		list = append(list, r.tests(j, stage{tier: all, slice: 5, seconds: 20, packages: []string{"qemu-user-static"}}))
 	}
 	for _, g := range guests {
-		j := job{dir: "e2e", as: r.users[0], tier: fast, only: "^TestVM$/" + g.pattern, args: []string{"-test.parallel=2"}}
-		s := r.tests(j, stage{tier: all, slice: g.slice, seconds: g.seconds, wide: true, packages: strings.Fields(machines + " dbus-daemon")})
+		j := job{dir: "e2e", as: r.users[0], tier: fast, only: "^TestVM$/" + g.pattern, args: []string{"-test.parallel=1"}}
+		s := r.tests(j, stage{tier: all, slice: g.slice, seconds: g.seconds, packages: strings.Fields(machines + " dbus-daemon")})
 		s.name, s.inputs = "machines: "+g.name, inputs{}
 		list = append(list, s)
 	}

@@ -25,7 +25,6 @@ type stage struct {
 	tier     tier
 	slice    int      // of CI, for stages of the tier all
 	seconds  int      // that it takes on two processors; the longest stages start first
-	wide     bool     // it uses all processors, so nothing else runs beside it
 	packages []string // of Debian that it needs
 	inputs   inputs
 	covers   string // the stage of the fast tier that this one makes superfluous in a run of everything
@@ -57,7 +56,7 @@ type outcome struct {
 	before bool // it passed on the same inputs earlier
 }
 
-// schedule runs stages, width of them at a time and wide ones alone, in the order of the list. It stops starting stages when ctx ends.
+// schedule runs stages, width of them at a time, in the order of the list. It starts no more stages when ctx has ended.
 func schedule(ctx context.Context, stages []stage, width int, run func(stage) outcome, report *reporter) []outcome {
 	var (
 		mu   sync.Mutex
@@ -66,13 +65,7 @@ func schedule(ctx context.Context, stages []stage, width int, run func(stage) ou
 	)
 	slots := make(chan struct{}, width)
 	for i, s := range stages {
-		take := 1
-		if s.wide {
-			take = width
-		}
-		for range take {
-			slots <- struct{}{}
-		}
+		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
 		}
@@ -87,9 +80,7 @@ func schedule(ctx context.Context, stages []stage, width int, run func(stage) ou
 			mu.Lock()
 			done = append(done, o)
 			mu.Unlock()
-			for range take {
-				<-slots
-			}
+			<-slots
 		})
 	}
 	wg.Wait()

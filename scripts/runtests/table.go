@@ -73,18 +73,19 @@ var portable = append([]string{"./mounts", "./landlock", "./seccomp", "./rlimit"
 // machines is what TestVM takes.
 const machines = "qemu-system-x86 qemu-system-arm xz-utils cpio"
 
-// guests are the parts of TestVM: machines that run two at a time.
+// guests are the parts of TestVM: boots, one at a time.
 var guests = []struct {
 	name    string
-	pattern string // of machines
+	pattern string // of boots
 	slice   int
 	seconds int
 }{
-	{"5.10", "^5.10$", 1, 700},
-	{"6.1 and 6.18", "^6.1(8)?$", 2, 600},
-	{"6.12", "^6.12$", 3, 400},
-	{"7.2", "^7.2$", 4, 800},
-	{"kinds of hosts", "^[^567]", 5, 400},
+	{"5.10", "^5.10$", 1, 600},
+	{"6.1", "^6.1$", 2, 450},
+	{"6.18", "^6.18$", 2, 120},
+	{"6.12", "^6.12$", 3, 600},
+	{"7.2", "^7.2$", 4, 750},
+	{"kinds of hosts", "^[^567]", 5, 500},
 }
 
 // parts is into how many parts CI cuts what --all has beyond the fast tier.
