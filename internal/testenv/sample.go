@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -53,6 +54,7 @@ func sample(n, eighth int, class func(point int) string) (points []int) {
 	for j, more := eighth, (len(rest)+7)/8; more > 0; j, more = j+8, more-1 {
 		points = append(points, rest[j%len(rest)]) // beyond the end, the first ones again: each eighth has the same size
 	}
+	slices.Sort(points)
 	return points
 }
 

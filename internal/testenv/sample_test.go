@@ -21,7 +21,6 @@ func TestTheEighthsOfASampleCoverEveryPoint(t *testing.T) {
 			for first := range min(n, 5) {
 				assert.Contains(t, points, first, "the first point of each class")
 			}
-			slices.Sort(points)
 			assert.Len(t, slices.Compact(points), size, "no point twice")
 		}
 		assert.Len(t, seen, n, "all eighths together")
@@ -35,7 +34,7 @@ func TestSampleInEachTier(t *testing.T) {
 	t.Setenv(TierVar, "all")
 	assert.Len(t, Sample(t, 20, class), 20)
 	t.Setenv(TierVar, "fast")
-	assert.Equal(t, []int{0, 4, 12, 1}, Sample(t, 20, class))
+	assert.Equal(t, []int{0, 1, 4, 12}, Sample(t, 20, class))
 	t.Setenv(PointVar, "7")
 	assert.Equal(t, []int{7}, Sample(t, 20, class))
 }
