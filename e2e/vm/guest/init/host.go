@@ -104,14 +104,17 @@ func leaveInitramfs() error {
 	if err := os.Mkdir(stage, 0o755); err != nil {
 		return err
 	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil { // from below a shared mount, nothing can be moved: mount(2)
+		return fmt.Errorf("making mounts private: %w", err)
+	}
 	if err := unix.Mount("/", stage, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return err
+		return fmt.Errorf("bind / on %s: %w", stage, err)
 	}
 	if err := os.Chdir(stage); err != nil {
 		return err
 	}
 	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
-		return err
+		return fmt.Errorf("move %s to /: %w", stage, err)
 	}
 	return errors.Join(unix.Chroot("."), os.Chdir("/"), os.Remove(stage))
 }
