@@ -19,10 +19,19 @@ import (
 	"strings"
 )
 
-// MakeDir makes a directory that every user can enter. Its name begins with prefix; the caller removes it. MakeDir avoids /tmp where it can:
-// a sandbox has a /tmp of its own, which would hide the test's files whether or not the sandbox works, and some tests mount over it.
+// Dir names the environment variable with the directory in which [MakeDir] makes others. The test runner sets it, and removes what tests that
+// were interrupted leave there.
+const Dir = "NSRUN_TEST_DIR"
+
+// MakeDir makes a directory that every user can enter. Its name begins with prefix; the caller removes it. Outside of [Dir] MakeDir avoids
+// /tmp where it can: a sandbox has a /tmp of its own, which would hide the test's files whether or not the sandbox works, and some tests
+// mount over it.
 func MakeDir(prefix string) (dir string, err error) {
-	for _, parent := range []string{"/srv", "/home", os.Getenv("HOME"), ""} {
+	parents := []string{"/srv", "/home", os.Getenv("HOME"), ""}
+	if parent := os.Getenv(Dir); parent != "" {
+		parents = []string{parent}
+	}
+	for _, parent := range parents {
 		if dir, err = os.MkdirTemp(parent, prefix); err == nil {
 			return dir, os.Chmod(dir, 0o755)
 		}

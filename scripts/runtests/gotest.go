@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // builder compiles each package's tests once for each way to build them, and each program that tests start once.
@@ -136,10 +138,13 @@ func (j job) run(ctx context.Context, b *builder, log io.Writer) (tally, error) 
 	if env == nil {
 		env = os.Environ()
 	}
-	env = slices.Concat(env, []string{"NSRUN_TEST_BUILT=" + programs, "NSRUN_TEST_TIER=" + j.tier.String(), "NSRUN_BIN=" + filepath.Join(programs, "cmd/nsrun"),
+	if len(j.as.drop) == 0 { // this user owns it
+		env = append(slices.Clip(env), testenv.Dir+"="+b.out)
+	}
+	env = slices.Concat(env, []string{testenv.Built + "=" + programs, testenv.TierVar + "=" + j.tier.String(), "NSRUN_BIN=" + filepath.Join(programs, "cmd/nsrun"),
 		"GORACE=atexit_sleep_ms=50"}) // by default each process under the race detector sleeps a second before it ends
-	if eighth := os.Getenv("NSRUN_TEST_EIGHTH"); eighth != "" && j.as.env != nil {
-		env = append(env, "NSRUN_TEST_EIGHTH="+eighth)
+	if eighth := os.Getenv(testenv.EighthVar); eighth != "" && j.as.env != nil {
+		env = append(env, testenv.EighthVar+"="+eighth)
 	}
 	args = slices.Concat(j.as.drop, args)
 	cmd := exec.CommandContext(ctx, convert, append([]string{"-t", "-p", j.dir}, args...)...)

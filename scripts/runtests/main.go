@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // options is what the command line asks for.
@@ -88,14 +90,11 @@ func run(ctx context.Context, o options) (err error) {
 	if err := os.Setenv(runVar, id); err != nil { // what runs from here on is this run's
 		return err
 	}
-	out, err := os.MkdirTemp("/var/tmp", "nsrun-tests-")
+	out, err := testenv.MakeDir("nsrun-tests-") // the ordinary user runs what is in it
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(out)
-	if err := os.Chmod(out, 0o755); err != nil { // the ordinary user runs what is in it
-		return err
-	}
 	users, undo, err := whoever(ctx, root, o.tier != quick && !o.list && !o.needs)
 	if err != nil {
 		return err

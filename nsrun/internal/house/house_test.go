@@ -47,7 +47,7 @@ var rooms = map[string]string{
 	"cmd/nsbench":                "nsrun",
 	"e2e":                        "",
 	"internal/testenv":           "",
-	"scripts/runtests":           "",
+	"scripts/runtests":           "internal/testenv",
 	"e2e/host":                   "internal/testenv",
 	"e2e/container":              "e2e/docker/daemon internal/testenv",
 	"e2e/docker":                 "e2e/docker/daemon internal/testenv",
