@@ -37,7 +37,7 @@ func SlowTest(t *testing.T) {
 	t.Fatalf("%s leaves the fast tier without a row in internal/testenv/slow.go", name)
 }
 
-// Count reports a number that the test runner adds up and compares with scripts/testdata/counts: attack cases, or points of fault injection.
+// Count reports a number that the test runner adds up, such as attack cases, and that may not fall: see scripts/runtests/counts.go.
 func Count(t *testing.T, what string, n int) {
 	t.Helper()
 	t.Logf("count: %s: %d", what, n)

@@ -3,28 +3,47 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 )
 
-// least are the fewest of what a stage has to count, by the beginning of its name. What it counts may grow; a smaller number needs a reason
-// in the commit that lowers it here.
-var least = map[string]map[string]int{}
-
-// tooFew returns an error if a stage counted less than it has to.
-func (s stage) tooFew(got tally) (err error) {
-	for name, counts := range least {
-		if strings.HasPrefix(s.name, name) {
-			err = errors.Join(err, s.demand(counts, got))
-		}
-	}
-	return err
+// floor is the least that a stage has to count on a host that has everything, as CI's has.
+type floor struct {
+	stage string // how its name begins: "e2e as root"
+	what  string // what is counted, as testenv.Count calls it
+	least int
 }
 
-func (s stage) demand(counts map[string]int, got tally) (err error) {
-	for what, n := range counts {
-		if got.counts[what] < n {
-			err = errors.Join(err, fmt.Errorf("%s counted %d %s, and it may not be less than %d", s.name, got.counts[what], what, n))
+// floors are checked where CI is set, and printed elsewhere. What is counted may grow; to lower a number here takes a reason in the commit.
+// As root, e2e and e2e/bwrap try every case as an ordinary user, too.
+var floors = []floor{
+	{"e2e as root", "attack cases", 403},
+	{"all of e2e as root", "attack cases", 403},
+	{"e2e as ", "attack cases", 195},
+	{"e2e/bwrap as root", "bwrap scenes", 2800},
+	{"all of e2e/bwrap as root", "bwrap scenes", 8400},
+	{"e2e/bwrap as ", "bwrap scenes", 1390},
+	{"nsrun/internal/engine as root", "fault points", 2480},
+	{"nsrun/internal/engine as ", "fault points", 2230},
+	{"all of nsrun/internal/engine as root", "fault points", 10200},
+	{"all of nsrun/internal/engine as ", "fault points", 9000},
+}
+
+// tooFew returns an error if a stage counted less than the first floor for it that fits.
+func (s stage) tooFew(got tally) (err error) {
+	seen := map[string]bool{}
+	for _, f := range floors {
+		if seen[f.what] || !strings.HasPrefix(s.name, f.stage) || strings.Contains(s.name, ", ") {
+			continue // a special build can leave something out
 		}
+		seen[f.what] = true
+		if n := got.counts[f.what]; n < f.least {
+			err = errors.Join(err, fmt.Errorf("%s: %d %s, which may not be less than %d (scripts/runtests/counts.go)", s.name, n, f.what, f.least))
+		}
+	}
+	if err != nil && os.Getenv("CI") == "" {
+		fmt.Println("on this host:", err)
+		return nil
 	}
 	return err
 }
