@@ -147,6 +147,8 @@ func (j job) run(ctx context.Context, b *builder, log io.Writer) (tally, error) 
 		env = append(env, testenv.EighthVar+"="+eighth)
 	}
 	args = slices.Concat(j.as.drop, args)
+	ctx, cancel := context.WithTimeout(ctx, timeout+2*time.Minute) // a process that is left can keep the output open
+	defer cancel()
 	cmd := exec.CommandContext(ctx, convert, append([]string{"-t", "-p", j.dir}, args...)...)
 	cmd.Dir, cmd.Env = filepath.Join(j.as.tree, j.dir), env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -164,8 +166,12 @@ func (j job) run(ctx context.Context, b *builder, log io.Writer) (tally, error) 
 	r := newReader(log)
 	readErr := r.read(out)
 	err = errors.Join(cmd.Wait(), readErr)
-	if err == nil && r.passed+r.skipped == 0 {
+	switch {
+	case err != nil:
+	case r.passed+r.skipped == 0:
 		err = errors.New("no test ran")
+	case r.failed > 0 || len(r.running) > 0:
+		err = fmt.Errorf("exit code 0, but %d tests failed and %d did not end", r.failed, len(r.running))
 	}
 	if err != nil {
 		err = fmt.Errorf("%w\n%s%s", err, r.failures(), stderr.String())
@@ -176,13 +182,13 @@ func (j job) run(ctx context.Context, b *builder, log io.Writer) (tally, error) 
 // reader reads test2json's events.
 type reader struct {
 	tally
-	log   io.Writer
-	texts map[string]*strings.Builder // output of tests that have not passed, by name; "" is the package's own
-	fails []string
+	log     io.Writer
+	texts   map[string]*strings.Builder // output of tests that have not passed, by name; "" is the package's own
+	running map[string]bool             // tests that have not ended
 }
 
 func newReader(log io.Writer) *reader {
-	return &reader{tally: tally{counts: map[string]int{}}, log: log, texts: map[string]*strings.Builder{}}
+	return &reader{tally: tally{counts: map[string]int{}}, log: log, texts: map[string]*strings.Builder{}, running: map[string]bool{}}
 }
 
 var counted = regexp.MustCompile(`count: ([^:]+): (\d+)\s*$`)
@@ -209,6 +215,12 @@ func (r *reader) event(line []byte) {
 		e.Action, e.Output = "output", string(line)
 	}
 	switch e.Action {
+	case "run":
+		r.running[e.Test] = true
+	case "pass", "skip", "fail":
+		delete(r.running, e.Test)
+	}
+	switch e.Action {
 	case "output":
 		_, _ = io.WriteString(r.log, e.Output)
 		r.text(e.Test).WriteString(e.Output)
@@ -224,12 +236,14 @@ func (r *reader) event(line []byte) {
 	case "skip":
 		if e.Test != "" {
 			r.skipped++
+			if text := r.text(e.Test).String(); strings.Contains(text, "lacks") || strings.Contains(text, "not installed") {
+				r.lacking++
+			}
 			delete(r.texts, e.Test)
 		}
 	case "fail":
 		if e.Test != "" {
 			r.failed++
-			r.fails = append(r.fails, e.Test)
 		}
 	}
 }

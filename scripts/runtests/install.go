@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // install installs Debian's packages that the stages need, if this is root on Debian. Otherwise it says which are missing; where CI is set
@@ -31,8 +32,9 @@ func install(ctx context.Context, out io.Writer, stages []stage) (missing []stri
 	}
 	fmt.Fprintf(out, "installing %s\n", words)
 	for _, args := range [][]string{{"update", "-qq"}, append([]string{"install", "-y", "-qq", "--no-install-recommends"}, missing...)} {
-		cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
+		cmd := exec.Command("apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt does not leave packages half installed
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return missing, fmt.Errorf("apt-get %s: %w\n%s", args[0], err, text)
 		}

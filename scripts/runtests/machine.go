@@ -7,12 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // machine is what tests must leave as it was, as lines that can be compared: mounts, modes, core_pattern, control groups.
 type machine []string
+
+// process is one that ran at some moment. The start time tells it from another of the same pid.
+type process struct{ pid, started string }
 
 // look reads the machine's state from this process's namespaces, which are the machine's when root runs the tests.
 func look() (m machine) {
@@ -42,7 +49,32 @@ func look() (m machine) {
 		return nil
 	})
 	slices.Sort(m)
+	for i, n := 1, 1; i < len(m); i++ { // a mount can be there twice
+		if n++; m[i] != strings.TrimSuffix(m[i-1], fmt.Sprintf(" #%d", n-1)) {
+			n = 1
+		} else {
+			m[i] += fmt.Sprintf(" #%d", n)
+		}
+	}
 	return m
+}
+
+// processes lists what runs.
+func processes() map[process]bool {
+	list := map[process]bool{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		stat, err := os.ReadFile(dir + "/stat")
+		if err != nil {
+			continue
+		}
+		// proc_pid_stat(5): the name, the second field, is in parentheses and can hold anything; the start time is the 22nd field.
+		_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
+		if fields := strings.Fields(rest); len(fields) > 19 && fields[0] != "Z" {
+			list[process{filepath.Base(dir), fields[19]}] = true
+		}
+	}
+	return list
 }
 
 // changes lists what differs from before, without what belongs to programs that the tests did not start.
@@ -68,7 +100,7 @@ var engines = map[string][]string{
 	"dockerd":    {"/var/lib/docker/", "/run/docker/", "/sys/fs/cgroup/docker", "/sys/fs/cgroup/system.slice/docker"},
 	"containerd": {"/var/lib/containerd/", "/run/containerd/"},
 	"podman":     {"/var/lib/containers/", "/run/containers/", "/sys/fs/cgroup/machine.slice"},
-	"systemd":    {"/run/user/", "/run/credentials/", "/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup/init.scope"},
+	"systemd":    {"/run/user/", "/run/credentials/"},
 }
 
 // foreign reports whether a line's owner is not this test run: a running engine that it did not start and that keeps such things there, or
@@ -82,7 +114,24 @@ func foreign(line, run string) bool {
 		}
 	}
 	dir, ok := strings.CutPrefix(line, "cgroup ")
-	return ok && (managed(dir, run) || filepath.Dir(filepath.Dir(dir)) != "/sys/fs/cgroup" && filepath.Dir(dir) != "/sys/fs/cgroup" && managed(filepath.Dir(dir), run))
+	if !ok {
+		return false
+	}
+	parent := filepath.Dir(dir)
+	shared := parent == "/sys/fs/cgroup" || filepath.Dir(parent) == "/sys/fs/cgroup" || slices.Contains(ownGroups(), parent)
+	return managed(dir, run) || !shared && managed(parent, run)
+}
+
+// ownGroups lists the directories of the control groups that this process is in.
+func ownGroups() (dirs []string) {
+	data, _ := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(data)) {
+		if _, rest, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			controllers, path, _ := strings.Cut(rest, ":")
+			dirs = append(dirs, filepath.Join("/sys/fs/cgroup", path), filepath.Join("/sys/fs/cgroup", controllers, path), filepath.Join("/sys/fs/cgroup/unified", path))
+		}
+	}
+	return dirs
 }
 
 // managed reports whether another program than this test run has processes in a control group or below it. The groups beside them, which
@@ -117,21 +166,36 @@ func runs(program, run string) bool {
 
 // ours reports whether a process is of this test run.
 func ours(pid, run string) bool {
+	if pid == strconv.Itoa(os.Getpid()) {
+		return true
+	}
 	data, _ := os.ReadFile("/proc/" + pid + "/environ")
 	return bytes.Contains(data, []byte(runVar+"="+run))
 }
 
-// leftovers lists processes that still live, of this run or of the ordinary user, who has no others.
-func leftovers(run string, users []who) (lines []string) {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		pid := filepath.Base(dir)
-		if pid != fmt.Sprint(os.Getpid()) && (ours(pid, run) || len(users) > 1 && owner(dir) == users[1].uid) {
-			words, _ := os.ReadFile(dir + "/cmdline")
-			lines = append(lines, fmt.Sprintf("+ process %s %q", pid, bytes.ReplaceAll(words, []byte{0}, []byte{' '})))
+// leftovers waits until no process of this run is left, and lists those that stay: processes that were not there before and have inherited
+// its variable, or are the ordinary user's, who has no others, or work or have their program in its directory: a sandbox clears the
+// environment.
+func leftovers(before map[process]bool, run, dir string, users []who) (lines []string) {
+	for end := time.Now().Add(testenv.Limit(0)); ; time.Sleep(20 * time.Millisecond) {
+		lines = nil
+		for p := range processes() {
+			if before[p] || p.pid == strconv.Itoa(os.Getpid()) {
+				continue
+			}
+			at := "/proc/" + p.pid
+			cwd, _ := os.Readlink(at + "/cwd")
+			exe, _ := os.Readlink(at + "/exe")
+			if ours(p.pid, run) || len(users) > 1 && owner(at) == users[1].uid || strings.HasPrefix(cwd, dir) || strings.HasPrefix(exe, dir) {
+				words, _ := os.ReadFile(at + "/cmdline")
+				lines = append(lines, fmt.Sprintf("+ process %s %q", p.pid, bytes.ReplaceAll(words, []byte{0}, []byte{' '})))
+			}
+		}
+		if len(lines) == 0 || time.Now().After(end) {
+			slices.Sort(lines)
+			return lines
 		}
 	}
-	return lines
 }
 
 // owner returns the user id of a process, or -1.

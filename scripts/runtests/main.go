@@ -35,7 +35,7 @@ func main() {
 		return
 	}
 	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 		err = run(ctx, o)
 		stop()
 	}
@@ -85,6 +85,20 @@ func run(ctx context.Context, o options) (err error) {
 	if _, err := os.Stat(filepath.Join(root, "scripts/runtests")); err != nil {
 		return errors.New("run scripts/test.sh, which begins at the top of the tree")
 	}
+	syscall.Umask(0o022) // the ordinary user runs what is built
+	for _, v := range os.Environ() {
+		// What makes one test binary run otherwise, such as a single point of fault injection, is not for a whole run.
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "NSRUN_TEST_") && name != testenv.EighthVar && name != "NSRUN_TEST_USER" {
+			if err := os.Unsetenv(name); err != nil {
+				return err
+			}
+		}
+	}
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	begin := time.Now()
 	id := strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(begin.Unix(), 36)
 	if err := os.Setenv(runVar, id); err != nil { // what runs from here on is this run's
@@ -95,6 +109,10 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer os.RemoveAll(out)
+	passed, err := newLedger(ctx, root) // before the tree is copied
+	if err != nil {
+		return err
+	}
 	users, undo, err := whoever(ctx, root, o.tier != quick && !o.list && !o.needs)
 	if err != nil {
 		return err
@@ -121,7 +139,7 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
-	return r.runAll(ctx, o, stages, left, begin, id)
+	return r.runAll(ctx, o, passed, stages, left, begin, id)
 }
 
 // choose cuts a tier's stages down to what was asked for, and names those that are left out.
@@ -156,13 +174,9 @@ func list(out io.Writer, stages []stage) error {
 	return nil
 }
 
-func (r *runner) runAll(ctx context.Context, o options, stages []stage, left []string, begin time.Time, id string) error {
+func (r *runner) runAll(ctx context.Context, o options, passed *ledger, stages []stage, left []string, begin time.Time, id string) error {
 	if len(stages) == 0 {
 		return fmt.Errorf("no stage's name contains %q; see --list", o.only)
-	}
-	passed, err := newLedger(ctx, r.root)
-	if err != nil {
-		return err
 	}
 	logs, err := logDir()
 	if err != nil {
@@ -170,11 +184,11 @@ func (r *runner) runAll(ctx context.Context, o options, stages []stage, left []s
 	}
 	width := 2
 	fmt.Printf("%d stages, %d at a time; as %s; their output is in %s\n", len(stages), width, names(r.users), logs)
-	before := look()
+	before, running := look(), processes()
 	report := &reporter{out: os.Stdout, begin: begin, all: len(stages)}
 	ended := schedule(ctx, stages, width, func(s stage) (e outcome) {
 		e.stage = s
-		if o.resume && passed.passed(s) {
+		if o.resume && passed.passed(ctx, s) {
 			e.before = true
 			return e
 		}
@@ -192,7 +206,26 @@ func (r *runner) runAll(ctx context.Context, o options, stages []stage, left []s
 		}
 		return e
 	}, report)
-	return r.summary(ctx, o, stages, ended, left, before, begin, id)
+	changed := append(look().changes(before, id), leftovers(running, id, r.builder.out, r.users)...)
+	if len(changed) > 0 {
+		passed.forget()
+	}
+	return r.summary(ctx, o, stages, ended, left, changed, begin)
+}
+
+// lock makes sure that root runs one test run at a time: the ordinary user's account and the machine's state are shared.
+func lock() (unlock func(), err error) {
+	if os.Getuid() != 0 {
+		return func() {}, nil
+	}
+	f, err := os.OpenFile("/run/nsrun-tests.lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("root runs scripts/test.sh already on this machine (/run/nsrun-tests.lock: %w)", err)
+	}
+	return func() { _ = os.Remove(f.Name()); f.Close() }, nil
 }
 
 // logDir makes a directory for the output of stages. One is kept, the last.
@@ -217,7 +250,7 @@ func names(users []who) string {
 }
 
 // summary prints what came of a run, and returns an error unless everything passed and the machine is as it was.
-func (r *runner) summary(ctx context.Context, o options, stages []stage, ended []outcome, left []string, before machine, begin time.Time, id string) error {
+func (r *runner) summary(ctx context.Context, o options, stages []stage, ended []outcome, left, changed []string, begin time.Time) error {
 	var sum tally
 	var failed []string
 	for _, e := range ended {
@@ -232,7 +265,6 @@ func (r *runner) summary(ctx context.Context, o options, stages []stage, ended [
 	if len(left) > 0 {
 		fmt.Printf("left out, in other slices: %s\n", strings.Join(left, "; "))
 	}
-	changed := append(look().changes(before, id), leftovers(id, r.users)...)
 	for _, line := range changed {
 		fmt.Println("the tests have changed this machine:", line)
 	}

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +27,7 @@ type inputs struct {
 }
 
 // documents are files that no test reads.
-var documents = []string{"LICENSE", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", ".gitignore", "Vagrantfile"}
+var documents = []string{"LICENSE", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", ".gitignore"}
 
 // counts reports whether a stage depends on a file.
 func (in inputs) counts(name string) bool {
@@ -46,6 +48,8 @@ type ledger struct {
 	files map[string]string // name in the tree: hash
 	names []string
 	base  string // what every stage depends on
+	wrote []string
+	mu    sync.Mutex
 }
 
 func newLedger(ctx context.Context, root string) (*ledger, error) {
@@ -67,7 +71,12 @@ func newLedger(ctx context.Context, root string) (*ledger, error) {
 	if err := unix.Uname(&uts); err != nil {
 		return nil, err
 	}
-	l.base = fmt.Sprintln(runtime.Version(), runtime.GOARCH, unix.ByteSliceToString(uts.Release[:]), os.Getuid(), os.Getenv("CI"), os.Getenv("NSRUN_TEST_EIGHTH"))
+	l.base = fmt.Sprintln(runtime.Version(), runtime.GOARCH, unix.ByteSliceToString(uts.Release[:]), os.Getuid())
+	for _, v := range os.Environ() { // what changes how tests run
+		if name, _, _ := strings.Cut(v, "="); name == "CI" || strings.HasPrefix(name, "GO") || strings.HasPrefix(name, "NSRUN_") && name != runVar {
+			l.base += v + "\n"
+		}
+	}
 	return l, nil
 }
 
@@ -93,9 +102,13 @@ func hashFile(name string) (string, error) {
 }
 
 // file is where a stage's pass is remembered.
-func (l *ledger) file(s stage) string {
+func (l *ledger) file(ctx context.Context, s stage) string {
 	h := sha256.New()
 	fmt.Fprintln(h, l.base, s.name)
+	for _, p := range s.packages {
+		out, _ := exec.CommandContext(ctx, "dpkg-query", "-W", p).Output() // with its version; nothing where it is not installed
+		fmt.Fprintln(h, p, string(out))
+	}
 	for _, name := range l.names {
 		if s.inputs.counts(name) {
 			fmt.Fprintln(h, name, l.files[name])
@@ -105,29 +118,39 @@ func (l *ledger) file(s stage) string {
 }
 
 // passed reports whether the stage has passed on these inputs.
-func (l *ledger) passed(s stage) bool {
+func (l *ledger) passed(ctx context.Context, s stage) bool {
 	if s.inputs.none {
 		return false
 	}
-	_, err := os.Stat(l.file(s))
+	_, err := os.Stat(l.file(ctx, s))
 	return err == nil
 }
 
-// remember records a pass, unless the tree has changed meanwhile.
+// remember records a pass, unless the tree has changed meanwhile, or tests were skipped because this host lacks something.
 func (l *ledger) remember(ctx context.Context, root string, o outcome) error {
-	if o.stage.inputs.none {
+	if o.stage.inputs.none || o.tally.lacking > 0 {
 		return nil
 	}
 	now, err := newLedger(ctx, root)
 	if err != nil {
 		return err
 	}
-	name := l.file(o.stage)
-	if now.file(o.stage) != name {
+	name := l.file(ctx, o.stage)
+	if now.file(ctx, o.stage) != name {
 		return nil
 	}
+	l.mu.Lock()
+	l.wrote = append(l.wrote, name)
+	l.mu.Unlock()
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return err
 	}
 	return os.WriteFile(name, fmt.Appendf(nil, "%s %s %.1f s\n", time.Now().UTC().Format(time.RFC3339), o.stage.name, o.took.Seconds()), 0o644)
+}
+
+// forget takes back the passes of this run, which has changed the machine.
+func (l *ledger) forget() {
+	for _, name := range l.wrote {
+		_ = os.Remove(name)
+	}
 }

@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 func stagesOf(t *testing.T, o options) ([]stage, []string) {
@@ -101,6 +107,7 @@ func TestInputs(t *testing.T) {
 	assert.True(t, in.counts("README.md"), "tests read its tables")
 	assert.False(t, in.counts("mounts/op_test.go"))
 	assert.False(t, in.counts("CHANGELOG.md"))
+	assert.True(t, in.counts("Vagrantfile"), "e2e/vagrant reads it")
 	assert.True(t, inputs{}.counts("mounts/op_test.go"), "a check of the tree looks at everything")
 }
 
@@ -121,7 +128,7 @@ func TestPassesAreRemembered(t *testing.T) {
 	passed := func(s stage) bool {
 		l, err := newLedger(t.Context(), root)
 		require.NoError(t, err)
-		return l.passed(s)
+		return l.passed(t.Context(), s)
 	}
 	remember := func(change func()) {
 		l, err := newLedger(t.Context(), root)
@@ -154,9 +161,11 @@ func TestOutputOfFailedTests(t *testing.T) {
 {"Action":"fail","Test":"TestB"}
 {"Action":"output","Test":"TestC","Output":"why not\n"}
 {"Action":"skip","Test":"TestC"}
+{"Action":"run","Test":"TestD"}
 {"Action":"output","Test":"TestD","Output":"it hangs\n"}
 no event
 {"Action":"fail"}`)))
+	assert.Equal(t, map[string]bool{"TestD": true}, r.running)
 	assert.Equal(t, tally{passed: 1, failed: 1, skipped: 1, counts: map[string]int{"attack cases": 12}}, r.tally)
 	assert.Contains(t, r.failures(), "broken")
 	assert.Contains(t, r.failures(), "it hangs", "a test that has not ended")
@@ -208,4 +217,56 @@ func TestChangesOfTheMachine(t *testing.T) {
 	assert.Equal(t, []string{"+ mode /proc drwxrwxrwx", "+ mount /tmp/x tmpfs", "- mode /proc dr-xr-xr-x"}, after.changes(before, "run"))
 	assert.Empty(t, before.changes(before, "run"))
 	assert.NotEmpty(t, look(), "this machine has mounts")
+	assert.Empty(t, look().changes(look(), "run"))
+}
+
+// TestEveryBootIsAStage reads the machines of TestVM: each boot that is not of the full set matches one pattern.
+func TestEveryBootIsAStage(t *testing.T) {
+	text, err := os.ReadFile("../../e2e/vmset_linux_test.go")
+	require.NoError(t, err)
+	boots := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\t\{name: "([^"]+)",(?: boot: "([^"]+)",)?.*$`).FindAllStringSubmatch(string(text), -1) {
+		if name := cmp.Or(m[2], m[1]); !strings.Contains(m[0], "full: true") {
+			boots[name] = true
+		}
+	}
+	require.Len(t, boots, 13, "a boot more or less: say so in CONTRIBUTING.md and CHANGELOG.md")
+	for boot := range boots {
+		n := 0
+		for _, g := range guests {
+			if regexp.MustCompile(g.pattern).MatchString(boot) {
+				n++
+			}
+		}
+		assert.Equal(t, 1, n, "stages with the boot %s", boot)
+	}
+}
+
+// TestLeavingTheFastTierNeedsARow in internal/testenv/slow.go, for whole packages as for tests.
+func TestLeavingTheFastTierNeedsARow(t *testing.T) {
+	for dir, p := range table {
+		has := slices.ContainsFunc(testenv.SlowTests, func(r testenv.SlowRow) bool { return r.Package == dir && r.Test == "" })
+		assert.Equal(t, p.leaves, has, dir)
+	}
+}
+
+func TestProcessesOfARunAreFound(t *testing.T) {
+	before := processes()
+	dir := t.TempDir()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Dir, cmd.Env = dir, []string{}
+	require.NoError(t, cmd.Start())
+	go func() { // it ends while it is waited for
+		for !strings.Contains(comm(cmd.Process.Pid), "sleep") {
+			time.Sleep(time.Millisecond)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	assert.Empty(t, leftovers(before, "no-such-run", dir, nil), "a process that is ending is waited for")
+}
+
+func comm(pid int) string {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return string(data)
 }

@@ -34,11 +34,12 @@ type stage struct {
 // tally is what a stage counted.
 type tally struct {
 	passed, failed, skipped int
+	lacking                 int            // of the skipped ones, those for which this host lacks something
 	counts                  map[string]int // by what was counted, such as "attack cases"
 }
 
 func (t *tally) add(o tally) {
-	t.passed, t.failed, t.skipped = t.passed+o.passed, t.failed+o.failed, t.skipped+o.skipped
+	t.passed, t.failed, t.skipped, t.lacking = t.passed+o.passed, t.failed+o.failed, t.skipped+o.skipped, t.lacking+o.lacking
 	for what, n := range o.counts {
 		if t.counts == nil {
 			t.counts = map[string]int{}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // ordinary is the account that root's runs test as. They make it if it is missing, and remove it then.
@@ -45,7 +47,7 @@ func whoever(ctx context.Context, root string, both bool) (users []who, undo fun
 	dir, err := os.MkdirTemp("/var/tmp", "nsrun-tree-")
 	undo = func() {
 		if made {
-			_ = exec.Command("userdel", "--remove", ordinary).Run()
+			removeAccount()
 		}
 		_ = os.RemoveAll(dir)
 	}
@@ -65,6 +67,30 @@ func whoever(ctx context.Context, root string, both bool) (users []who, undo fun
 		drop: []string{"setpriv", "--reuid", ordinary, "--regid", ordinary, "--init-groups"},
 		env:  []string{"HOME=" + u.HomeDir, "USER=" + ordinary, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "CI=" + os.Getenv("CI")}})
 	return users, undo, nil
+}
+
+// removeAccount ends what the ordinary user still runs, which an interrupt can leave, and removes the account.
+func removeAccount() {
+	u, err := user.Lookup(ordinary)
+	if err != nil {
+		return
+	}
+	for range 100 {
+		left := false
+		for p := range processes() {
+			pid, _ := strconv.Atoi(p.pid)
+			if strconv.Itoa(owner("/proc/"+p.pid)) == u.Uid {
+				left = syscall.Kill(pid, syscall.SIGKILL) == nil || left
+			}
+		}
+		if !left {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if out, err := exec.Command("userdel", "--remove", ordinary).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "test.sh: the account %s stays: userdel: %v: %s\n", ordinary, err, out)
+	}
 }
 
 // copyTree copies what git knows or would know of a source tree.
@@ -89,12 +115,14 @@ func copyTree(ctx context.Context, root, to string) error {
 func treeFiles(ctx context.Context, root string) (names []string, err error) {
 	cmd := exec.CommandContext(ctx, "git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	cmd.Dir = root
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w", err)
+		return nil, fmt.Errorf("git ls-files, for the list of the tree's files: %w: %s", err, stderr.String())
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if _, err := os.Lstat(filepath.Join(root, name)); err == nil { // git still has a file that was removed
+		if info, err := os.Lstat(filepath.Join(root, name)); err == nil && !info.IsDir() { // git lists removed files, and repositories within
 			names = append(names, name)
 		}
 	}

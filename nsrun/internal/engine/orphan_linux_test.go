@@ -45,7 +45,7 @@ func TestNoCommandAfterTheCallersThread(t *testing.T) {
 			status, childStatus := os.NewFile(uintptr(pair[0]), "status"), os.NewFile(uintptr(pair[1]), "child's status")
 			defer status.Close()
 			cmd := exec.Command("/proc/self/exe", "-test.run=^TestCallerToBeKilled$")
-			cmd.Env = append(os.Environ(), monitorVar+"="+kind+"\n"+marker)
+			cmd.Env = append(os.Environ(), monitorVar+"="+kind+"\n"+marker, "TMPDIR="+t.TempDir()) // it cannot remove its own
 			cmd.ExtraFiles, cmd.Stderr = []*os.File{gate, announce, status, childStatus}, os.Stderr
 			require.NoError(t, cmd.Start())
 			for _, f := range []*os.File{gate, announce, childStatus} {

@@ -208,7 +208,9 @@ func unmountCgroups() error {
 		roots, _ = filepath.Glob(cgroupRoot + "/*")
 	}
 	for _, root := range roots {
-		removeGroups(root)
+		if err := removeGroups(root); err != nil {
+			return err
+		}
 	}
 	_ = os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
 	for _, root := range roots {
@@ -222,17 +224,20 @@ func unmountCgroups() error {
 	return unix.Unmount(cgroupRoot, 0)
 }
 
-// removeGroups removes all groups below one, the deepest first.
-func removeGroups(dir string) {
-	entries, _ := os.ReadDir(dir)
+// removeGroups removes all groups below one, the deepest first. The next host must not get one that has another owner.
+func removeGroups(dir string) error {
+	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if e.IsDir() {
 			below := filepath.Join(dir, e.Name())
-			removeGroups(below)
+			err = errors.Join(err, removeGroups(below))
 			_ = os.WriteFile(filepath.Join(below, "memory.force_empty"), []byte("0"), 0) // v1 only
-			_ = unix.Rmdir(below)
+			if rmdir := unix.Rmdir(below); rmdir != nil {
+				err = errors.Join(err, fmt.Errorf("remove %s: %w", below, rmdir))
+			}
 		}
 	}
+	return err
 }
 
 // loopback brings it up.
