@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -166,7 +167,7 @@ func TestSignalsAndTime(t *testing.T) {
 		}
 		word := b.word("ignore")
 		script := built.act + " ignore " + word + " & " + built.act + " ignore " + word + " & trap '' TERM; while :; do wait; done"
-		e := b.run(t, b.shown("--timeout", "300ms", "--kill-grace", "100ms"), "sh", "-c", script)
+		e := b.run(t, b.shown("--timeout", testenv.Scale(time.Second).String(), "--kill-grace", "100ms"), "sh", "-c", script)
 		assert.Equal(t, 124, e.code, "%v", e)
 		assert.Empty(t, remains(t, word, testenv.Limit(0)), "what ignores SIGTERM is killed")
 	})

@@ -27,8 +27,11 @@ func Scale(d time.Duration) time.Duration { return d * time.Duration(slowness())
 // busy machine cannot fail a test.
 const generous = 2 * time.Minute
 
-// Limit returns how long a test waits for an event: two minutes, plus d for an event that takes d by design, on hardware.
-func Limit(d time.Duration) time.Duration { return Scale(generous + d) }
+// Limit returns how long a test waits for an event: two minutes, plus d for an event that takes d by design, on hardware. On an emulated
+// machine it is six minutes, since a step of TestVM takes no more than some.
+func Limit(d time.Duration) time.Duration {
+	return generous*time.Duration(min(slowness(), 3)) + Scale(d)
+}
 
 // Eventually waits until done returns true, and fails the test after [Limit](0). what completes the sentence "waited for ...".
 func Eventually(t testing.TB, done func() bool, what string) {
