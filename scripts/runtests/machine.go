@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,7 +34,8 @@ func look() (m machine) {
 			add("mount %s", strings.Join(fields[2:], " "))
 		}
 	}
-	for _, name := range []string{"/proc", "/dev/mqueue", "/proc/sys", "/dev", "/tmp", "/sys/fs/cgroup"} {
+	add("mode of the message queues' root %s", queueMode())
+	for _, name := range []string{"/proc", "/proc/sys", "/dev", "/tmp", "/sys/fs/cgroup"} {
 		if info, err := os.Stat(name); err == nil {
 			add("mode %s %v", name, info.Mode())
 		}
@@ -57,6 +59,20 @@ func look() (m machine) {
 		}
 	}
 	return m
+}
+
+// queueMode returns the mode of the root of this IPC namespace's message queues, which exists whether it is mounted or not: a test that has
+// mounted it somewhere else can have changed it.
+func queueMode() string {
+	if os.Getuid() != 0 {
+		return "(only root can mount it)"
+	}
+	const look = `mount -t mqueue none /mnt && stat -c %a /mnt` // in a mount namespace that ends with it
+	out, err := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", look).CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("cannot be read: %v: %s", err, bytes.TrimSpace(out))
+	}
+	return string(bytes.TrimSpace(out))
 }
 
 // processes lists what runs.

@@ -218,6 +218,9 @@ func TestChangesOfTheMachine(t *testing.T) {
 	assert.Empty(t, before.changes(before, "run"))
 	assert.NotEmpty(t, look(), "this machine has mounts")
 	assert.Empty(t, look().changes(look(), "run"))
+	if os.Getuid() == 0 {
+		assert.Regexp(t, `^[0-7]{3,4}$`, queueMode())
+	}
 }
 
 // TestEveryBootIsAStage reads the machines of TestVM: each boot that is not of the full set matches one pattern.
