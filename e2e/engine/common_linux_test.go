@@ -167,7 +167,7 @@ func TestSignalsAndTime(t *testing.T) {
 		}
 		word := b.word("ignore")
 		script := built.act + " ignore " + word + " & " + built.act + " ignore " + word + " & trap '' TERM; while :; do wait; done"
-		e := b.run(t, b.shown("--timeout", testenv.Scale(time.Second).String(), "--kill-grace", "100ms"), "sh", "-c", script)
+		e := b.run(t, b.shown("--timeout", max(time.Second, testenv.Scale(300*time.Millisecond)).String(), "--kill-grace", "100ms"), "sh", "-c", script)
 		assert.Equal(t, 124, e.code, "%v", e)
 		assert.Empty(t, remains(t, word, testenv.Limit(0)), "what ignores SIGTERM is killed")
 	})
