@@ -94,11 +94,13 @@ func run(ctx context.Context, o options) (err error) {
 			}
 		}
 	}
-	unlock, err := lock()
-	if err != nil {
-		return err
+	if !o.list && !o.needs {
+		unlock, err := lock()
+		if err != nil {
+			return err
+		}
+		defer unlock()
 	}
-	defer unlock()
 	begin := time.Now()
 	id := strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(begin.Unix(), 36)
 	if err := os.Setenv(runVar, id); err != nil { // what runs from here on is this run's
