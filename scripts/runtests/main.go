@@ -115,7 +115,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	users, undo, err := whoever(ctx, root, o.tier != quick && !o.list && !o.needs)
+	users, undo, err := testUsers(ctx, root, o.tier != quick && !o.list && !o.needs)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ type who struct {
 	env  []string // the whole environment, or nil for this process's
 }
 
-// whoever returns the users that this process can test as, and what undoes it. The first is the current user.
-func whoever(ctx context.Context, root string, both bool) (users []who, undo func(), err error) {
+// testUsers returns the users that this process can test as, the current user first, and a function that removes what it made for them.
+func testUsers(ctx context.Context, root string, both bool) (users []who, undo func(), err error) {
 	me, err := user.Current()
 	if err != nil {
 		return nil, nil, err

@@ -285,7 +285,7 @@ func exitCode(status unix.WaitStatus) int {
 	return 255
 }
 
-// reportedNamespaces are the namespaces whose numbers are told, in bubblewrap's order: its name, the file's, the plan's.
+// reportedNamespaces are the namespaces whose numbers are reported, in bubblewrap's order: its name, the file's, the plan's.
 var reportedNamespaces = []struct{ name, file, ns string }{
 	{"cgroup", "cgroup", plan.Cgroup}, {"ipc", "ipc", plan.Ipc}, {"mnt", "mnt", plan.Mount},
 	{"net", "net", plan.Net}, {"pid", "pid", plan.Pid}, {"uts", "uts", plan.Uts},

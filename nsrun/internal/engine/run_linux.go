@@ -315,7 +315,8 @@ func (r *run) readReport() {
 	}
 }
 
-// goOn lets the last mile, which waits for this, start the command. If it has failed already, nobody listens, and the report says more.
+// goOn sends the message that the process which becomes the command waits for. A failed send is ignored: that process has failed already, and
+// its report says why.
 func (r *run) goOn() { _ = unix.Send(int(r.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) }
 
 // readStatus reads one message of init's, and says whether there may be more.

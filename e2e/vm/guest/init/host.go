@@ -200,8 +200,8 @@ func mountCgroups(kind string) (undo func() error, err error) {
 }
 
 // unmountCgroups removes the steps' groups and unmounts the hierarchies. A controller can go to a hierarchy of the other version only when
-// no group is left in this one, the dying ones included (rebind_subsystems in kernel/cgroup/cgroup.c): a dead memory group lives on while
-// pages are charged to it, so they are reclaimed first.
+// this one has no group left, not even a removed one (rebind_subsystems in kernel/cgroup/cgroup.c): a removed memory group survives while
+// pages are charged to it, so unmountCgroups reclaims them first.
 func unmountCgroups() error {
 	roots := []string{cgroupRoot}
 	if _, err := os.Stat(cgroupRoot + "/cgroup.procs"); err != nil {
