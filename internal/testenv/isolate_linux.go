@@ -15,24 +15,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolated names the environment variable that tells the test binary which of its three processes it is.
+// isolated names the environment variable that tells the test binary which of its three processes it is: "init", or the pid namespace that
+// the tests run in.
 const isolated = "NSRUN_TEST_ISOLATED"
 
-// Main runs a package's tests by run, usually m.Run of [testing.M]. If the user is root, the tests run in a mount namespace and a pid namespace of their own, so that no mount
-// and no process of theirs can reach the machine: the binary starts itself as pid 1 of new namespaces, and pid 1 starts it again for the
-// tests. Processes that the tests leave behind are an error. In a virtual machine of TestVM, the machine is isolation enough.
+// Main runs a package's tests by run, usually m.Run of [testing.M]. If the user is root, the tests run in a mount namespace and a pid
+// namespace of their own, so that no mount and no process of theirs reaches the machine: the binary starts itself as pid 1 of new
+// namespaces, and pid 1 starts it again for the tests. Processes that the tests leave behind are an error. In a virtual machine of TestVM, the
+// machine is isolation enough.
 //
 // TestMain passes the result to os.Exit. Whatever it makes for the tests, it makes in run.
 func Main(run func() int) int {
 	switch {
 	case os.Getuid() != 0 || os.Getenv("NSRUN_TEST_VM") != "" || listing():
 		return run()
-	case os.Getenv(isolated) == "":
-		return start("init", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL})
 	case os.Getenv(isolated) == "init" && os.Getpid() == 1:
 		return initProcess()
+	case os.Getenv(isolated) == "" || os.Getenv(isolated) != pidNamespace(): // a variable that was inherited from elsewhere proves nothing
+		return start("init", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL})
 	}
 	return run()
+}
+
+// pidNamespace names the pid namespace of this process, or is empty without a procfs.
+func pidNamespace() string {
+	name, _ := os.Readlink("/proc/self/ns/pid")
+	return name
 }
 
 // listing reports whether the binary was asked for the names of its tests only.
@@ -63,7 +71,7 @@ func start(role string, attr *syscall.SysProcAttr) int {
 			_ = cmd.Process.Signal(sig)
 		}
 	}()
-	if role == "tests" {
+	if role != "init" {
 		return reap(cmd.Process.Pid)
 	}
 	_ = cmd.Wait()
@@ -91,7 +99,7 @@ func initProcess() int {
 	// A test that looks for its own pid inside a sandbox must not find one of the sandbox's few processes. Kernels without
 	// CONFIG_CHECKPOINT_RESTORE have no such file, and tests have low pids there.
 	_ = os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte("10000"), 0)
-	result := start("tests", nil)
+	result := start(pidNamespace(), nil)
 	if left := survivors(); left != "" && result == 0 {
 		fmt.Fprintln(os.Stderr, "testenv: the tests passed, but they left processes behind:\n"+left)
 		return 1
@@ -115,9 +123,12 @@ func reap(main int) int {
 	}
 }
 
+// survivorLimit is how long survivors waits. A test of this package shortens it.
+var survivorLimit = Limit(0)
+
 // survivors lists the processes that still run when those that are ending have had time to end.
 func survivors() (left string) {
-	for end := time.Now().Add(Limit(0)); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(survivorLimit); ; time.Sleep(10 * time.Millisecond) {
 		for pid := 1; pid > 0; {
 			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		}

@@ -105,7 +105,6 @@ type job struct {
 	as   who
 	how  build
 	only string // -test.run
-	skip string // -test.skip
 	tier tier
 	args []string
 }
@@ -130,9 +129,6 @@ func (j job) run(ctx context.Context, b *builder, log io.Writer) (tally, error) 
 	args := slices.Concat(j.how.exec, []string{binary, "-test.v=test2json", "-test.paniconexit0", "-test.timeout", timeout.String()}, j.args)
 	if j.only != "" {
 		args = append(args, "-test.run", j.only)
-	}
-	if j.skip != "" {
-		args = append(args, "-test.skip", j.skip)
 	}
 	env := j.as.env
 	if env == nil {

@@ -123,7 +123,7 @@ func run(ctx context.Context, o options) (err error) {
 	for i := range users[1:] {
 		users[i+1].env = append(users[i+1].env, runVar+"="+id)
 	}
-	r := &runner{root: root, users: users, builder: newBuilder(root, out)}
+	r := &runner{users: users, builder: newBuilder(root, out)}
 	stages, err := r.stages(ctx, o.tier)
 	if err != nil {
 		return err

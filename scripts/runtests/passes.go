@@ -21,7 +21,6 @@ import (
 
 // inputs says which files of the tree a stage's result depends on.
 type inputs struct {
-	none bool // the stage is cheap, or depends on more than files: it is never skipped
 	// tests is a package's directory: of the files named *_test.go only that package's count. Empty: all of them do.
 	tests string
 }
@@ -119,16 +118,13 @@ func (l *ledger) file(ctx context.Context, s stage) string {
 
 // passed reports whether the stage has passed on these inputs.
 func (l *ledger) passed(ctx context.Context, s stage) bool {
-	if s.inputs.none {
-		return false
-	}
 	_, err := os.Stat(l.file(ctx, s))
 	return err == nil
 }
 
 // remember records a pass, unless the tree has changed meanwhile, or tests were skipped because this host lacks something.
 func (l *ledger) remember(ctx context.Context, root string, o outcome) error {
-	if o.stage.inputs.none || o.tally.lacking > 0 {
+	if o.tally.lacking > 0 {
 		return nil
 	}
 	now, err := newLedger(ctx, root)

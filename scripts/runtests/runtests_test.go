@@ -27,7 +27,7 @@ func stagesOf(t *testing.T, o options) ([]stage, []string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	r := &runner{root: root, users: []who{{name: "root"}, {name: ordinary}}, builder: newBuilder(root, t.TempDir())}
+	r := &runner{users: []who{{name: "root"}, {name: ordinary}}, builder: newBuilder(root, t.TempDir())}
 	all, err := r.stages(t.Context(), o.tier)
 	require.NoError(t, err)
 	return choose(all, o)

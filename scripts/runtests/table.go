@@ -93,7 +93,6 @@ const parts = 8
 
 // runner makes stages.
 type runner struct {
-	root  string
 	users []who
 	*builder
 }

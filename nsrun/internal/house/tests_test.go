@@ -77,8 +77,9 @@ func TestWhatLeavesTheFastTierIsGuarded(t *testing.T) {
 	}
 }
 
-// harmless are packages whose tests start processes that touch nothing of the machine: go, qemu, /bin/sh as a stand-in.
-var harmless = []string{"cmd/nsrun/internal/session", "e2e/vm", "scripts/runtests"}
+// harmless are packages whose tests start processes that touch nothing of the machine: go, qemu, /bin/sh as a stand-in, or which test
+// testenv.Main itself.
+var harmless = []string{"cmd/nsrun/internal/session", "e2e/vm", "internal/testenv", "scripts/runtests"}
 
 // TestTestsOfTheSystemAreIsolated: a package whose tests reach the system runs them by testenv.Main, in namespaces of their own.
 func TestTestsOfTheSystemAreIsolated(t *testing.T) {
