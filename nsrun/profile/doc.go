@@ -11,6 +11,7 @@
 //	FILE        a file or directory inside the workspace; FILE.go one whose name ends like that
 //	PACKAGE     a pattern of Go packages inside the workspace, such as ./...
 //	N, -N       a number, a number after a hyphen
+//	-[iln]      a hyphen and any of these letters: options that take no value
 //	WORD        any word that is no option
 //	CODE        any word at all
 //	FILE...     one or more; so with PACKAGE and WORD, and only at the end

@@ -81,7 +81,7 @@ func (s Set) Judge(argv []string, resolve Resolver) Decision {
 		if missed == nil {
 			return Decision{Accepted: true, Profile: s.Name, Rule: r.String(), Env: slices.Clone(r.Env)}
 		}
-		if missed.at > nearest.at || missed.at == nearest.at && slices.Index(unspecific, missed.why) < slices.Index(unspecific, nearest.why) {
+		if missed.nearer(nearest) {
 			nearest, no.Rule, no.Try = *missed, r.String(), r.Try
 		}
 	}
@@ -101,6 +101,23 @@ func (s Set) Judge(argv []string, resolve Resolver) Decision {
 		no.Try = s.list(name)
 	}
 	return no
+}
+
+// nearer reports whether a miss says more of what is wrong than another one does: it is further on in the arguments, but for a word that is
+// missing, which says less than what is wrong with one that is there.
+func (m miss) nearer(other miss) bool {
+	specific := func(m miss) bool {
+		return m.at >= 0 && !slices.Contains(unspecific, m.why) && !strings.HasSuffix(m.why, isMissing)
+	}
+	switch {
+	case specific(other) && strings.HasSuffix(m.why, isMissing):
+		return false
+	case specific(m) && strings.HasSuffix(other.why, isMissing):
+		return true
+	case m.at != other.at:
+		return m.at > other.at
+	}
+	return slices.Index(unspecific, m.why) < slices.Index(unspecific, other.why)
 }
 
 // unknown refuses a program that no rule names.
@@ -153,7 +170,11 @@ func (r Rule) judge(args []string, resolve Resolver) *miss {
 			return &miss{i, why}
 		}
 		if _, err := resolve(place + "/."); r.Plain && err == nil {
-			return &miss{i, "it is a directory, and may hold further files by which " + r.Why + "; name a file"}
+			why := ": "
+			if len(r.Absent) > 0 {
+				why = ", and may hold further files by which "
+			}
+			return &miss{i, "it is a directory" + why + r.Why + "; name a file"}
 		}
 		if why := r.writesOutside(place, resolve); why != "" {
 			return &miss{i, why}

@@ -12,10 +12,13 @@ import (
 // placeholders are the words of a shape that stand for others.
 var placeholders = []string{"FILE", "PACKAGE", "N", "WORD", "CODE"}
 
+// letterOptions is the kind of a word of options of one letter each, none of which takes a value.
+const letterOptions = "-[]"
+
 // token is one word of a shape.
 type token struct {
-	kind   string // a placeholder, "..." for the rest, or "" for the word itself
-	text   string // the word itself; what comes before a number, or after a file's name
+	kind   string // a placeholder, letterOptions, "..." for the rest, or "" for the word itself
+	text   string // the word itself; what comes before a number, or after a file's name; the letters
 	repeat bool   // one or more
 }
 
@@ -49,6 +52,12 @@ func parseWord(w string) (token, error) {
 		return token{kind: "..."}, nil
 	case w == "-N":
 		return token{kind: "N", text: "-"}, nil
+	case strings.HasPrefix(w, "-["):
+		letters, ok := strings.CutSuffix(w[2:], "]")
+		if !ok || letters == "" || strings.Trim(letters, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
+			return token{}, fmt.Errorf("%q: between the brackets stand letters and digits, of which an option may have any, as in -[iln]", w)
+		}
+		return token{kind: letterOptions, text: letters}, nil
 	case slices.Contains(placeholders, base) && !(repeat && (base == "N" || base == "CODE")):
 		return token{kind: base, repeat: repeat}, nil
 	case name == "FILE" && ending != "" && !strings.Contains(base, "/"):
@@ -89,6 +98,7 @@ const (
 	noOption   = "no rule names this option there"
 	notMore    = "nothing may follow there"
 	wordWanted = "a word that is no option is wanted there"
+	isMissing  = " is missing" // after the word
 )
 
 // miss is a word that does not fit: its index in the arguments, which is their number where one is missing.
@@ -111,7 +121,7 @@ func fit(tokens []token, args []string) (files []int, missed *miss) {
 		}
 		for first := true; first || t.repeat && at < len(args); first = false {
 			if at == len(args) {
-				return nil, &miss{at, t.String() + " is missing"}
+				return nil, &miss{at, t.String() + isMissing}
 			}
 			if why := t.refuses(args[at]); why != "" {
 				return nil, &miss{at, why}
@@ -163,6 +173,10 @@ func (t token) refuses(w string) string {
 		}
 		if !ok || digits == "" || len(digits) > 9 || strings.Trim(digits, "0123456789") != "" {
 			return "a number is wanted there"
+		}
+	case letterOptions:
+		if letters, ok := strings.CutPrefix(w, "-"); !ok || letters == "" || strings.Trim(letters, t.text) != "" {
+			return notNamed
 		}
 	case "WORD":
 		if w == "" || w[0] == '-' {
@@ -220,6 +234,8 @@ func (t token) String() string {
 		return t.kind + t.text
 	case t.kind == "":
 		return t.text
+	case t.kind == letterOptions:
+		return "-[" + t.text + "]"
 	}
 	return t.kind
 }

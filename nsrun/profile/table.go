@@ -1,6 +1,10 @@
 package profile
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // The names of the built-in profiles.
 const (
@@ -20,7 +24,7 @@ type Rule struct {
 	// program would run what they say. Why says what, and Try what can be run instead.
 	Absent   []string
 	Why, Try string
-	// Plain says that FILE is no directory: further files of that kind may lie in it.
+	// Plain says that FILE is no directory. With Absent, because further files of that kind may lie in it; without, Why says why.
 	Plain bool
 	// Globs says that the program takes FILE for a pattern, and expands it to other files than were judged.
 	Globs bool
@@ -48,8 +52,14 @@ func (r Rule) String() string {
 //   - rubocop has bundler read Gemfile.lock, where a PLUGIN SOURCE loads what the index in .bundle names. CI keeps it from one occasion, the
 //     advice to install extensions, and the variables of bundler's lead it, at any other, to where no index and no configuration can be;
 //   - rubocop looks into .rubocop.yml, which is ERB, for the place of its cache, whatever its options say, unless a variable has it;
-//   - rubocop expands a FILE itself, as a shell would.
+//   - rubocop expands a FILE itself, as a shell would;
+//   - rg reads options, --pre among them, from the file that RIPGREP_CONFIG_PATH names;
+//   - git runs what the workspace's own .git/config names: a pager, fsmonitor, hooks, gpg for formats and signatures, diff.external, textconv
+//     and the clean filters of .gitattributes, and, for objects that are missing, a remote's helper. Settings in the environment go over the
+//     file's; the two options do for diff; no transport is permitted. Filters can be turned off by nothing before Git 2.41, so what compares
+//     the working tree, as status and a plain diff do, is not accepted.
 func rules(name string) []Rule {
+	git, rg := quietGit(), []string{"RIPGREP_CONFIG_PATH="}
 	python := []string{"PYTHONSAFEPATH=1", "PYTHONNOUSERSITE=1"}
 	mypy := append(slices.Clone(python), "MYPY_CACHE_DIR=/dev/null")
 	ruff := []string{"RUFF_NO_CACHE=true"}
@@ -68,6 +78,7 @@ func rules(name string) []Rule {
 			{Program: "rubocop", Shape: "FILE", Globs: true},
 			{Program: "go", Shape: "WORD ..."}, {Program: "gofmt", Shape: "-w FILE.go"},
 			{Program: "bash", Shape: "FILE.sh"},
+			{Program: "make", Shape: "..."}, {Program: "cargo", Shape: "..."}, {Program: "tsc", Shape: "..."}, {Program: "gcc", Shape: "..."}, {Program: "git", Shape: "..."},
 		}
 	}
 	return []Rule{
@@ -91,7 +102,38 @@ func rules(name string) []Rule {
 		{Program: "ls"}, {Program: "ls", Shape: "-la"}, {Program: "ls", Shape: "FILE"},
 		{Program: "cat", Shape: "FILE"},
 		{Program: "head", Shape: "FILE"}, {Program: "head", Shape: "-N FILE"}, {Program: "head", Shape: "-n N FILE"},
+		{Program: "grep", Shape: "WORD FILE..."}, {Program: "grep", Shape: "-[EFHLchilnorsvwx] WORD FILE..."},
+		{Program: "rg", Shape: "WORD", Env: rg}, {Program: "rg", Shape: "WORD FILE...", Env: rg},
+		{Program: "rg", Shape: "-[FHNSchilnosvwx] WORD", Env: rg}, {Program: "rg", Shape: "-[FHNSchilnosvwx] WORD FILE...", Env: rg},
+		{Program: "find", Shape: "FILE"}, {Program: "find", Shape: "FILE -name WORD"}, {Program: "find", Shape: "FILE -iname WORD"}, {Program: "find", Shape: "FILE -path WORD"},
+		{Program: "find", Shape: "FILE -type WORD"}, {Program: "find", Shape: "FILE -type WORD -name WORD"}, {Program: "find", Shape: "FILE -maxdepth N"},
+		{Program: "find", Shape: "FILE -maxdepth N -name WORD"}, {Program: "find", Shape: "FILE -maxdepth N -type WORD"},
+		{Program: "wc", Shape: "FILE..."}, {Program: "wc", Shape: "-[Lclmw] FILE..."},
+		{Program: "diff", Shape: "FILE FILE", Plain: true, Why: inDirectories}, {Program: "diff", Shape: "-[BNabiqsuw] FILE FILE", Plain: true, Why: inDirectories},
+		{Program: "stat", Shape: "FILE..."}, {Program: "stat", Shape: "-c WORD FILE..."},
+		{Program: "sort", Shape: "FILE..."}, {Program: "sort", Shape: "-[Vbdfghnru] FILE..."},
+		{Program: "git", Shape: "--version", Env: git},
+		{Program: "git", Shape: "log", Env: git}, {Program: "git", Shape: "log --oneline", Env: git}, {Program: "git", Shape: "log -n N", Env: git},
+		{Program: "git", Shape: "log --oneline -n N", Env: git}, {Program: "git", Shape: "log --oneline WORD", Env: git},
+		{Program: "git", Shape: "show --no-ext-diff --no-textconv", Env: git}, {Program: "git", Shape: "show --no-ext-diff --no-textconv WORD", Env: git},
+		{Program: "git", Shape: "diff --no-ext-diff --no-textconv --cached", Env: git}, {Program: "git", Shape: "diff --no-ext-diff --no-textconv WORD WORD", Env: git},
 	}
+}
+
+// inDirectories is why diff takes no directories.
+const inDirectories = "diff follows the symlinks in it, wherever they lead"
+
+// quietGit are the variables by which git runs nothing that a repository names, with options that leave alone the files of the working tree.
+func quietGit() []string {
+	settings := []string{"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "log.showSignature=false", "format.pretty=medium", "gpg.program=false",
+		"gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "protocol.allow=never", "submodule.recurse=false", "diff.submodule=short"}
+	env := []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=",
+		"GIT_NO_LAZY_FETCH=1", fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(settings))}
+	for i, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, value))
+	}
+	return env
 }
 
 // known says what is wrong with arguments that are often asked for. It only explains: what no rule names is refused in any case. An argument
@@ -127,6 +169,23 @@ var known = []struct {
 	{"mypy", []string{"-m", "-p", "-c", "--module", "--package", "--command"}, "it does not name a file"},
 	{"rubocop", []string{"-r", "--require", "-c", "--config", "--plugin", "-f", "--format"}, "it runs what it names"},
 	{"rubocop", []string{"-a", "-A", "-x", "--autocorrect", "--autocorrect-all", "--fix-layout", "--auto-gen-config", "-o", "--out"}, "it writes"},
+	{"grep", []string{"-f", "--file", "-R", "--include-from"}, "it leads to files that nobody has judged"},
+	{"rg", []string{"--pre", "--hostname-bin", "-z", "--search-zip"}, "it runs another program"},
+	{"rg", []string{"-f", "--file", "-L", "--follow", "--ignore-file"}, "it leads to files that nobody has judged"},
+	{"find", []string{"-exec", "-execdir", "-ok", "-okdir"}, "it runs another program"},
+	{"find", []string{"-delete", "-fprint", "-fprint0", "-fprintf", "-fls"}, "it deletes, or writes"},
+	{"find", []string{"-L", "-H", "-follow", "-files0-from"}, "it leads to files that nobody has judged"},
+	{"sort", []string{"-o", "--output", "-T", "--temporary-directory"}, "it writes"},
+	{"sort", []string{"--compress-program"}, "it runs another program"},
+	{"diff", []string{"-l", "--paginate"}, "it runs another program"},
+	{"wc", []string{"--files0-from"}, "it leads to files that nobody has judged"},
+	{"git", []string{"status", "diff"}, "it compares the working tree, for which git runs the filters that the repository names; diff with --no-ext-diff --no-textconv and --cached, or two commits, compares what is stored"},
+	{"git diff", []string{"FILE", "--stat", "--name-only"}, "it compares the working tree, for which git runs the filters that the repository names; write --no-ext-diff --no-textconv, and --cached or two commits"},
+	{"git show", []string{"FILE", "--stat"}, "it runs what the repository names for diffs; write --no-ext-diff --no-textconv before it"},
+	{"git", []string{"show"}, "it runs what the repository names for diffs, without --no-ext-diff --no-textconv"},
+	{"git", []string{"-c", "--exec-path", "--git-dir", "--work-tree", "-C", "-p", "--paginate", "--config-env", "--namespace", "--super-prefix"}, "it leads elsewhere, or to a program to run"},
+	{"git log", []string{"-p", "--patch", "--ext-diff", "--textconv", "--show-signature", "--format", "--pretty", "-S", "-G", "--output"}, "it runs what the repository names, or writes"},
+	{"git", []string{"FILE"}, "it changes the repository, or runs what that names"},
 	{"bash", []string{"-c"}, "it would be a shell for a string; put the script into a file"},
 }
 
@@ -137,8 +196,6 @@ func notForUs(program string) string {
 		return "a shell runs whatever it is told"
 	case "env", "xargs", "sudo", "timeout", "nice":
 		return "it runs another program"
-	case "find":
-		return "it can run other programs, and delete"
 	case "awk", "perl":
 		return "it runs code"
 	case "sed":
