@@ -62,11 +62,11 @@ const childEnv = "NSRUN_TEST_LANDLOCK_CHILD"
 // TestEnforced restricts a copy of this test binary and compares with the same acts unrestricted.
 func TestEnforced(t *testing.T) {
 	if dir := os.Getenv(childEnv); dir != "" {
-		acts(dir, os.Getenv(childEnv+"_APPLY") != "")
+		acts(dir, os.Getenv(childEnv+"_APPLY"))
 		os.Exit(0)
 	}
 	need(t, 3)
-	for _, apply := range []string{"", "1"} {
+	for _, apply := range []string{"", "1", "by name"} {
 		dir := t.TempDir()
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "granted"), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("s"), 0o644))
@@ -87,12 +87,14 @@ func TestEnforced(t *testing.T) {
 	}
 }
 
-func acts(dir string, apply bool) {
+func acts(dir, apply string) {
 	runtime.LockOSThread()
-	if apply {
+	if apply != "" {
+		byName := apply == "by name"
 		abi, err := ABI()
 		if err == nil {
-			r, _ := Fit(Ruleset{HandledFS: AllFS, Paths: []PathRule{{Path: filepath.Join(dir, "granted"), Access: ReadWrite}}}, abi)
+			r, _ := Fit(Ruleset{HandledFS: AllFS, Paths: []PathRule{{Path: filepath.Join(dir, "granted"), Access: ReadWrite, Exact: byName}}}, abi)
+			r.ByName = byName
 			err = Apply(r)
 		}
 		if err != nil {
@@ -113,6 +115,28 @@ func acts(dir string, apply bool) {
 	say("write", os.WriteFile(filepath.Join(dir, "new"), nil, 0o644))
 	say("granted", os.WriteFile(filepath.Join(dir, "granted", "new"), nil, 0o644))
 	say("truncate", os.Truncate(filepath.Join(dir, "secret"), 0))
+}
+
+// TestAnExactRuleRefusesALinkOnTheWay with openat2 and without.
+func TestAnExactRuleRefusesALinkOnTheWay(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(dir+"/real/below", 0o755))
+	require.NoError(t, os.Symlink("real", dir+"/link"))
+	need(t, 1)
+	for _, byName := range []bool{false, true} {
+		build := func(path string, optional bool) error {
+			var p sys.Program
+			Build(&p, Ruleset{HandledFS: Execute, ByName: byName, Paths: []PathRule{{Path: path, Access: Execute, Exact: true, Optional: optional}}})
+			return p.Run()
+		}
+		for _, path := range []string{dir + "/real/below", "/", dir} {
+			assert.NoError(t, build(path, false), "positive control: %s", path)
+		}
+		assert.NoError(t, build(dir+"/real/missing", true))
+		assert.ErrorIs(t, build(dir+"/real/missing", false), unix.ENOENT)
+		assert.Error(t, build(dir+"/link/below", true), "%v", byName)
+	}
 }
 
 func TestAcceptsWhatItReports(t *testing.T) {

@@ -35,7 +35,10 @@ func Build(p *sys.Program, r Ruleset) sys.Slot {
 		}
 		attr := &pathBeneath{Access: access}
 		var open *sys.Call
-		if rule.Exact { // every kernel with Landlock has openat2
+		parent := sys.Slot(0)
+		if rule.Exact && r.ByName {
+			open, parent = walk(p, rule.Path, fd)
+		} else if rule.Exact {
 			how := &openHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 			open = p.Add(unix.SYS_OPENAT2, sys.AtCWD(), sys.Str(rule.Path), sys.Struct(how), sys.Size(how))
 		} else {
@@ -48,6 +51,9 @@ func Build(p *sys.Program, r Ruleset) sys.Slot {
 		p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Of(ruleset), sys.Words(unix.LANDLOCK_RULE_PATH_BENEATH, "LANDLOCK_RULE_PATH_BENEATH"),
 			sys.Struct(attr), sys.Int(0))
 		p.Add(unix.SYS_CLOSE, sys.Of(fd))
+		if parent != 0 {
+			p.Add(unix.SYS_CLOSE, sys.Of(parent))
+		}
 	}
 	for _, rule := range r.Ports {
 		step("rule", fmt.Sprintf("port %d", rule.Port))
@@ -55,6 +61,32 @@ func Build(p *sys.Program, r Ruleset) sys.Slot {
 		p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Of(ruleset), sys.Words(ruleNetPort, "LANDLOCK_RULE_NET_PORT"), sys.Struct(attr), sys.Int(0))
 	}
 	return ruleset
+}
+
+// walk opens a path name by name into fd, and its directory, unless the path is "/", into parent. A symlink on the way is an error
+// (O_DIRECTORY); a rule for a last one is a rule for the link itself, and grants nothing where that leads.
+func walk(p *sys.Program, path string, fd sys.Slot) (open *sys.Call, parent sys.Slot) {
+	names := append([]string{"/"}, strings.FieldsFunc(path, func(r rune) bool { return r == '/' })...)
+	at := sys.AtCWD()
+	slots := [2]sys.Slot{fd, 0}
+	if len(names) > 1 {
+		parent = p.Slot()
+		slots[1] = parent
+	}
+	for i, name := range names {
+		left := len(names) - 1 - i
+		flags, words := uint64(unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC), "O_PATH|O_NOFOLLOW|O_CLOEXEC"
+		if left > 0 {
+			flags, words = flags|unix.O_DIRECTORY, words+"|O_DIRECTORY"
+		}
+		to := slots[left%2]
+		open = p.Add(unix.SYS_OPENAT, at, sys.Str(name), sys.Words(flags, words)).Keep(to)
+		if i > 0 && left > 0 {
+			p.Add(unix.SYS_CLOSE, sys.Of(slots[(left+1)%2]))
+		}
+		at = sys.Of(to)
+	}
+	return open, parent
 }
 
 // Restrict appends the call that enforces a ruleset which [Build] has made.

@@ -41,6 +41,8 @@ type Ruleset struct {
 	HandledNet Net        `json:"handled_net,omitempty"`
 	Ports      []PortRule `json:"ports,omitempty"`
 	Scoped     Scope      `json:"scoped,omitempty"`
+	// ByName opens the paths of exact rules name by name, where openat2(2) is missing or a seccomp filter refuses it, as in a sandbox.
+	ByName bool `json:"-"`
 }
 
 // Loss is one right that a kernel cannot enforce.

@@ -3,7 +3,6 @@ package mounts
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ func (l *lowering) bind(op Op) error {
 	if err == nil && look.Type() == unix.S_IFLNK {
 		look, err = resolve(l.look, op.Source)
 	}
-	if op.Optional && (errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR)) {
+	if op.Optional && Absent(err) {
 		l.seen.Missing = true
 		return nil
 	}
@@ -61,8 +60,8 @@ func (l *lowering) accept(op Op, look Look) error {
 	// What lies below a writable grant may be exchanged for a symlink between the looks at it as a source and as a place.
 	noFollow := op.NoFollow || slices.ContainsFunc(l.writable, func(w string) bool { return w != op.Source && within(op.Source, w) })
 	if noFollow && len(look.Links) > 0 {
-		return hint("name "+look.Path+" instead, if that is what you mean",
-			"%s is reached through the symlink %s, which a sandboxed program could have planted", op.Source, look.Links[0])
+		planted := &PlantedError{op.Source, look.Links[0], look.Path}
+		return &hinted{planted, planted.Hint()}
 	}
 	if len(op.Within) > 0 && !slices.ContainsFunc(op.Within, func(dir string) bool { return within(look.Path, dir) }) {
 		return hint("grant a path inside "+strings.Join(op.Within, " or "), "%s leads to %s, outside what is permitted", op.Source, look.Path)

@@ -30,6 +30,14 @@ var procMasked = []string{
 // ProcMasked lists the places below a procfs that [Proc] covers, where the kernel has them.
 func ProcMasked() []string { return slices.Clone(procMasked) }
 
+// BootID is the operation that covers the id of the host's boot below a procfs at dest, by which what runs in different sandboxes, or in the
+// same one later, could be brought together. Programs want a UUID there (random(4)), so it is one, and always the same: a plan is the same
+// on every machine.
+func BootID(dest string) Op {
+	return Op{Kind: File, Dest: dest + "/sys/kernel/random/boot_id", Data: []byte("00000000-0000-4000-8000-000000000000\n"), Mode: 0o444,
+		Flags: Flags{ReadOnly}, Optional: true}
+}
+
 // expand writes the composite operations out as simple ones. It is given the position of the operation that each came from, and
 // returns it for the result.
 func expand(ops []Op) (simple []Op, from []int) {
@@ -76,5 +84,5 @@ func expandProc(op Op) []Op {
 	for _, name := range procMasked {
 		ops = append(ops, Op{Kind: Mask, Dest: op.Dest + "/" + name, Optional: true})
 	}
-	return ops
+	return append(ops, BootID(op.Dest))
 }

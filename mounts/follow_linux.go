@@ -20,7 +20,11 @@ type spot struct {
 	mode   uint32 // file type and permissions; 0 when nothing is there
 	target string // of a symlink
 	magic  bool   // a symlink that is not followed
+	final  bool   // with an error: it is about the place itself, and all above is a directory
 }
+
+// nameMax is the longest name of a file: NAME_MAX of limits.h(0p).
+const nameMax = 255
 
 func (s spot) exists() bool { return s.mode != 0 }
 func (s spot) isDir() bool  { return s.mode&unix.S_IFMT == unix.S_IFDIR }
@@ -50,7 +54,11 @@ func (l *lowering) follow(dest string, make func(dir string) error) (spot, error
 			continue
 		}
 		next, err := l.at(path.Join(at.path, name))
+		if len(name) > nameMax {
+			err = unix.ENAMETOOLONG // in the sandbox's own file systems too, where nothing was looked at
+		}
 		if err != nil {
+			next.final = last
 			return next, err
 		}
 		switch {
@@ -91,7 +99,7 @@ func (l *lowering) straight(dest string) (spot, bool) {
 		s, err := l.at(dest)
 		return s, err == nil
 	case n.place == ours && n.dir:
-		return spot{path: dest}, !strings.Contains(rest, "/")
+		return spot{path: dest}, !strings.Contains(rest, "/") && len(rest) <= nameMax
 	case n.place != host || !n.dir:
 		return spot{}, false
 	}

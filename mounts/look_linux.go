@@ -35,9 +35,16 @@ type Looker interface {
 // Host is the Looker that asks the running kernel. The zero value is ready to use; Close it when done. It keeps a descriptor of the
 // directory it looked into last, since what is looked at tends to lie side by side.
 type Host struct {
+	// Mapped says that the tree is built by a process whose user namespace maps the caller: what is looked at is what the capabilities of such
+	// a namespace reach, beside what the caller itself may look at.
+	Mapped bool
+
 	dir string // of fd, free of symlinks; empty for none
 	fd  int
 }
+
+// Absent reports whether an error of a [Looker] says that nothing is there. No other one is a reason to leave something out.
+func Absent(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
 const maxLinks = 40 // as the kernel's MAXSYMLINKS
 
@@ -52,7 +59,7 @@ func (h *Host) Close() {
 // Look resolves path by descriptors: one openat2 for a directory that is reached without symlinks, one fstatat for what is in it.
 func (h *Host) Look(name string) (Look, error) {
 	if strings.Contains(name+"/", "/../") {
-		return newWalk(name) // what is above a symlink is above what it leads to
+		return h.walk(name) // what is above a symlink is above what it leads to
 	}
 	name = path.Clean(name)
 	err := h.enter(path.Dir(name))
@@ -62,13 +69,15 @@ func (h *Host) Look(name string) (Look, error) {
 	}
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
-		return newWalk(name) // EPERM: the seccomp filter of a container that does not know openat2
+		return h.walk(name) // EPERM: the seccomp filter of a container that does not know openat2
+	case errors.Is(err, unix.EACCES) && h.Mapped:
+		return h.walk(name)
 	case err != nil:
 		return Look{}, &os.PathError{Op: "look at", Path: name, Err: err}
 	}
 	look := Look{Path: name, Mode: st.Mode, Rdev: st.Rdev}
 	if look.Type() == unix.S_IFLNK {
-		return newWalk(name)
+		return h.walk(name)
 	}
 	return look, nil
 }
@@ -95,10 +104,12 @@ type walker struct {
 	rest  []string
 	links []string
 	left  int // symlinks it will still follow
+	// mapped is that of [Host].
+	mapped bool
 }
 
-func newWalk(name string) (Look, error) {
-	w := walker{dir: -1, rest: strings.Split(name, "/"), left: maxLinks}
+func (h *Host) walk(name string) (Look, error) {
+	w := walker{dir: -1, rest: strings.Split(name, "/"), left: maxLinks, mapped: h.Mapped}
 	defer func() { unix.Close(w.dir) }()
 	look, err := w.walk()
 	if err != nil {
@@ -137,7 +148,7 @@ func (w *walker) walk() (Look, error) {
 
 // next takes one name: into a directory, or through a symlink that is not the last name.
 func (w *walker) next(name string) (Look, error) {
-	fd, err := unix.Openat(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := w.open(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if err != nil {
 		return Look{}, err
 	}
@@ -151,13 +162,13 @@ func (w *walker) next(name string) (Look, error) {
 		w.dir, w.at = fd, look.Path
 		return look, nil
 	}
-	look.Magic = w.magic(fd)
+	look.Magic, err = w.magic(fd)
 	if w.replaceable(fd) {
 		w.links = append(w.links, look.Path)
 	}
 	unix.Close(fd)
-	if len(w.rest) == 0 {
-		return look, nil
+	if err != nil || len(w.rest) == 0 {
+		return look, err
 	}
 	if w.left--; w.left < 0 {
 		return Look{}, unix.ELOOP
@@ -171,7 +182,7 @@ func (w *walker) next(name string) (Look, error) {
 
 // enter moves to the directory name below dir, whose path is at.
 func (w *walker) enter(dir int, name, at string) error {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := w.open(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err != nil {
 		return err
 	}
@@ -180,6 +191,14 @@ func (w *walker) enter(dir int, name, at string) error {
 	}
 	w.dir, w.at = fd, at
 	return nil
+}
+
+func (w *walker) open(dir int, name string, flags int) (int, error) {
+	fd, err := unix.Openat(dir, name, flags, 0)
+	if errors.Is(err, unix.EACCES) && w.mapped {
+		return openMapped(dir, name, uint64(flags))
+	}
+	return fd, err
 }
 
 // rootsOwn are the directories whose symlinks are the system's layout. Elsewhere root's own sandboxes may have been.
@@ -197,15 +216,24 @@ func (w *walker) replaceable(link int) bool {
 		return true
 	}
 	uid := uint32(os.Geteuid())
-	return dir.Uid == uid || own.Uid == uid || unix.Faccessat(w.dir, ".", unix.W_OK, unix.AT_EACCESS) == nil
+	if dir.Uid == uid || own.Uid == uid {
+		return true
+	}
+	err := unix.Faccessat(w.dir, ".", unix.W_OK, unix.AT_EACCESS)
+	refused := errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) // EPERM: it is immutable (chattr(1))
+	return !refused                                                                                    // any other error says nothing
 }
 
 // magic reports whether the symlink link, in the directory that the walker stands in, is one of procfs, but for the plain ones in its root.
-func (w *walker) magic(link int) bool {
+func (w *walker) magic(link int) (bool, error) {
 	const procRoot = 1 // PROC_ROOT_INO
 	var fs unix.Statfs_t
+	if err := unix.Fstatfs(link, &fs); err != nil || fs.Type != unix.PROC_SUPER_MAGIC {
+		return false, err
+	}
 	var dir unix.Stat_t
-	return unix.Fstatfs(link, &fs) == nil && fs.Type == unix.PROC_SUPER_MAGIC && (unix.Fstat(w.dir, &dir) != nil || dir.Ino != procRoot)
+	err := unix.Fstat(w.dir, &dir)
+	return dir.Ino != procRoot, err
 }
 
 func examine(fd int, name string) (Look, error) {

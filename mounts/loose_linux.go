@@ -29,7 +29,8 @@ const (
 	partRemount   = "remount"
 	partTmpfs     = "tmpfs"
 	partProc      = "proc"
-	partCover     = "cover" // a place below a procfs
+	partCover     = "cover"      // a place below a procfs
+	partDevSource = "dev-source" // a device of the host
 	partDevNode   = "dev-node"
 	partDevpts    = "devpts"
 	partConsole   = "console"
@@ -149,10 +150,8 @@ func (l *lowering) source(op Op) (*Look, error) {
 		look, err = l.realpath(op.Source)
 	}
 	switch {
-	case op.Optional && errors.Is(err, unix.ENOENT) && l.magic(op.Source, &look):
-		return &look, nil
 	case op.Optional && errors.Is(err, unix.ENOENT):
-		return nil, nil
+		return l.magic(op.Source)
 	case err != nil:
 		return nil, &partError{partSource, op.Source, err}
 	}
@@ -175,17 +174,26 @@ func (l *lowering) closed(source string) bool {
 	return errors.Is(err, unix.EBADF)
 }
 
-// magic reports whether source leads somewhere although its path does not: through a link of procfs that only the kernel can follow, as
-// /proc/self/ns/user is. Launchers bind that one to enter the namespace later. The child follows it, so that it is the child's.
-func (l *lowering) magic(source string, look *Look) bool {
+// magic finds what source leads to although its path does not: through a link of procfs that only the kernel can follow, as /proc/self/ns/user
+// is. Launchers bind that one to enter the namespace later. The child follows it, so that it is the child's. It is nil if there is nothing. The
+// walk has found that there is no such path: that this process may not look there, below a closed directory of the caller's, is no other answer.
+func (l *lowering) magic(source string) (*Look, error) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
-	if unix.Stat(source, &st) != nil || unix.Statfs(path.Dir(source), &fs) != nil || fs.Type != unix.PROC_SUPER_MAGIC {
-		return false
+	err := unix.Stat(source, &st)
+	if err == nil {
+		err = unix.Statfs(path.Dir(source), &fs)
 	}
-	*look = Look{Path: source, Mode: st.Mode}
+	switch {
+	case Absent(err), errors.Is(err, unix.EACCES):
+		return nil, nil
+	case err != nil:
+		return nil, &partError{partSource, source, err}
+	case fs.Type != unix.PROC_SUPER_MAGIC:
+		return nil, nil
+	}
 	l.magicLinks = append(l.magicLinks, source)
-	return true
+	return &Look{Path: source, Mode: st.Mode}, nil
 }
 
 func (l *lowering) looseOp(op Op, source *Look) error {
@@ -243,10 +251,15 @@ func (l *lowering) reach(op Op) (spot, error) {
 		l.makeDir(dir, parentMode(op))
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+		return s, nil
+	case !s.final:
 		return s, &partError{partParents, op.Dest, err}
+	case op.Kind == Symlink:
+		return s, &partError{partSymlink, op.Dest, err}
 	}
-	return s, nil
+	return s, &partError{partFile, op.Dest, err}
 }
 
 // point makes sure that a directory or a file is at op's destination, to be mounted on.

@@ -76,12 +76,14 @@ func TestLooseParts(t *testing.T) {
 		"other symlink":               {Op{Kind: Symlink, Source: "g", Dest: "/w/l"}, "symlink-differs", unix.EEXIST},
 		"symlink on a file":           {Op{Kind: Symlink, Source: "g", Dest: "/w/f"}, "symlink-exists", unix.EEXIST},
 		"chmod of nothing":            {Op{Kind: Chmod, Dest: "/w/nope"}, "open", unix.ENOENT},
-		"chmod of a link":             {Op{Kind: Chmod, Dest: "/w/l"}, "chmod", unix.EOPNOTSUPP},
+		"name that is too long":       {Op{Kind: Tmpfs, Dest: "/w/d/" + strings.Repeat("x", 256)}, "file", unix.ENAMETOOLONG},
+		"parent that is too long":     {Op{Kind: Tmpfs, Dest: "/" + strings.Repeat("x", 256) + "/d"}, "parents", unix.ENAMETOOLONG},
+		"symlink that is too long":    {Op{Kind: Symlink, Source: "f", Dest: "/" + strings.Repeat("x", 256)}, "symlink", unix.ENAMETOOLONG},
 		"remount of nothing":          {Op{Kind: Remount, Dest: "/w/nope"}, "file", unix.ENOENT},
 		"layer that is gone":          {Op{Kind: Overlay, Layers: []string{"/nope"}, Dest: "/o", Scratch: true}, "source", unix.ENOENT},
 		"descriptor that is not open": {Op{Kind: Bind, Source: "/usr", FD: ptr(1 << 20), Dest: "/x"}, "stat-fd", unix.EBADF},
 		"descriptor":                  {Op{Kind: Bind, Source: "/usr", FD: &fd, Dest: "/x"}, "", nil},
-		"no device":                   {Op{Kind: Dev, Dest: "/dev"}, "dev-node", unix.ENOENT},
+		"no device":                   {Op{Kind: Dev, Dest: "/dev"}, "dev-source", unix.ENOENT},
 	} {
 		null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		require.NoError(t, err)

@@ -82,15 +82,10 @@ func (l *lowering) looseFS(op Op, part, fstype, options string, n node) error {
 		return err
 	}
 	l.part(part, op.Dest)
-	l.mountFS(dest, fstype, options, op.Flags, n)
+	l.mountOn(dest, fstype, options, op.Flags)
+	l.mounted(dest, n)
 	l.seen.Dest = dest
 	return nil
-}
-
-func (l *lowering) mountFS(dest, fstype, options string, flags Flags, n node) {
-	l.enter(dest)
-	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
-	l.mounted(dest, n)
 }
 
 // looseCovered are places below /proc that are made read-only if they can be written to.
@@ -137,7 +132,7 @@ func (l *lowering) looseDev(op Op) error {
 	}
 	dest := l.seen.Dest
 	for _, n := range deviceNodes {
-		if err := l.devNode(partDevNode, op, "/dev/"+n.Name, join(dest, n.Name)); err != nil {
+		if err := l.devNode(partDevSource, partDevNode, op, "/dev/"+n.Name, join(dest, n.Name)); err != nil {
 			return err
 		}
 	}
@@ -149,20 +144,21 @@ func (l *lowering) looseDev(op Op) error {
 	l.makeDir(join(dest, "shm"), 0o755)
 	l.makeDir(join(dest, "pts"), 0o755)
 	l.part(partDevpts, path.Join(op.Dest, "pts"))
-	l.mountFS(join(dest, "pts"), "devpts", "newinstance,ptmxmode=0666,mode=620", Flags{NoSuid, NoExec}, node{place: kernel, dir: true})
+	l.mountOn(join(dest, "pts"), "devpts", "newinstance,ptmxmode=0666,mode=620", Flags{NoSuid, NoExec})
+	l.mounted(join(dest, "pts"), node{place: kernel, dir: true})
 	l.part(partSymlink, op.Dest)
 	l.makeLink("pts/ptmx", join(dest, "ptmx"))
 	if op.Source == "" {
 		return nil
 	}
-	return l.devNode(partConsole, op, op.Source, join(dest, "console"))
+	return l.devNode(partConsole, partConsole, op, op.Source, join(dest, "console"))
 }
 
-// devNode shows a device of the host at dest.
-func (l *lowering) devNode(part string, op Op, source, dest string) error {
+// devNode shows a device of the host at dest. The parts are for what goes wrong with the device, and with the place.
+func (l *lowering) devNode(open, part string, op Op, source, dest string) error {
 	look, err := l.realpath(source)
 	if err != nil {
-		return &partError{part, source, err}
+		return &partError{open, source, err}
 	}
 	l.part(part, path.Join(op.Dest, path.Base(dest)))
 	l.makeFile(dest, 0o444)
@@ -296,12 +292,17 @@ func (l *lowering) looseChmod(op Op) error {
 	if err != nil {
 		return &partError{partOpen, op.Dest, err}
 	}
-	if s.isLink() {
-		return &partError{partChmod, op.Dest, unix.EOPNOTSUPP}
-	}
 	l.part(partChmod, op.Dest)
-	l.openDest(s.path, l.dst)
-	l.numbered(l.dst, l.fdDest)
+	opened := l.dst
+	if s.isLink() { // which of the reasons against it counts is up to the kernel
+		l.within(s.path, func(dir sys.Arg, name string) {
+			l.p.Add(unix.SYS_OPENAT, dir, sys.Str(name), sys.Words(unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_PATH|O_NOFOLLOW|O_CLOEXEC")).Keep(l.src)
+		})
+		opened = l.src
+	} else {
+		l.openDest(s.path, opened)
+	}
+	l.numbered(opened, l.fdDest)
 	l.p.Add(unix.SYS_FCHMODAT, sys.AtCWD(), sys.Str(l.procFD(l.fdDest)), octalMode(op.Mode))
 	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 	return nil
@@ -340,7 +341,8 @@ func (l *lowering) looseOverlay(op Op) error {
 	case op.Scratch:
 		options = l.scratch() + "," + options
 	}
-	l.mountFS(dest, "overlay", options+",userxattr", op.Flags, node{place: layered, layers: hosts, dir: true})
+	l.mountOn(dest, "overlay", options+",userxattr", op.Flags)
+	l.mounted(dest, node{place: layered, layers: hosts, dir: true})
 	for _, n := range numbers {
 		l.p.Add(unix.SYS_CLOSE, sys.Int(n))
 	}

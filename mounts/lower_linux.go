@@ -169,7 +169,7 @@ func (l *lowering) op(op Op) error {
 		return l.fileSystem(op, "proc", "", node{place: kernel, source: "/proc", dir: true})
 	case Devpts:
 		op.Flags = Flags{NoSuid, NoExec}
-		return l.fileSystem(op, "devpts", "newinstance,ptmxmode=0666,mode=620", node{place: kernel, dir: true})
+		return l.fileSystem(op, "devpts", "newinstance,ptmxmode=0666,mode=620,max=256", node{place: kernel, dir: true})
 	case Mqueue:
 		op.Flags = Flags{NoSuid, NoDev, NoExec}
 		return l.fileSystem(op, "mqueue", "", node{place: kernel, dir: true})
@@ -225,13 +225,17 @@ func (l *lowering) newRootOld() {
 	l.openStacked(l.root)
 }
 
-// openStacked opens what is mounted on top of "/", which ".." of the root directory leads into.
+// openStacked opens the empty file system that has just been mounted on top of "/", which ".." of the root directory leads into. Were ".."
+// not the new mount, directories would be made on the host: RESOLVE_NO_XDEV must refuse to cross into it, and before Linux 5.6, which has no
+// openat2, the host's /proc must not be there.
 func (l *lowering) openStacked(slot sys.Slot) {
 	p := l.p
 	if l.have.Openat2 {
-		// Were ".." not the new mount, directories would be made on the host. RESOLVE_NO_XDEV must refuse to cross into it.
 		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
 		p.Add(unix.SYS_OPENAT2, sys.AtCWD(), sys.Str("/.."), sys.Struct(how), sys.Size(how)).Tolerate(unix.EXDEV, 1)
+		p.Fail(unix.EXDEV)
+	} else {
+		p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/../proc"), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Tolerate(unix.ENOENT, 1)
 		p.Fail(unix.EXDEV)
 	}
 	p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/.."), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).

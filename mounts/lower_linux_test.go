@@ -116,6 +116,27 @@ func TestBindInTheOldWayKeepsLockedFlagsOfEachSubmount(t *testing.T) {
 	assert.Contains(t, text, "readlinkat(", "a last symlink is looked for")
 }
 
+// TestTheNewRootIsProvedToBeNew says how: without openat2, by the host's /proc, which the stacked file system has not.
+func TestTheNewRootIsProvedToBeNew(t *testing.T) {
+	for name, c := range map[string]struct {
+		have  Have
+		proof string
+	}{
+		"openat2":         {Have{Openat2: true}, `openat2(AT_FDCWD, "/..", {O_PATH, RESOLVE_NO_XDEV}, 24)`},
+		"without openat2": {Have{}, `openat(AT_FDCWD, "/../proc", O_PATH|O_CLOEXEC)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, _, err := lower(t, c.have, plainHost, Op{Kind: Bind, Source: "/usr", Dest: "/usr"})
+			require.NoError(t, err)
+			_, after, found := strings.Cut(text, c.proof)
+			require.True(t, found, text)
+			lines := strings.SplitN(after, "\n", 4)
+			assert.Contains(t, lines[1], "fail", text)
+			assert.Contains(t, lines[2], `openat(AT_FDCWD, "/..", O_PATH|O_DIRECTORY|O_CLOEXEC)`)
+		})
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	ro := Flags{ReadOnly}
 	etc := Op{Kind: Bind, Source: "/etc", Dest: "/etc", Flags: ro}

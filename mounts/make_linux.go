@@ -24,7 +24,7 @@ func tmpfsOptions(op Op) string {
 	return options
 }
 
-// fileSystem mounts a file system of its own at op.Dest, relative to the descriptor of its mount point.
+// fileSystem mounts a file system of its own at op.Dest.
 func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	dest, err := l.place(op, op.Dest, true)
 	if errors.Is(err, errSkip) {
@@ -38,8 +38,7 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	if op.Kind == Tmpfs && len(flags) == 0 {
 		flags = Flags{NoSuid, NoDev}
 	}
-	l.enter(dest)
-	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
+	l.mountOn(dest, fstype, options, flags)
 	if op.Kind == Proc {
 		// Only processes that may be traced can be seen, so not pid 1, which is none of the program's. Before Linux 5.8 there is
 		// no such option; then permissions alone keep it out (proc_pid(5), hidepid).
@@ -49,6 +48,25 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	}
 	l.view.cover(dest, n)
 	return nil
+}
+
+// mountOn mounts a file system of its own on dest. A directory of the sandbox's own is entered first, which takes one call less than a number.
+func (l *lowering) mountOn(dest, fstype, options string, flags Flags) {
+	if !l.view.private(dest) {
+		l.mountByNumber(dest, fstype, options, flags)
+		return
+	}
+	l.enter(dest)
+	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
+}
+
+// mountByNumber mounts a file system of its own on dest, which a path in /proc/self/fd names. It does not enter dest: that takes the right to
+// search it, which the caller may lack in a directory of the host's, and even root in a user namespace.
+func (l *lowering) mountByNumber(dest, fstype, options string, flags Flags) {
+	l.openDest(dest, l.dst)
+	l.numbered(l.dst, l.fdDest)
+	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str(l.procFD(l.fdDest)), sys.Str(fstype), msWords(flags), optional(options))
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 }
 
 // enter makes dest the working directory, so that mount(2) can name it as ".".
@@ -199,12 +217,7 @@ func (l *lowering) mask(op Op) error {
 		return err
 	}
 	if dir {
-		// By descriptor, not as a working directory: to enter a directory takes a right that even root may lack in a user namespace.
-		l.openDest(op.Dest, l.dst)
-		l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
-		l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
-		l.p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str(l.procFD(l.fdDest)), sys.Str("tmpfs"), msWords(Flags{ReadOnly, NoSuid, NoDev, NoExec}), sys.Str("size=4k,nr_inodes=2"))
-		l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+		l.mountByNumber(op.Dest, "tmpfs", "size=4k,nr_inodes=2", Flags{ReadOnly, NoSuid, NoDev, NoExec})
 		return nil
 	}
 	if err := l.openNull(); err != nil {
@@ -251,7 +264,7 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 		return false, false, fmt.Errorf("nothing is known of %s below %s", op.Dest, at)
 	}
 	look, err := l.look.Look(n.source + "/" + rest)
-	if err != nil && op.Optional {
+	if Absent(err) && op.Optional {
 		return false, false, nil
 	}
 	if err == nil && look.Type() == unix.S_IFLNK {

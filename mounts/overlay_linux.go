@@ -53,11 +53,7 @@ func (l *lowering) overlay(op Op) error {
 		p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str("upper"), octalMode(0o755))
 		p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str("work"), octalMode(0o755))
 	}
-	l.openDest(dest, l.dst)
-	p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
-	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
-	p.Add(unix.SYS_MOUNT, sys.Str("overlay"), sys.Str(l.procFD(l.fdDest)), sys.Str("overlay"), msWords(op.Flags), sys.Str(options+",userxattr"))
-	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	l.mountByNumber(dest, "overlay", options+",userxattr", op.Flags) // the working directory is where upper and work are
 	if op.Scratch {
 		p.Add(unix.SYS_FCHDIR, sys.Of(l.root))
 		p.Add(unix.SYS_UMOUNT2, sys.Str(relative(scratch)), sys.Words(unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW, "MNT_DETACH|UMOUNT_NOFOLLOW"))

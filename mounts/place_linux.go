@@ -3,7 +3,6 @@ package mounts
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -56,7 +55,7 @@ func (l *lowering) placeFollowing(op Op, dest string, dir bool, left int) (strin
 	}
 	look, err := l.look.Look(n.source + "/" + rest)
 	switch {
-	case errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
+	case Absent(err):
 		if op.Optional {
 			return "", errSkip
 		}
@@ -103,7 +102,7 @@ func (l *lowering) checkDir(dir string) error {
 	if err == nil && !isDir {
 		err = unix.ENOTDIR
 	}
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+	if Absent(err) {
 		return &DirError{dir, fmt.Errorf("the sandbox will not have it: %w", err)}
 	}
 	return nil

@@ -1,9 +1,7 @@
 package mounts
 
 import (
-	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,7 +37,7 @@ func (l *lowering) see(op Op) (Seen, error) {
 		return Seen{}, fmt.Errorf("bug: %s takes a mount", op.Kind)
 	}
 	at, err := resolve(l.look, source)
-	if op.Optional && (errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR)) {
+	if op.Optional && Absent(err) {
 		return Seen{Dest: op.Dest, Missing: true}, nil
 	}
 	if err == nil && op.Kind == Bind {

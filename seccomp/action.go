@@ -24,6 +24,8 @@ const (
 // Errors as actions. Numbers are Linux's, written out so that tables mean the same on any GOOS.
 const (
 	eperm           = actionErrno | 1
+	eacces          = actionErrno | 13
+	einval          = actionErrno | 22
 	enosys          = actionErrno | 38
 	eprotonosupport = actionErrno | 93
 	eafnosupport    = actionErrno | 97
@@ -59,6 +61,10 @@ func errnoName(n uint16) string {
 	switch Errno(n) {
 	case eperm:
 		return "EPERM"
+	case eacces:
+		return "EACCES"
+	case einval:
+		return "EINVAL"
 	case enosys:
 		return "ENOSYS"
 	case eprotonosupport:

@@ -10,7 +10,7 @@ import (
 // filter is the number of instructions that each number takes, and its length, which is compiled to machine code. libseccomp has a
 // leaf for every call, compares masked bits one by one, and cannot share: 2028 instructions and 0.26 ms for the default profile on
 // amd64. Here the leaves are ranges of numbers with the same answer, the tree is balanced by their width, and equal blocks are
-// shared: 197 instructions, 0.06 ms. TestInstallTime measures; under the build tag libseccomp a test compares all verdicts.
+// shared: 197 instructions, 0.06 ms. BenchmarkInstall measures; under the build tag libseccomp a test compares all verdicts.
 
 const (
 	x32Bit  = 0x40000000 // __X32_SYSCALL_BIT

@@ -168,7 +168,7 @@ func libCompile(t *testing.T, p Profile, arch Arch) (Filter, map[uint32]bool) {
 	require.NoError(t, f.ExportBPF(file))
 	raw, err := os.ReadFile(file.Name())
 	require.NoError(t, err)
-	if dir := os.Getenv("NSRUN_TEST_SECCOMP_EXPORT"); dir != "" { // for TestInstallTime
+	if dir := os.Getenv("NSRUN_TEST_SECCOMP_EXPORT"); dir != "" { // for BenchmarkInstall
 		require.NoError(t, os.WriteFile(fmt.Sprintf("%s/%s-%s.bpf", dir, p.Name, arch), raw, 0o644))
 	}
 	out, err := ParseRaw(raw)

@@ -22,6 +22,9 @@ var networkProfile = Profile{
 // compute has no sockets at all. What socketpair(2) makes has no name and reaches nobody: runtimes use it as a pipe (Python's asyncio, Node's
 // children). EPERM, not EAFNOSUPPORT: a kernel without AF_INET is a thing programs work around, a policy is a thing their users should read
 // about.
+//
+// Nor does it have what only computing never needs. EINVAL is what programs that copy by splice(2) take for files that cannot be spliced:
+// Go and Rust then read and write, and Go does not for ENOSYS.
 var computeProfile = Profile{
 	Name:    "compute",
 	Doc:     "default without sockets; a pair that is made at once, as a pipe is, can be had",
@@ -31,6 +34,9 @@ var computeProfile = Profile{
 		{Calls: "socket", Action: eafnosupport, Cases: []Case{
 			{If: []Cond{{Arg: 0, In: []uint32{afUnix, afInet, afInet6, afNetlink}}}, Action: eperm},
 		}},
+		{Calls: "splice", Action: einval},
+		{Calls: "ioprio_get", Action: enosys},
+		{Calls: "mlockall", Action: eperm},
 	},
 }
 
@@ -70,12 +76,15 @@ const (
 	modeFIFO    = 0o010000
 	modeSocket  = 0o140000
 
-	tiocsti, tioclinux, tiocsetd = 0x5412, 0x541c, 0x5423
+	tiocexcl, tiocsti, tioclinux, tiocsetd = 0x540c, 0x5412, 0x541c, 0x5423
+
+	setLease, setDeleg = 1024, 1040 // F_SETLEASE, F_SETDELEG
 
 	personLinux32, personUname26, personQuery = 0x8, 0x20000, 0xffffffff
 	personNoRandomize                         = 0x40000
 
 	setModeFilter, newListener = 1, 8
+	getNotifSizes              = 3
 
 	schedOther, schedBatch, schedIdle = 0, 3, 5
 	schedResetOnFork                  = 0x40000000
@@ -87,12 +96,12 @@ const (
 var defaultRules = []Rule{
 	{Action: Allow, Calls: `
 		read write readv writev pread64 pwrite64 preadv pwritev close close_range lseek
-		dup dup2 dup3 pipe pipe2 fcntl flock sendfile copy_file_range splice tee
+		dup dup2 dup3 pipe pipe2 flock sendfile copy_file_range splice
 		stat lstat fstat newfstatat statx statfs fstatfs access faccessat faccessat2
 		readlink readlinkat getdents getdents64 getcwd chdir fchdir umask
 		mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat
 		chown fchown lchown fchownat utime utimes utimensat
-		truncate ftruncate fallocate fadvise64 sync syncfs fsync fdatasync cachestat
+		truncate ftruncate fallocate fadvise64 sync syncfs fsync fdatasync
 		getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
 		setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
 		inotify_init inotify_init1 inotify_add_watch inotify_rm_watch`},
@@ -100,7 +109,7 @@ var defaultRules = []Rule{
 		poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
 		eventfd2 signalfd4 timerfd_create timerfd_settime timerfd_gettime`},
 	{Action: Allow, Calls: `
-		mmap munmap mprotect mremap msync madvise brk mincore mlock munlock mlockall munlockall mseal
+		mmap munmap mprotect mremap msync madvise brk mincore mlock munlock mlockall munlockall
 		memfd_create membarrier`},
 	{Action: Allow, Calls: `
 		fork vfork execve execveat exit exit_group wait4 waitid kill tkill tgkill pidfd_open pidfd_send_signal
@@ -148,9 +157,14 @@ var defaultRules = []Rule{
 		{If: []Cond{{Arg: 0, Mask: cloneNew, In: []uint32{0}, Not: true}}, Action: eperm},
 	}},
 	// Keystrokes pushed into a terminal come from the user, for whoever reads it next: CVE-2017-5226, with high bits CVE-2019-10063,
-	// on the console by pasting CVE-2023-28100.
+	// on the console by pasting CVE-2023-28100. TIOCSETD and TIOCEXCL change the caller's terminal for everyone, and outlive the sandbox.
 	{Calls: "ioctl", Action: Allow, Cases: []Case{
-		{If: []Cond{{Arg: 1, In: []uint32{tiocsti, tioclinux, tiocsetd}}}, Action: eperm},
+		{If: []Cond{{Arg: 1, In: []uint32{tiocexcl, tiocsti, tioclinux, tiocsetd}}}, Action: eperm},
+	}},
+	// A lease on a file that can only be read makes the kernel hold up whoever opens it to write, on the host too, for as long as
+	// /proc/sys/fs/lease-break-time says. The answer is the kernel's to those who do not own the file: vfs_setlease in fs/locks.c.
+	{Calls: "fcntl", Action: Allow, Cases: []Case{
+		{If: []Cond{{Arg: 1, In: []uint32{setLease, setDeleg}}}, Action: eacces},
 	}},
 	// Own limits only; pid 1 runs under the same user.
 	{Calls: "prlimit64", Action: eperm, Cases: []Case{
@@ -184,9 +198,11 @@ var defaultRules = []Rule{
 	{Calls: "personality", Action: eperm, Cases: []Case{
 		{If: []Cond{{Arg: 0, In: []uint32{0, personLinux32, personUname26, personUname26 | personLinux32, personQuery}}}, Action: Allow},
 	}},
-	// More filters only restrict; a listener could answer for the kernel, and outlive this filter's author.
+	// More filters only restrict; a listener could answer for the kernel, and outlive this filter's author. The sizes of its messages are
+	// asked for only by those who would be one.
 	{Calls: "seccomp", Action: Allow, Cases: []Case{
 		{If: []Cond{{Arg: 0, In: []uint32{setModeFilter}}, {Arg: 1, Mask: newListener, In: []uint32{0}, Not: true}}, Action: eperm},
+		{If: []Cond{{Arg: 0, In: []uint32{getNotifSizes}}}, Action: eperm},
 	}},
 	// No real-time policy, no SCHED_EXT. sched_setattr has its policy in memory and does not exist.
 	{Calls: "sched_setscheduler", Action: eperm, Cases: []Case{
@@ -198,7 +214,7 @@ var defaultRules = []Rule{
 	{Action: eperm, Calls: `
 		mount umount2 pivot_root chroot unshare setns sethostname setdomainname
 		ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp
-		bpf perf_event_open userfaultfd add_key request_key keyctl
+		perf_event_open add_key request_key keyctl
 		move_pages mbind migrate_pages set_mempolicy vmsplice memfd_secret
 		name_to_handle_at open_by_handle_at fanotify_init fanotify_mark
 		init_module finit_module delete_module kexec_load kexec_file_load reboot
@@ -209,18 +225,21 @@ var defaultRules = []Rule{
 	// The mount API since 5.2, whole: a list of names that stops at the year it was written was CVE-2021-41133.
 	{Action: enosys, Calls: `
 		open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr statmount listmount listns`},
+	// Programs that find no bpf or userfaultfd do without, as on kernels that are built without them.
+	{Action: enosys, Calls: `bpf userfaultfd`},
 	// Asynchronous submission carries out calls that no filter sees (io_uring), or is old and rarely audited (aio); callers fall back.
 	{Action: enosys, Calls: `
 		io_uring_setup io_uring_enter io_uring_register
 		io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents`},
 	// Rare or old, each with a fallback in libc or in its callers. Allowing them would break nothing but the budget of 260.
 	{Action: enosys, Calls: `
-		preadv2 pwritev2 readahead sync_file_range futimesat eventfd signalfd mlock2 pkey_alloc pkey_free pkey_mprotect
+		tee preadv2 pwritev2 readahead sync_file_range futimesat eventfd signalfd mlock2 pkey_alloc pkey_free pkey_mprotect
 		setfsuid setfsgid get_robust_list sched_getattr sched_rr_get_interval rseq_slice_yield`},
 	// New, with a fallback in every caller; to be allowed when programs need them.
 	{Action: enosys, Calls: `
 		setxattrat getxattrat listxattrat removexattrat file_getattr file_setattr
-		lsm_get_self_attr lsm_set_self_attr lsm_list_modules map_shadow_stack process_mrelease`},
+		lsm_get_self_attr lsm_set_self_attr lsm_list_modules map_shadow_stack process_mrelease
+		cachestat mseal`},
 	// numa_available(3) takes ENOSYS for a machine without NUMA and leaves the rest alone.
 	{Action: enosys, Calls: `get_mempolicy set_mempolicy_home_node`},
 	// Relics, and calls that are not for programs (the kernel itself lets uretprobe and uprobe past filters: commit cf6cb56ef244).

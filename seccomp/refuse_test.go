@@ -47,6 +47,11 @@ func TestRefuse(t *testing.T) {
 			{[]string{RefuseProcesses}, "sched_setattr", [6]uint64{7}, eperm},
 			{[]string{RefuseProcesses}, "prlimit64", [6]uint64{0, 7}, Allow},
 			{[]string{RefuseProcesses}, "prlimit64", [6]uint64{7, 7}, eperm},
+			{[]string{RefuseMemfdExec}, "memfd_create", [6]uint64{1, 0}, eacces},
+			{[]string{RefuseMemfdExec}, "memfd_create", [6]uint64{1, 0x17}, eacces},
+			{[]string{RefuseMemfdExec}, "memfd_create", [6]uint64{1, 8 << 32}, eacces},
+			{[]string{RefuseMemfdExec}, "memfd_create", [6]uint64{1, memfdNoExecSeal | 1}, Allow},
+			{[]string{RefuseMemfdExec}, "socket", [6]uint64{afInet, 1}, Allow},
 			{nil, "socket", [6]uint64{afInet, 1}, Allow},
 		} {
 			f, err := Refuse(tt.groups, a)

@@ -162,7 +162,7 @@ func TestDescribeCountsAndTells(t *testing.T) {
 	require.NoError(t, err)
 	assert.Regexp(t, `^allow \d+ calls, \d+ more by their arguments; \d+ errno EPERM; \d+ errno ENOSYS; others errno ENOSYS; `+
 		`foreign architectures kill process\n`, text)
-	assert.Contains(t, text, "ioctl: errno EPERM if arg1 in {0x5412, 0x541c, 0x5423}; otherwise allow\n")
+	assert.Contains(t, text, "ioctl: errno EPERM if arg1 in {0x540c, 0x5412, 0x541c, 0x5423}; otherwise allow\n")
 	assert.Contains(t, text, "\nerrno EPERM: ")
 	_, err = Profile{Rules: []Rule{{Calls: "x"}}}.Describe(AMD64)
 	require.Error(t, err)

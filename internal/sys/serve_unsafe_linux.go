@@ -44,6 +44,8 @@ type Service struct {
 	// Scope says that Prepare puts the supervisor into a Landlock domain that scopes signals: it kills by kill(-1), which no fork outruns.
 	// Without it the command's process group is killed.
 	Scope bool
+	// Die has a supervisor die with the server, and the command with its supervisor, where no pid namespace ends them.
+	Die bool
 }
 
 // ForRequests reserves the slots that requests are written in terms of. It must come before the first [Program.Slot].
@@ -65,6 +67,9 @@ func (p *Program) Serve(s Service) {
 	p.calls[at].a[3] = uintptr(len(p.calls))
 	if s.Scope {
 		p.calls[at].min = 1
+	}
+	if s.Die {
+		p.calls[at].to = 1
 	}
 }
 
@@ -99,6 +104,7 @@ type server struct {
 	next    [2]int32
 	word    [1]uintptr
 	nslots  uintptr
+	pid     uintptr
 	pause   [2]uintptr // a timespec
 	entries [2]uintptr // of supervise and become
 }
@@ -119,6 +125,7 @@ func serve(m *machine, c *Call) {
 	if m.errno = uintptr(e); e != 0 {
 		return
 	}
+	s.pid, _, _ = syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 	for {
 		var wait uintptr // for ever; but without a supervisor, for which there was no room, not for long
 		if s.idle == 0 && !startWorker(m, c) {
@@ -219,7 +226,7 @@ func startWorker(m *machine, c *Call) bool {
 		return false
 	}
 	w := (*worker)(pointer(at))
-	w.length, w.next = length, uintptr(s.next[1])
+	w.length, w.next, w.server = length, uintptr(s.next[1]), s.pid
 	slots := at + unsafe.Sizeof(*w)
 	for i := uintptr(0); i < s.nslots; i++ {
 		*(*uintptr)(pointer(slots + 8*i)) = m.slots[i]

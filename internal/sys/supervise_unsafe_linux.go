@@ -23,7 +23,9 @@ type rawMsghdr struct {
 type worker struct {
 	list, length  uintptr // the next worker, and the size of the mapping
 	request, size uintptr // a mapping of the request's, if there is one
-	pid           uintptr // of the supervisor
+	pid           uintptr // of the supervisor, as the server knows it
+	server        uintptr // pid of the server
+	self          uintptr // pid of the supervisor, as itself knows it
 	command       uintptr // pid of the command
 	service       *Call
 	next          uintptr // the pipe to ask for the next supervisor with
@@ -54,6 +56,10 @@ const (
 //go:nocheckptr
 func supervise(w *worker) {
 	c, m := w.service, &w.own
+	if c.to != 0 {
+		dieWith(w.server)
+		w.self, _, _ = syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
+	}
 	prepared := run(m, int(c.a[0]), int(c.a[1])) >= 0
 	if !receive(w, c) {
 		exit(0)
@@ -166,6 +172,9 @@ func become(w *worker) {
 	c := w.service
 	w.failed = failedRequest
 	if run(&w.asked, 0, int(w.head.Cut)) >= 0 {
+		if c.to != 0 {
+			dieWith(w.self)
+		}
 		w.failed = failedProgram
 		if run(&w.confine, int(c.a[2]), int(c.a[3])) >= 0 {
 			w.failed = 0
@@ -177,6 +186,18 @@ func become(w *worker) {
 		}
 	}
 	exit(127)
+}
+
+// dieWith asks for SIGKILL when the parent ends, and ends this process if another is its parent by now: that signal never comes.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func dieWith(parent uintptr) {
+	_, _, e := syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0)
+	if now, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0); e != 0 || now != parent {
+		exit(127)
+	}
 }
 
 // tell sends the caller a Failure of a machine's; or, of none, that there was none, with the descriptors that it is to have: 2, and with a

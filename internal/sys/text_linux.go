@@ -82,6 +82,9 @@ func (c *Call) text(args []Arg) string {
 		if c.min != 0 {
 			out.WriteString("; kill by domain")
 		}
+		if c.to != 0 {
+			out.WriteString("; each dies with its parent")
+		}
 		return out.String()
 	case kindDrain:
 		return "drain(until no child is left)"

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -319,6 +320,11 @@ func (c *compiler) tmpDir() string {
 	return "/tmp"
 }
 
+// granted reports whether the policy shows a place of the host's.
+func (c *compiler) granted(name string) bool {
+	return slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Kind == policy.Bind && policy.Inside(name, e.Dest) })
+}
+
 // environment builds the command's, with what every program expects to find set by us.
 func (c *compiler) environment() error {
 	if c.pol.Isolation.Level() == policy.Permissive {
@@ -338,6 +344,10 @@ func (c *compiler) environment() error {
 	base := []policy.Var{
 		{Name: "PATH", Value: policy.DefaultPath}, {Name: "HOME", Value: home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},
 		{Name: "PWD", Value: c.plan.Dir}, {Name: "TMPDIR", Value: c.tmpDir()},
+	}
+	if c.plan.Engine == EngineLandlock && !c.granted(path.Join(home, ".gitconfig")) {
+		// The file is there, and git gives up where it cannot read it (access_or_die in git's config.c). From git 2.32 on.
+		base = append(base, policy.Var{Name: "GIT_CONFIG_GLOBAL", Value: "/dev/null"})
 	}
 	env := c.pol.Env
 	for _, v := range c.req.RuleEnv {

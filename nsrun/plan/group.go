@@ -12,6 +12,9 @@ import (
 // controllers are those of cgroups, by the limits that they hold.
 var controllers = map[string]string{"memory_mb": "memory", "pids": "pids", "cpu_percent": "cpu", "io_read_mb": "io", "io_write_mb": "io"}
 
+// TakesCgroup reports whether a cgroup holds the limit of that name.
+func TakesCgroup(limit string) bool { return controllers[limit] != "" }
+
 // groups are the places for a cgroup of the sandbox's own. Another program makes its sandbox out of reach of one. With cheap, they are those
 // where a child can be born, without a change to what is there.
 func (c *compiler) groups(cheap bool) (places []cgroup.Place) {

@@ -97,7 +97,7 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		return cell
 	}
 	alone := c.plan.Engine == EngineLandlock
-	profile := c.plan.Seccomp != nil && c.plan.Seccomp.Profile != policy.SeccompOff
+	profile := c.plan.Seccomp.HasProfile()
 	unless := "without a seccomp profile "
 	if c.plan.Seccomp != nil && len(c.plan.Seccomp.Raw) > 0 {
 		unless = "unless the given filter refuses that, "

@@ -84,7 +84,7 @@ func (c *compiler) bound(l policy.Limit, usual bool) error {
 		c.limit(rlimit.Limit{Name: "cpu_seconds", Soft: v, Hard: v + 1}, usual)
 	case "file_size_mb":
 		c.limit(rlimit.Both("file_size", v<<20), usual)
-	case "open_files", "core", "message_queues":
+	case "open_files", "core", "message_queues", "pending_signals":
 		c.limit(rlimit.Both(l.Name, v), usual)
 	case "address_space_mb", "stack_mb", "locked_mb":
 		c.limit(rlimit.Both(l.Name[:len(l.Name)-len("_mb")], v<<20), usual)

@@ -119,9 +119,13 @@ type Seccomp struct {
 	Hash    string   `json:"hash,omitempty"` // SHA-256 of the profile's filter for the host's architecture
 	Deny    []string `json:"deny,omitempty"`
 	Raw     []byte   `json:"raw,omitempty"`
-	// Refuse lists groups of calls that an engine without namespaces refuses in their stead: see [seccomp.Refuse].
+	// Refuse lists groups of calls that are refused in the stead of namespaces that an engine does not have, and of noexec where there is no
+	// mount: see [seccomp.Refuse].
 	Refuse []string `json:"refuse,omitempty"`
 }
+
+// HasProfile reports whether a built-in profile is installed. The other filters are the caller's own, and may allow anything.
+func (s *Seccomp) HasProfile() bool { return s != nil && s.Profile != policy.SeccompOff }
 
 // Mechanisms are the ways of the kernel that lowering uses.
 type Mechanisms struct {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -27,12 +28,21 @@ func (c *compiler) seccomp() error {
 		want.Profile = DefaultProfile
 	}
 	s := &Seccomp{Profile: want.Profile, Deny: want.Deny, Raw: want.Raw}
+	if s.HasProfile() && c.runsNothingWritten() {
+		s.Refuse = append(s.Refuse, seccomp.RefuseMemfdExec)
+	}
 	if _, err := s.Filters(c.facts.Arch); err != nil {
 		return err
 	}
 	s.Hash = seccomp.BuiltinHash(want.Profile, arch(c.facts.Arch))
 	c.plan.Seccomp = s
 	return nil
+}
+
+// runsNothingWritten reports whether a command can execute no file that it has written: files in memory are what is left then. It is asked
+// under readonly only, as a file in memory is a program's ordinary means elsewhere.
+func (c *compiler) runsNothingWritten() bool {
+	return c.pol.Autonomy == policy.ReadOnly && !slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Write && !e.NoExec })
 }
 
 // Filters returns the filters in the order they are installed: the profile, the raw filter, the denied names. The kernel takes

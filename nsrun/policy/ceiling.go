@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,9 +67,17 @@ func (p Policy) Under(c Ceiling) (Policy, []Note) {
 	return k.Policy, k.notes
 }
 
-// Refuses says why no policy can be made of p that c permits: its profile is none of those that c lists. A profile of one's own is never
-// one of them, whatever its name.
+// ErrAudit is an audit log that a ceiling does not permit. Nothing is to be written to it.
+var ErrAudit = errors.New("the audit log is beyond the operator's ceiling")
+
+// Refuses says why no policy can be made of p that c permits: its profile is none of those that c lists, or its audit log, which is made where
+// there is none, lies in no directory that may be written. A profile of one's own is never one of those listed, whatever its name.
 func (c Ceiling) Refuses(p Policy) error {
+	for _, file := range p.Audit {
+		if !slices.ContainsFunc(c.FSWrite, func(dir string) bool { return Inside(file, dir) }) {
+			return fmt.Errorf("audit %s: %w; name a file in one of fs_write, which are: %s", file, ErrAudit, cmp.Or(strings.Join(c.FSWrite, ", "), "none"))
+		}
+	}
 	own := slices.ContainsFunc(p.Profiles, func(o Profile) bool { return o.Name == p.Profile })
 	switch {
 	case len(c.Profiles) == 0, slices.Contains(c.Profiles, p.Profile) && !own:

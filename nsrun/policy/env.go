@@ -6,9 +6,12 @@ import (
 	"strings"
 )
 
-// BaseEnv lists the variables that every sandbox takes from its caller: locale, terminal and time zone. A trailing * matches
-// any rest.
-var BaseEnv = []string{"LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "TZ"}
+// BaseEnv lists the variables that every sandbox takes from its caller: locale, terminal and time zone.
+var BaseEnv = slices.Concat([]string{"LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "TZ"}, locales)
+
+// locales are the names of locale(7), one by one: a secret, too, can be called LC_something.
+var locales = []string{"LC_ALL", "LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES", "LC_PAPER", "LC_NAME",
+	"LC_ADDRESS", "LC_TELEPHONE", "LC_MEASUREMENT", "LC_IDENTIFICATION"}
 
 // DefaultPath is PATH inside, unless the policy sets another.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -16,9 +19,10 @@ const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // secretShapes are the names that are never passed from the caller, even when listed: B8 of the requirements. They are matched
 // in upper case; * matches any text.
 var secretShapes = []string{
-	"*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*PASSWD*", "*_PASSPHRASE", "*_CREDENTIALS", "*_CREDENTIAL", "*_APIKEY", "*_PAT",
-	"*_PRIVATE_KEY*", "*_ACCESS_KEY*", "*_SECRET_*", "*_DSN", "*_WEBHOOK_URL", "*_CONNECTION_STRING", "*_AUTH", "*_COOKIE",
-	"API_KEY*", "APIKEY", "TOKEN", "SECRET", "SECRETS", "DATABASE_URL", "*_DATABASE_URL", "REDIS_URL", "MONGO_URL", "MONGODB_URI",
+	"*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_CREDENTIALS", "*_CREDENTIAL", "*_CREDS", "*_APIKEY", "*_PAT",
+	"*_PRIVATE_KEY*", "*_ACCESS_KEY*", "*PRIVATEKEY*", "*SECRETKEY*", "*ACCESSKEY*", "*ACCESSTOKEN*", "*AUTHTOKEN*", "*BEARER*", "*_JWT", "*_OTP",
+	"*_SECRETS", "SECRET_*", "*_SECRET_*", "*_DSN", "*_WEBHOOK_URL", "*_CONNECTION_STRING", "*_AUTH", "*_COOKIE", "*_COOKIES",
+	"API_KEY*", "APIKEY", "TOKEN", "SECRET", "SECRETS", "PASS", "PGPASS", "CREDS", "CREDENTIAL", "CREDENTIALS", "COOKIE", "COOKIES", "JWT", "OTP", "TOTP", "DATABASE_URL", "*_DATABASE_URL", "REDIS_URL", "MONGO_URL", "MONGODB_URI",
 	"AMQP_URL", "PGPASSFILE", "MYSQL_PWD", "NETRC", "KUBECONFIG", "GH_PAT", "GITHUB_PAT", "GH_TOKEN", "GPG_*", "SSH_*", "AWS_*",
 	"STRIPE_*", "AZURE_*", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_API_*", "GCP_*", "GCLOUD_*", "OPENAI_*", "ANTHROPIC_*",
 	"HF_*", "HUGGINGFACE_*", "COHERE_*", "MISTRAL_*", "GROQ_*", "GEMINI_*", "REPLICATE_*", "TWILIO_*", "SENDGRID_*", "MAILGUN_*",
@@ -54,7 +58,7 @@ func match(pattern, name string) bool {
 
 // BaseName reports whether a variable of that name is one of [BaseEnv].
 func BaseName(name string) bool {
-	return slices.ContainsFunc(BaseEnv, func(shape string) bool { return match(shape, name) })
+	return slices.Contains(BaseEnv, name)
 }
 
 // LoosePath says which directory of a PATH is a different one wherever a program happens to be: a relative or empty entry.

@@ -27,7 +27,7 @@ var hooks = []struct{ shapes, why string }{
 
 // PlainEnv lists the variables that a request may set under the built-in profile passive. No list of hooks is complete; of these it is known
 // that they say how output looks, and choose no code. A trailing * matches any rest.
-var PlainEnv = []string{"LANG", "LC_*", "TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "CI"}
+var PlainEnv = slices.Concat([]string{"LANG"}, locales, []string{"TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "CI"})
 
 // PlainName reports whether a variable of that name is one of [PlainEnv].
 func PlainName(name string) bool {

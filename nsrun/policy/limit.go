@@ -43,12 +43,14 @@ var LimitNames = []LimitName{
 	{"cpu_seconds", "s", "CPU time of each process", maxCount, rlimited, ""},
 	{"file_size_mb", "MiB", "largest file a process may write", maxMB, rlimited, ""},
 	{"open_files", "", "open descriptors of each process", 1 << 30, rlimited, ""},
-	{"core", "bytes", "largest core dump", maxMB, rlimited, ""},
+	{"core", "bytes", "largest core dump", maxMB,
+		rlimited + "; 0 is set as 1 byte, at which the kernel does not run the handler of a core_pattern either", ""},
 	{"address_space_mb", "MiB", "address space of each process", maxMB, rlimited, ""},
 	{"stack_mb", "MiB", "stack of each process", maxMB, rlimited, ""},
 	{"locked_mb", "MiB", "locked memory of each process", maxMB, rlimited, ""},
 	{"tmpfs_mb", "MiB", "each private tmpfs", maxMB, "the mount, which bounds the number of files, too", ""},
 	{"message_queues", "bytes", "POSIX message queues of the sandbox's user", maxMB, rlimited, ""},
+	{"pending_signals", "", "signals that wait, and timers, of the sandbox's user", maxCount, rlimited, ""},
 	{"output_bytes", "bytes", "what is passed on, or kept, of each of standard output and error", 1 << 50,
 		"a pipe of nsrun's, where that is a pipe or a file, which file_size_mb then does not bound; the run is ended at more", "through a pipe"},
 }
@@ -86,7 +88,7 @@ func (d LimitName) Default() string {
 // UsualLimits hold in every sandbox whose policy does not name others: against accidents, far above what an honest program needs. To them
 // comes memory_mb, three quarters of the host's, where a cgroup can be made. Where lower ones are in force already these stay.
 var UsualLimits = []Limit{{"pids", 4096}, {"open_files", 65536}, {"file_size_mb", 64 << 10}, {"cpu_seconds", 24 * 60 * 60}, {"locked_mb", 64},
-	{"message_queues", 800 << 10}, {"output_bytes", 10 << 30}}
+	{"message_queues", 800 << 10}, {"pending_signals", 4096}, {"output_bytes", 10 << 30}}
 
 // LookupLimit finds a limit's description by name.
 func LookupLimit(name string) (LimitName, bool) {

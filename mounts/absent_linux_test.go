@@ -1,0 +1,55 @@
+package mounts
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"golang.org/x/sys/unix"
+)
+
+// brokenHost is a host where looks at one path fail.
+type brokenHost struct {
+	fakeHost
+	path string
+	err  error
+}
+
+func (h brokenHost) Look(name string) (Look, error) {
+	if name == h.path {
+		return Look{}, &os.PathError{Op: "look at", Path: name, Err: h.err}
+	}
+	return h.fakeHost.Look(name)
+}
+
+// TestOnlyWhatIsNotThereIsLeftOut has every kind of optional operation on something that cannot be looked at.
+func TestOnlyWhatIsNotThereIsLeftOut(t *testing.T) {
+	for _, c := range []struct {
+		path string
+		op   Op
+	}{
+		{"/etc/passwd", Op{Kind: Mask, Dest: "/etc/passwd", Optional: true}},
+		{"/etc/passwd", Op{Kind: Rebind, Dest: "/etc/passwd", Optional: true, Flags: Flags{ReadOnly}}},
+		{"/etc/passwd", Op{Kind: File, Dest: "/etc/passwd", Optional: true}},
+		{"/home/me/w/sub", Op{Kind: Bind, Source: "/home/me/w/sub", Dest: "/w", Optional: true}},
+		{"/srv/deep/er", Op{Kind: Tmpfs, Dest: "/srv/deep/er", Optional: true}},
+		{"/srv/deep/er", Op{Kind: Dir, Dest: "/srv/deep/er", Optional: true}},
+	} {
+		for errno, left := range map[unix.Errno]bool{unix.ENOENT: true, unix.ENOTDIR: true, unix.EIO: false, unix.ENOMEM: false, unix.EACCES: false,
+			unix.EMFILE: false, unix.ELOOP: false, unix.EAGAIN: false} {
+			t.Run(fmt.Sprintf("%s/%s", c.op.Kind, unix.ErrnoName(errno)), func(t *testing.T) {
+				tree := []Op{{Kind: Bind, Source: "/etc", Dest: "/etc"}, {Kind: Bind, Source: "/srv", Dest: "/srv"}, c.op}
+				_, seen, err := lower(t, Have{NewAPI: true, Openat2: true}, brokenHost{plainHost, c.path, errno}, tree...)
+				if !left {
+					assert.ErrorIs(t, err, errno)
+					assert.ErrorContains(t, err, c.path)
+					return
+				}
+				if assert.NoError(t, err) {
+					assert.Equal(t, c.op.Kind != Rebind, seen[len(seen)-1].Missing, "a rebind is part of another operation")
+				}
+			})
+		}
+	}
+}

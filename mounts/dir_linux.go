@@ -1,0 +1,78 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// PlantedError says that a path leads through a symlink that a sandboxed program could have planted: see [Look].
+type PlantedError struct {
+	Path, Link string
+	Real       string // where it leads now
+}
+
+// Error names the path and the symlink.
+func (e *PlantedError) Error() string {
+	return fmt.Sprintf("%s is reached through the symlink %s, which a sandboxed program could have planted", e.Path, e.Link)
+}
+
+// Hint is what helps if the symlink is meant.
+func (e *PlantedError) Hint() string { return "name " + e.Real + " instead, if that is what you mean" }
+
+// OpenDir opens a directory in which this process is to make or write files for its caller, with O_PATH, and returns its path without symlinks. A
+// path through a symlink that an earlier sandbox could have planted is a [*PlantedError].
+func OpenDir(name string) (*os.File, string, error) {
+	var host Host
+	defer host.Close()
+	look, err := resolve(&host, name)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case len(look.Links) > 0:
+		return nil, "", &PlantedError{name, look.Links[0], look.Path}
+	}
+	fd, err := OpenExact(look.Path)
+	if err != nil {
+		return nil, "", &os.PathError{Op: "open", Path: look.Path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), look.Path), look.Path, nil
+}
+
+// OpenExact opens an absolute path with O_PATH, and fails if a symlink is on the way or at its end.
+func OpenExact(name string) (int, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // before Linux 5.6, or refused by a container's filter
+		return openNames(name)
+	}
+	return fd, err
+}
+
+// openNames opens an absolute path name by name. A symlink is opened as itself: what comes after it is not in a directory, and at the end it is
+// an error too.
+func openNames(name string) (int, error) {
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for part := range strings.SplitSeq(name, "/") {
+		if err != nil || part == "" {
+			continue
+		}
+		dir := fd
+		fd, err = unix.Openat(dir, part, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		unix.Close(dir)
+	}
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		err = unix.ELOOP
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
