@@ -103,7 +103,7 @@ func TestAFileThatDoesNotTakeOutput(t *testing.T) {
 	assert.Zero(t, e.StdoutBytes)
 	assert.Equal(t, "well\n", string(e.Stderr))
 	if assert.NotEmpty(t, e.Receipt.Notes) {
-		assert.Equal(t, "stdout: the file took 0 bytes, and the rest is lost: bad file descriptor", e.Receipt.Notes[len(e.Receipt.Notes)-1].Loss)
+		assert.Equal(t, "stdout: it took 0 bytes, and the rest is lost: bad file descriptor", e.Receipt.Notes[len(e.Receipt.Notes)-1].Loss)
 	}
 }
 

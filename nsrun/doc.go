@@ -2,6 +2,7 @@
 //
 //	func main() {
 //		nsrun.Init()
+//		defer nsrun.Shutdown()
 //		policy, err := nsrun.NewPolicy().Workspace("/srv/project").Timeout(time.Minute).Build()
 //		...
 //		session, err := nsrun.Open(ctx, policy)

@@ -25,7 +25,7 @@ var initialised atomic.Bool
 
 // Init must be the first call of main, and of TestMain, in every program that opens sessions or calls [Run]: this package starts the
 // program's own binary again, as the process that forks sandboxes, and there Init does not return. What the program's packages do when
-// they are initialised is done there too.
+// they are initialised is done there too. [Shutdown] ends that process.
 func Init() {
 	spawner.Dispatch()
 	initialised.Store(true)
@@ -35,6 +35,21 @@ func Init() {
 var owner struct {
 	sync.Mutex
 	socket int // 0 for none
+	ended  <-chan struct{}
+}
+
+// Shutdown ends the process that this package has started to fork sandboxes, and returns when it has ended and was waited for. A program
+// calls it last, when its sessions are closed; those that are still open end, too. Without it the process ends right after the program, as a
+// zombie that only init can reap, which in a container may be nobody. A session that is opened later starts another one.
+func Shutdown() {
+	owner.Lock()
+	defer owner.Unlock()
+	if owner.socket == 0 {
+		return
+	}
+	unix.Close(owner.socket)
+	owner.socket = 0
+	<-owner.ended
 }
 
 // order has the spawner open a sandbox.
@@ -85,11 +100,11 @@ func give(o wire.Order, reply int) error {
 	defer owner.Unlock()
 	for tries := 0; ; tries++ {
 		if owner.socket == 0 {
-			socket, err := startRole(spawner.Name, nil)
+			socket, ended, err := startRole(spawner.Name, nil)
 			if err != nil {
 				return err
 			}
-			owner.socket = socket
+			owner.socket, owner.ended = socket, ended
 		}
 		err := wire.Send(owner.socket, o, reply)
 		if err == nil {
@@ -106,14 +121,14 @@ func give(o wire.Order, reply int) error {
 	}
 }
 
-// startRole starts this program's binary as one of its roles, and returns our end of its socket. With files these are its standard
-// descriptors.
-func startRole(name string, files []*os.File, environ ...string) (int, error) {
+// startRole starts this program's binary as one of its roles, and returns our end of its socket, and a channel that is closed when it has
+// ended and was waited for. With files these are its standard descriptors.
+func startRole(name string, files []*os.File, environ ...string) (int, <-chan struct{}, error) {
 	if !initialised.Load() {
-		return 0, ErrNoInit
+		return 0, nil, ErrNoInit
 	}
-	fail := func(op string, err error) (int, error) {
-		return 0, &Error{Stage: "spawner", Op: op, Err: err, Hint: "the program's own binary must be executable where it runs"}
+	fail := func(op string, err error) (int, <-chan struct{}, error) {
+		return 0, nil, &Error{Stage: "spawner", Op: op, Err: err, Hint: "the program's own binary must be executable where it runs"}
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -141,6 +156,10 @@ func startRole(name string, files []*os.File, environ ...string) (int, error) {
 		unix.Close(pair[0])
 		return fail("start", err)
 	}
-	go func() { _, _ = process.Wait() }()
-	return pair[0], nil
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = process.Wait()
+	}()
+	return pair[0], ended, nil
 }

@@ -321,6 +321,16 @@ func TestASpawnerThatDies(t *testing.T) {
 	assert.Equal(t, OK, sh(t, opened(t, NewPolicy()), "true").Verdict)
 }
 
+// TestShutdown leaves no spawner, not even as a zombie, and the next session has a new one.
+func TestShutdown(t *testing.T) {
+	require.NoError(t, opened(t, NewPolicy()).Close())
+	pid := spawnerOf(t)
+	Shutdown()
+	assert.ErrorIs(t, unix.Kill(pid, 0), unix.ESRCH)
+	Shutdown()
+	assert.Equal(t, OK, sh(t, opened(t, NewPolicy()), "true").Verdict)
+}
+
 // spawnerOf finds this process's spawner.
 func spawnerOf(t *testing.T) int {
 	t.Helper()

@@ -78,12 +78,15 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 		return nil, err
 	}
 	defer streams.closeOurs()
-	socket, err := startRole(spawner.RunnerName, streams.theirs[:], os.Environ()...)
+	socket, over, err := startRole(spawner.RunnerName, streams.theirs[:], os.Environ()...)
 	streams.closeTheirs()
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(socket)
+	defer func() { // the end of the socket is the runner's
+		unix.Close(socket)
+		<-over
+	}()
 	if err := wire.Send(socket, wire.NewOrder(&pl, s.policy.protected)); err != nil {
 		return nil, &Error{Stage: "runner", Err: err}
 	}

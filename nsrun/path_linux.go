@@ -19,7 +19,7 @@ type Access int
 // The accesses.
 const (
 	ForReading Access = iota // it must exist
-	ForWriting               // it must be writable inside; its last name need not exist
+	ForWriting               // it must be writable inside; it need not exist, and neither need the directories on the way to it
 )
 
 // HostPath is a path inside as the host has it.
@@ -131,7 +131,7 @@ func (s *Session) ResolvePath(name string, access Access) (*HostPath, error) {
 	return h, nil
 }
 
-// resolve returns where the path really is, below what was granted. With create its last name need not be there.
+// resolve returns where the path really is, below what was granted. With create its last names need not be there.
 func (h *HostPath) resolve(create bool) (string, error) {
 	if h.file && h.below != "." {
 		return "", unix.ENOTDIR
@@ -146,14 +146,14 @@ func (h *HostPath) resolve(create bool) (string, error) {
 		return h.root, nil
 	}
 	fd, err = beneath(root, h.below, 0)
-	last := ""
-	if errors.Is(err, fs.ErrNotExist) && create && h.below != "." {
-		if link, e := beneath(root, h.below, unix.O_NOFOLLOW); e == nil {
+	there, last := h.below, ""
+	for errors.Is(err, fs.ErrNotExist) && create && there != "." {
+		if link, e := beneath(root, there, unix.O_NOFOLLOW); e == nil {
 			unix.Close(link)
-			return "", errors.New("it is a link to nothing")
+			return "", errors.New("there is a link to nothing")
 		}
-		last = path.Base(h.below)
-		fd, err = beneath(root, path.Dir(h.below), unix.O_DIRECTORY)
+		there, last = path.Dir(there), path.Join(path.Base(there), last)
+		fd, err = beneath(root, there, unix.O_DIRECTORY)
 	}
 	if err != nil {
 		return "", err

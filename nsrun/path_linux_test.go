@@ -67,7 +67,15 @@ func TestResolvePath(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	assert.Equal(t, "made outside", string(sh(t, s, "cat sub/new").Stdout))
-	for _, name := range []string{"not/there", "none", "dir/new", outside + "/new", outside, outside + "/secret"} {
+	h, err = s.ResolvePath("a/b/../b/c", ForWriting)
+	require.NoError(t, err)
+	assert.Equal(t, work+"/a/b/c", h.Path)
+	require.NoError(t, os.MkdirAll(filepath.Dir(h.Path), 0o755))
+	f, err = h.Open(os.O_CREATE|os.O_WRONLY, 0o644)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	assert.Equal(t, OK, sh(t, s, "test -f a/b/c").Verdict)
+	for _, name := range []string{"none", "none/new", "f/new", "f/new/er", "dir/new", "dir/new/er", "up/new/er", outside + "/new", outside, outside + "/secret"} {
 		_, err := s.ResolvePath(name, ForWriting)
 		assert.Error(t, err, name)
 	}

@@ -2,7 +2,9 @@ package nsrun
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -68,7 +70,7 @@ func higher(p policy.Policy, set profile.Set, d profile.Decision) (found string,
 				continue
 			}
 			for _, name := range r.Absent {
-				if _, err := os.Lstat(path.Join(host, name)); err == nil {
+				if _, err := os.Lstat(path.Join(host, name)); !errors.Is(err, fs.ErrNotExist) {
 					return path.Join(dir, name), r
 				}
 			}

@@ -29,8 +29,9 @@ const (
 	FileSize      Verdict = "file-size"      // killed at its limit on file size
 	Memory        Verdict = "memory"         // failed, and the kernel had killed for want of memory in its cgroup
 	Pids          Verdict = "pids"           // failed, and had been refused processes at the limit of its cgroup
-	Output        Verdict = "output"         // it had written more than it may, and was ended, or than its file took
-	Interrupted   Verdict = "interrupted"    // ended because nsrun was told to end
+	Output        Verdict = "output"         // it had written more than it may, and was ended, or than could be passed on
+	Interrupted   Verdict = "interrupted"    // ended because nsrun was told to end, at once or after its grace
+	Lost          Verdict = "lost"           // it has run, or may have; how it ended is not known
 	NotFound      Verdict = "not-found"      // there is no such command
 	NotExecutable Verdict = "not-executable" // it cannot be executed
 	Setup         Verdict = "setup"          // the sandbox could not be made
@@ -38,7 +39,7 @@ const (
 )
 
 // Verdicts lists them all.
-var Verdicts = []Verdict{OK, Exit, Signal, Timeout, CPU, FileSize, Memory, Pids, Output, Interrupted, NotFound, NotExecutable, Setup, Refused}
+var Verdicts = []Verdict{OK, Exit, Signal, Timeout, CPU, FileSize, Memory, Pids, Output, Interrupted, Lost, NotFound, NotExecutable, Setup, Refused}
 
 // VerdictRow tells of a verdict: the exit code that goes with it, and what there is of evidence.
 type VerdictRow struct {
@@ -57,8 +58,9 @@ var VerdictTable = []VerdictRow{
 	{FileSize, "153", "the kernel ended it at that limit: SIGXFSZ; of a child behind a shell that is an exit with 153"},
 	{Memory, "its own or 128+n", "it failed, and its cgroup had killed for want of memory; without a cgroup such a failure is an exit"},
 	{Pids, "its own or 128+n", "it failed, and its cgroup had refused a process; without a cgroup such a failure is an exit"},
-	{Output, "never 0", "it wrote more than it may, or, where a file is counted, than that took"},
-	{Interrupted, "128+n", "nsrun was told to end by signal n"},
+	{Output, "never 0", "it wrote more than it may, or more than could be passed on"},
+	{Interrupted, "128+n", "nsrun was told to end by signal n, SIGTERM or SIGINT, and the command died of that, or was killed after its grace"},
+	{Lost, "255", "it has run, or may have; how it ended could not be learnt, and it was killed if it had not ended"},
 	{NotFound, "127", "it has not run: there is no such program"},
 	{NotExecutable, "126", "it has not run: it cannot be executed"},
 	{Setup, "125", "it has not run: a step on the way to it failed"},
@@ -71,6 +73,7 @@ const (
 	CodeFailed        = 125
 	CodeNotExecutable = 126
 	CodeNotFound      = 127
+	CodeLost          = 255
 )
 
 // Result is how a run ended and what was on.
@@ -97,7 +100,8 @@ type Result struct {
 	Started string `json:"started,omitempty"`
 	// WallMS is how long it took by the clock, in milliseconds.
 	WallMS float64 `json:"wall_ms"`
-	// UserMS is the CPU time that its processes spent in themselves, in milliseconds.
+	// UserMS is the CPU time that its processes spent in themselves, in milliseconds. It is not known, as a note of the receipt says, and nor
+	// are SystemMS and MaxRSSKiB, if the sandbox's pid 1 was killed.
 	UserMS float64 `json:"user_ms"`
 	// SystemMS is the CPU time that they spent in the kernel, in milliseconds.
 	SystemMS float64 `json:"system_ms"`
@@ -129,7 +133,7 @@ func failed(p *plan.Plan, err error) Result {
 	return r
 }
 
-// Failure is the result of a run that did not begin: err is what stood in its way.
+// Failure is the result of a run that did not begin, or whose end is not known: err is what stood in its way.
 func Failure(err error) Result {
 	r := Result{Version: 1, Verdict: Refused, Code: CodeFailed, Error: err.Error()}
 	var lacks *PolicyCompatibilityError
@@ -153,6 +157,8 @@ func Failure(err error) Result {
 		r.Verdict, r.Code = Interrupted, 128+int(told)
 	case errors.Is(err, ErrNotExecutable):
 		r.Verdict, r.Code = NotExecutable, CodeNotExecutable
+	case errors.Is(err, engine.ErrEnd):
+		r.Verdict, r.Code = Lost, CodeLost
 	}
 	return r
 }

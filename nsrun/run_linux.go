@@ -40,11 +40,15 @@ func Facts() facts.Facts { return probe.Quick() }
 
 // factsFor is [Facts], and what takes a fork to find out, where the request is of a small process that is for it alone and may come to it.
 func factsFor(req plan.Request) facts.Facts {
+	known := Facts()
+	if slices.ContainsFunc(req.Policy.Limits, func(l policy.Limit) bool { return plan.TakesCgroup(l.Name) }) {
+		known = probe.Delegation(known)
+	}
 	own := req.Policy.Backend == "" || req.Policy.Backend == policy.BackendAuto || req.Policy.Backend == policy.BackendNative
 	if req.Sole && own && req.Policy.Isolation.Level() == policy.Container {
-		return probe.PidMax(Facts())
+		return probe.PidMax(known)
 	}
-	return Facts()
+	return known
 }
 
 // Probe returns all that can be found out of this host, by really making each kind of namespace and mount in children that end at
@@ -181,7 +185,7 @@ func aboutFacts(err error) bool {
 	var lacks *PolicyCompatibilityError
 	return errors.As(err, &lacks) && slices.ContainsFunc(lacks.Unmet, func(n plan.Note) bool {
 		_, feature := facts.Lookup(facts.Name(n.Feature))
-		return feature
+		return feature || plan.TakesCgroup(n.Feature)
 	})
 }
 

@@ -18,6 +18,9 @@ func endedWith(p *plan.Plan, from Receipt, out engine.Outcome) Result {
 		UserMS: milliseconds(out.Usage.Utime), SystemMS: milliseconds(out.Usage.Stime), MaxRSSKiB: out.Usage.Maxrss,
 		PeakKiB: out.Evidence.PeakBytes >> 10, PeakPids: out.Evidence.PeakPids, Receipt: from}
 	r.count(out)
+	if out.Usage.Maxrss == 0 { // no process has so little
+		r.Receipt.Notes = append(slices.Clone(r.Receipt.Notes), unknownUsage)
+	}
 	if out.Status.Signaled() {
 		sig := out.Status.Signal()
 		r.Signal, r.Code, r.Verdict = unix.SignalName(sig), 128+int(sig), Signal
@@ -44,6 +47,10 @@ func endedWith(p *plan.Plan, from Receipt, out engine.Outcome) Result {
 	}
 	return r
 }
+
+// unknownUsage says that zeros of a result are no measurement. The kernel reports no usage of processes that it reaps for a killed pid 1
+// (zap_pid_ns_processes in kernel/pid_namespace.c).
+var unknownUsage = plan.Note{Feature: "result", Loss: "user_ms, system_ms and max_rss_kib are not known: the sandbox's pid 1 was killed, which reports them"}
 
 // limited tells which limit a command that has failed came up against, by the evidence that there is, the surest first; otherwise it is what
 // it is.

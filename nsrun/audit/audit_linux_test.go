@@ -387,16 +387,29 @@ func TestBusyLogIsAnErrorInTheEnd(t *testing.T) {
 
 func TestTwoLogsOfOneFileAreTheSame(t *testing.T) {
 	path := newLog(t)
-	link := filepath.Join(t.TempDir(), "dir")
-	require.NoError(t, os.Symlink(filepath.Dir(path), link))
 	a, err := Open(path)
 	require.NoError(t, err)
 	defer a.Close()
-	b, err := Open(filepath.Join(link, filepath.Base(path)))
+	t.Chdir(filepath.Dir(path))
+	b, err := Open(filepath.Base(path))
 	require.NoError(t, err)
 	defer b.Close()
 	assert.True(t, a.Same(b))
 	assert.Equal(t, a.Path(), b.Path(), "the real path")
+}
+
+// TestNoLogBehindAPlantedLink has a directory's name where an earlier sandbox could have put a symlink.
+func TestNoLogBehindAPlantedLink(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, errors.Join(os.Mkdir(dir+"/victim", 0o755), os.Symlink("victim", dir+"/planted")))
+	_, err := Open(dir + "/planted/audit.jsonl")
+	var failed *Error
+	require.ErrorAs(t, err, &failed)
+	assert.ErrorContains(t, err, "could have planted")
+	assert.Equal(t, "name "+dir+"/victim instead, if that is what you mean", failed.Hint)
+	left, err := os.ReadDir(dir + "/victim")
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }
 
 func TestRunsAreShown(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nsrun/nsrun/mounts"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,21 +34,26 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Open opens a log to append to, and makes it if it is not there, in a directory that is. It has mode 0600 from its first byte. What is
 // there already has to be a log with that mode and no other name, and of the caller's or root's: else rows would go where somebody else
-// wants them. The name itself may not be a symlink. An error is an [*Error].
+// wants them. The name itself may not be a symlink, nor one on the way to it that a sandboxed program could have planted. An error is an [*Error].
 func Open(name string) (*Log, error) {
 	fail := func(err error, hint string) (*Log, error) { return nil, &Error{name, err, hint} }
-	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
-	if errors.Is(err, os.ErrNotExist) {
-		return fail(errors.New("its directory does not exist"), "make it: mkdir -p "+filepath.Dir(name))
-	}
+	abs, err := filepath.Abs(name)
 	if err != nil {
-		return fail(err, "")
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
 		return fail(err, "give an absolute path")
 	}
-	real := filepath.Join(dir, filepath.Base(name))
-	fd, err := openLog(real)
+	dir, at, err := mounts.OpenDir(filepath.Dir(abs))
+	var planted *mounts.PlantedError
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fail(errors.New("its directory does not exist"), "make it: mkdir -p "+filepath.Dir(name))
+	case errors.As(err, &planted):
+		return fail(err, planted.Hint())
+	case err != nil:
+		return fail(err, "")
+	}
+	defer dir.Close()
+	real := filepath.Join(at, filepath.Base(abs))
+	fd, err := openLog(int(dir.Fd()), filepath.Base(abs))
 	if err != nil {
 		return fail(err, openHint(err))
 	}
@@ -59,15 +65,15 @@ func Open(name string) (*Log, error) {
 	return log, nil
 }
 
-// openLog opens the file, or makes it. O_NONBLOCK keeps a FIFO from holding us up.
-func openLog(real string) (fd int, err error) {
+// openLog opens the file of that name in a directory, or makes it. O_NONBLOCK keeps a FIFO from holding us up.
+func openLog(dir int, name string) (fd int, err error) {
 	const flags = unix.O_RDWR | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 	for range 10 { // it may come and go meanwhile
-		fd, err = ignoring(func() (int, error) { return unix.Open(real, flags, 0) })
+		fd, err = ignoring(func() (int, error) { return unix.Openat(dir, name, flags, 0) })
 		if !errors.Is(err, unix.ENOENT) {
 			return fd, err
 		}
-		fd, err = ignoring(func() (int, error) { return unix.Open(real, flags|unix.O_CREAT|unix.O_EXCL, 0o600) })
+		fd, err = ignoring(func() (int, error) { return unix.Openat(dir, name, flags|unix.O_CREAT|unix.O_EXCL, 0o600) })
 		if err == nil {
 			if err = unix.Fchmod(fd, 0o600); err != nil { // an umask may have left less
 				unix.Close(fd)

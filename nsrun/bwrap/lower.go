@@ -127,8 +127,16 @@ func (p *parser) plan(command []string) *plan.Plan {
 	}
 	out.Mounts = p.mounts()
 	out.Bwrap = p.bwrap(id)
+	if out.Bwrap.Argv0 == nil && slices.Contains(ownProgram, command[0]) {
+		name := "bwrap"
+		out.Bwrap.Argv0 = &name
+	}
 	return out
 }
+
+// ownProgram are the names by which a command line asks for bubblewrap itself inside, where its path may not be: /proc/self is still the process
+// that makes the sandbox when it executes the command. This program is bubblewrap only under that name (DESIGN.md, 31).
+var ownProgram = []string{"/proc/self/exe", "/proc/thread-self/exe"}
 
 func (p *parser) namespaces() []string {
 	p.unshare[plan.Mount] = true

@@ -150,3 +150,16 @@ func TestLabels(t *testing.T) {
 	assert.Len(t, w.warnings, 1)
 	assert.Equal(t, "bwrap: invalid label bad: "+assert.AnError.Error(), refusal(t, w, split("--exec-label bad x")))
 }
+
+// TestOwnProgram: a command line that executes bubblewrap itself inside gets this program under that name, and no other command does.
+func TestOwnProgram(t *testing.T) {
+	for line, want := range map[string]string{
+		"/proc/self/exe --version": "bwrap", "/proc/thread-self/exe x": "bwrap", "--argv0 other /proc/self/exe": "other", "/proc/1/exe": "", "x /proc/self/exe": "",
+	} {
+		got := ""
+		if name := parseAs(t, 1000, known, line).Bwrap.Argv0; name != nil {
+			got = *name
+		}
+		assert.Equal(t, want, got, line)
+	}
+}

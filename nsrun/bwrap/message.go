@@ -84,6 +84,7 @@ var messages = [...]struct {
 	{"mount stat-fd", message{text: "Can't stat fd {path}"}},
 	{"mount race", message{text: "Race condition binding dirfd"}},
 	{"mount cover", message{text: "Can't access {path}"}},
+	{"mount dev-source", message{text: "Can't open source {path}"}},
 	{"mount dev-node", message{text: "Can't bind mount {path} on {node}: Unable to mount source on destination", mount: true}},
 	{"mount console", message{text: "creating {dest}/console"}},
 	{"capabilities", message{text: "capset failed"}},
@@ -172,6 +173,9 @@ func fill(text string, p *plan.Plan, step Step) string {
 	op := mounts.Op{Dest: step.Path, Source: step.Path}
 	if 1 <= step.Index && step.Index <= len(p.Mounts) {
 		op = p.Mounts[step.Index-1]
+	}
+	if op.Kind == mounts.Data {
+		op.Source = "tmpfile" // what bubblewrap calls a file that has no name
 	}
 	about := step.Path
 	if about == "" {

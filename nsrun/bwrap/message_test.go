@@ -16,6 +16,7 @@ func TestMessage(t *testing.T) {
 		Mounts: []mounts.Op{
 			{Kind: mounts.Bind, Source: "/s", Dest: "/d"}, {Kind: mounts.Proc, Dest: "proc"}, {Kind: mounts.Dev, Dest: "/dev"},
 			{Kind: mounts.Overlay, Dest: "/o", Layers: []string{"a", "b"}, Upper: "u", Work: "w"}, {Kind: mounts.Chmod, Dest: "/c", Mode: 0o755},
+			{Kind: mounts.Data, Dest: "/f"},
 		}}
 	const denied, missing = "Permission denied", "No such file or directory"
 	for _, c := range []struct {
@@ -61,6 +62,8 @@ func TestMessage(t *testing.T) {
 		{Step{Stage: "mount", Op: "proc", Index: 2}, notPermitted, "Can't mount proc on /newroot/proc: Operation not permitted"},
 		{Step{Stage: "mount", Op: "devpts", Index: 3}, invalid, "Can't mount devpts on /dev/pts: Invalid argument"},
 		{Step{Stage: "mount", Op: "dev-node", Index: 3, Path: "/dev/null"}, missing, "Can't bind mount /dev/null on /dev/null: Unable to mount source on destination: No such file or directory"},
+		{Step{Stage: "mount", Op: "dev-source", Index: 3, Path: "/dev/null"}, missing, "Can't open source /dev/null: No such file or directory"},
+		{Step{Stage: "mount", Op: "bind", Index: 6}, missing, "Can't bind mount tmpfile on /f: Unable to mount source on destination: No such file or directory"},
 		{Step{Stage: "mount", Op: "console", Index: 3}, denied, "creating /dev/console: Permission denied"},
 		{Step{Stage: "mount", Op: "cover", Index: 2, Path: "proc/sys"}, denied, "Can't access proc/sys: Permission denied"},
 		{Step{Stage: "mount", Op: "overlay", Index: 4}, denied, "Can't make overlay mount on /o with options upperdir=u,workdir=w,lowerdir=b:a,userxattr: Permission denied"},

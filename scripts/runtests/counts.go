@@ -15,16 +15,19 @@ type floor struct {
 }
 
 // floors are checked where CI is set, and printed elsewhere. What is counted may grow; to lower a number here takes a reason in the commit.
-// As root, e2e and e2e/bwrap try every case as an ordinary user, too.
+// As root, e2e and e2e/bwrap try every case as an ordinary user, too. Cases and scenes are the same on every host. Fault points and failed looks
+// are calls of a run, and these depend on the host (a directory with a symlink in /etc is a call more): their floors lie 2 % lower.
 var floors = []floor{
-	{"e2e as root", "attack cases", 403},
-	{"all of e2e as root", "attack cases", 403},
+	{"e2e as root", "attack cases", 409},
+	{"all of e2e as root", "attack cases", 409},
 	{"e2e as ", "attack cases", 195},
-	{"e2e/bwrap as root", "bwrap scenes", 2800},
+	{"e2e/bwrap as root", "bwrap scenes", 3298},
 	{"all of e2e/bwrap as root", "bwrap scenes", 8400},
 	{"e2e/bwrap as ", "bwrap scenes", 1390},
-	{"nsrun/internal/engine as root", "fault points", 2480},
-	{"nsrun/internal/engine as ", "fault points", 2230},
+	{"e2e/engine as root", "failed looks", 340},
+	{"all of e2e/engine as root", "failed looks", 3000},
+	{"nsrun/internal/engine as root", "fault points", 2520},
+	{"nsrun/internal/engine as ", "fault points", 2270},
 	{"all of nsrun/internal/engine as root", "fault points", 10200},
 	{"all of nsrun/internal/engine as ", "fault points", 8080},
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"os"
 	"runtime"
 
@@ -9,6 +10,19 @@ import (
 )
 
 const goarch = runtime.GOARCH
+
+// letGo sends the message that the process which becomes the command waits for. It is no error if that process has ended: it has failed, and
+// its report says why.
+func letGo(socket int) error {
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Send(socket, []byte{'g'}, unix.MSG_NOSIGNAL)
+	}
+	if err == nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil
+	}
+	return &Error{Stage: "channels", Op: "let the command begin", Err: err}
+}
 
 // fdMessage is a one-byte message that carries a descriptor, laid out for sendmsg beforehand: the kernel writes the descriptor's
 // number into control when it is made, and reads it there when it is sent.

@@ -36,7 +36,11 @@ func checkDescriptors() error {
 	// A directory that is passed is a way out of the view: openat(0, "..") follows it into the host's tree (CVE-2024-21626's kind).
 	for fd, name := range []string{"standard input", "standard output", "standard error"} {
 		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		switch err := unix.Fstat(fd, &st); {
+		case errors.Is(err, unix.EBADF): // it is closed
+		case err != nil:
+			return &Error{Stage: "descriptors", Op: "look at", Path: name, Err: err}
+		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 			return &Error{Stage: "descriptors", Err: errors.New(name + " is a directory of the host, through which all of it could be reached"),
 				Hint: "redirect it to a file, a pipe or /dev/null"}
 		}

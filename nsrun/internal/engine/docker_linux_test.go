@@ -209,25 +209,3 @@ func TestSweeperIsLetGo(t *testing.T) {
 	assert.Equal(t, fds, openFDs(t))
 	assert.Empty(t, children(t, "self"))
 }
-
-// TestBothWaysRefuseLinks holds for openat2 and for kernels that have none.
-func TestBothWaysRefuseLinks(t *testing.T) {
-	fds := openFDs(t)
-	dir := t.TempDir()
-	require.NoError(t, errors.Join(os.MkdirAll(dir+"/a/b", 0o755), os.Symlink("a", dir+"/link"), os.Symlink("b", dir+"/a/last")))
-	want, err := statNoLinks(dir + "/a/b")
-	require.NoError(t, err)
-	fd, err := walkNoLinks(dir + "/a/b")
-	require.NoError(t, err)
-	var got unix.Stat_t
-	require.NoError(t, unix.Fstat(fd, &got))
-	unix.Close(fd)
-	assert.Equal(t, want.Ino, got.Ino)
-	for _, name := range []string{"/link/b", "/a/last", "/link", "/none", "/a/none/b"} {
-		_, err := statNoLinks(dir + name)
-		assert.Error(t, err, name)
-		_, err = walkNoLinks(dir + name)
-		assert.Error(t, err, name)
-	}
-	assert.Equal(t, fds, openFDs(t))
-}

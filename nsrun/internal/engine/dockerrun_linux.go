@@ -86,7 +86,7 @@ func (d *dockerRun) all() (err error) {
 	case d.failed != nil:
 		return d.failed.explain(d.plan)
 	case d.exit != nil:
-		d.out.Killed = 0
+		d.endedBy(unix.WaitStatus(d.exit.Status))
 		d.out.Status, d.out.Usage = unix.WaitStatus(d.exit.Status), d.exit.Usage
 	default: // killed by us, or by someone outside
 		d.out.Status = unix.WaitStatus(unix.SIGKILL)

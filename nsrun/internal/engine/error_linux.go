@@ -37,6 +37,19 @@ var (
 	ErrNotExecutable = errors.New("command cannot be executed")
 )
 
+// ErrEnd means that the command has run, or may have, and that how it ended is not known. Nothing of it goes on.
+var ErrEnd = errors.New("how the command ended is not known")
+
+// broken is an error of what stands between this process and the sandbox, which ends for it. With begun the command may have run.
+func broken(op string, err error, begun bool) error {
+	if begun {
+		err = unknownEnd(err)
+	}
+	return &Error{Stage: "wait", Op: op, Err: err}
+}
+
+func unknownEnd(why error) error { return fmt.Errorf("%w: %w", ErrEnd, why) }
+
 func wrapLowering(err error) error {
 	var op *mounts.OpError
 	if errors.As(err, &op) && op.Part != "" {
@@ -65,6 +78,9 @@ func (r *run) explainFailure() error {
 	errno := syscall.Errno(r.failure.Errno)
 	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
 	switch {
+	case r.let && int(r.failure.Index) >= r.lowered.forked: // beside the command, in the process that watches it
+		e.Err = unknownEnd(errno)
+		return e
 	case step.Stage == "exec":
 		return explainExec(e, step, errno, r.plan)
 	case step.Stage == selfTestStage && errno == actDone:
@@ -114,18 +130,29 @@ var hints = [...]hint{
 	{"mount", "proc", unix.EPERM, "this container masks parts of /proc: start it with an unmasked /proc (podman: --security-opt unmask=ALL)"},
 	{"root", "pivot", unix.EINVAL, "the root is an initramfs or not a mount point: switch_root to a real root first"},
 	{"mount", "", unix.EPERM, "an LSM or a container's filter refuses mounts: run nsrun doctor"},
-	{"mount", "", unix.ELOOP, "a symlink appeared on the path since it was looked at; try again"},
+	{"mount", "", unix.ELOOP, linkHint},
 	{"mount", "", unix.ENOENT, "the path disappeared since it was looked at; try again"},
 	{"mount", "", unix.ENOSPC, "the limit on mounts is reached: raise fs.mount-max"},
 	{"limit", "", unix.EPERM, "the limit is above this session's hard limit (ulimit -H): ask for less"},
-	{"landlock", "", unix.EMFILE, "raise open_files: some are needed to start"},
+	{"landlock", "", unix.ELOOP, linkHint},
+	{"landlock", "", unix.ENOTDIR, linkHint}, // name by name
+	{"landlock", "", unix.EMFILE, "raise the limit on open files (ulimit -n): some are needed to start"},
 	{"directory", "chdir", unix.ENOENT, "choose a directory that the sandbox shows, with --chdir"},
 	{"directory", "chdir", unix.EACCES, "choose a directory that this user may enter, with --chdir"},
 	{"keyring", "", unix.EDQUOT, "the user's key quota is used up (/proc/key-users)"},
+	{"identity", nestedOp, unix.EROFS, nestedHint},
+	{"identity", nestedOp, unix.EACCES, nestedHint},
+	{"identity", nestedOp, unix.ENOENT, nestedHint},
 	{"server", "serve", unix.EAGAIN, "too many processes: raise the limit (ulimit -u), or end what earlier commands have left running"},
 	{"server", "serve", unix.EMFILE, "raise the limit on open files (ulimit -n, fs.file-max)"},
 	{"seccomp", "", unix.EINVAL, "the kernel refuses the filter: check the raw program"},
 }
+
+const (
+	linkHint   = "a symlink appeared on the path since it was looked at; try again"
+	nestedOp   = "no nested user namespaces"
+	nestedHint = "/proc/sys cannot be written to here, so a profile must refuse user namespaces: leave out --seccomp off"
+)
 
 // explain adds the hint for e, if there is one.
 func explain(e *Error) error {

@@ -147,6 +147,9 @@ func injectOne(t *testing.T, points *points, marker string, i int) {
 		if step.Op == "wait" && err == nil {
 			t.Errorf("call %d (%s): the run is a success although pid 1 could not wait: %+v", i, step, out)
 		}
+		if err != nil {
+			assert.ErrorIs(t, err, ErrEnd, "call %d (%s)", i, step)
+		}
 	case step.Stage == "keeper" && step.Op == "standing by": // in a process of its own, that nobody needs while all goes well
 		require.NoError(t, err, "call %d (%s)", i, step)
 	case step.Stage == "keeper" && (step.Op == "close all" || step.Op == "wait" || step.Op == "kill" || step.Op == "drain"):

@@ -164,8 +164,9 @@ func (p *pid1) startCommand() (int, *farFailure) {
 	}
 	l := farMile(&p.orders.Orders)
 	l.plan.Mechanisms, l.fds = p.orders.Mechanisms, fds{report: pipe[1], status: pipe[1]}
-	l.plan.LastCap = -1 // the bounding set is empty already
-	if err := l.all(l.descriptors, l.selfTest, l.session, l.directory, l.setLimits, l.keyring, l.signals, l.capabilities, l.noNewPrivs, l.landlock, l.seccomp, l.exec); err != nil {
+	l.plan.Mechanisms.Openat2 = false // which the container's own filter may refuse: Docker's did before 20.10
+	l.plan.LastCap = -1               // the bounding set is empty already
+	if err := l.all(l.descriptors, l.selfTest, l.session, l.directory, l.setLimits, l.keyring, l.signals, l.capabilities, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp, l.exec); err != nil {
 		return 0, &farFailure{Stage: "prepare", Text: err.Error()}
 	}
 	pid, pidfd, err := l.p.Fork(0, pipe[1])

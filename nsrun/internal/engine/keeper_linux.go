@@ -108,13 +108,21 @@ func (l *lowering) standBy() error {
 
 // bareMile is the containment of a command without namespaces: what [lowering.lastMile] has of it.
 func (l *lowering) bareMile() error {
-	parts := []func() error{l.dieWithCaller, l.session, l.descriptors, l.directory, l.setLimits}
+	parts := []func() error{l.dieWithKeeper, l.session, l.descriptors, l.directory, l.setLimits}
 	if l.plan.Engine == plan.EngineLandlock {
-		parts = append(parts, l.keyring, l.signals, l.capabilities, l.ready, l.notDumpable, l.noNewPrivs, l.landlock, l.seccomp)
+		parts = append(parts, l.keyring, l.signals, l.capabilities, l.ready, l.notDumpable, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp)
 	} else {
-		parts = append(parts, l.unblockSignals, l.ready)
+		parts = append(parts, l.unblockSignals, l.ready, l.openFiles)
 	}
 	return l.all(append(parts, l.exec)...)
+}
+
+// dieWithKeeper asks for SIGKILL when the keeper ends, and then makes sure that it has not ended before.
+func (l *lowering) dieWithKeeper() error {
+	l.deathSignal(unix.SIGKILL)
+	l.step("command", "die with nsrun's own process beside it")
+	l.parentLives()
+	return nil
 }
 
 // unblockSignals undoes awaitChildren, and leaves what the caller ignores, and its umask, to a command without a sandbox.

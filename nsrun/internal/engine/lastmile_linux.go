@@ -17,18 +17,26 @@ import (
 
 // spawnCommand forks the last mile, and tells the caller its pidfd.
 func (l *lowering) spawnCommand() error {
+	if keeps(l.plan) {
+		return l.spawn(l.bareMile)
+	}
+	return l.spawn(l.lastMile)
+}
+
+func (l *lowering) spawn(mile func() error) error {
 	l.step("command", "fork")
+	if keeps(l.plan) {
+		l.parents = make([]byte, 8)
+		l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
+	}
 	l.command = l.p.Slot()
 	message := newFDMessage('P')
 	var err error
-	mile := l.lastMile
-	if keeps(l.plan) {
-		mile = l.bareMile
-	}
 	l.p.Spawn(l.command, message.fd(), func() { err = mile() })
 	if err != nil {
 		return err
 	}
+	l.forked = l.p.Len()
 	l.step("command", "tell pidfd")
 	l.send(message)
 	if l.tty != 0 {
@@ -53,6 +61,7 @@ func (l *lowering) lastMile() error {
 		l.notDumpable,  // from here on nobody can look into pid 1 either
 		l.noNewPrivs,   // set-uid programs stay powerless; Landlock and seccomp require it
 		l.landlock,     // the second lock on files
+		l.openFiles,    // which the rules have needed
 		l.seccomp,      // last, because it refuses most of the above
 		l.exec,
 	)
@@ -125,16 +134,65 @@ func (l *lowering) directory() error {
 	return nil
 }
 
+// setLimits sets all limits but those that openFiles sets.
 func (l *lowering) setLimits() error {
-	limits, err := atMost(l.plan.AtMost)
+	limits, err := l.limits()
 	if err != nil {
 		return err
+	}
+	return rlimit.Lower(l.p, slices.DeleteFunc(limits, lowersOpenFiles)...)
+}
+
+// openFiles lowers the limit on open files, when the last descriptor has been opened. A higher one takes privileges that are given up before.
+func (l *lowering) openFiles() error {
+	limits, err := l.limits()
+	if err != nil {
+		return err
+	}
+	return rlimit.Lower(l.p, slices.DeleteFunc(limits, func(o rlimit.Limit) bool { return !lowersOpenFiles(o) })...)
+}
+
+func lowersOpenFiles(l rlimit.Limit) bool {
+	if l.Name != "open_files" {
+		return false
+	}
+	have, err := rlimit.Get(l.Name)
+	return err == nil && l.Hard <= have.Hard
+}
+
+// limits are those that the command gets, by what this process has. They are found out once.
+func (l *lowering) limits() (limits []rlimit.Limit, err error) {
+	if l.bounds == nil {
+		l.bounds, err = l.findLimits()
+	}
+	return slices.Clone(l.bounds), err
+}
+
+func (l *lowering) findLimits() ([]rlimit.Limit, error) {
+	limits, err := atMost(l.plan.AtMost)
+	if err != nil {
+		return nil, err
 	}
 	limits = append(limits, l.plan.Limits...)
 	if original, ok := rlimit.Original(); ok && !slices.ContainsFunc(limits, func(o rlimit.Limit) bool { return o.Name == original.Name }) {
 		limits = append([]rlimit.Limit{original}, limits...)
 	}
-	return rlimit.Lower(l.p, limits...)
+	for i, o := range limits {
+		if o == rlimit.Both("core", 0) {
+			if limits[i], err = noCore(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return limits, nil
+}
+
+// noCore is the limit that keeps the kernel from dumping core at all. A limit of 0 bounds files only: the handler of a core_pattern that
+// begins with "|" is run all the same. At 1 it is not, and no file has room for a core either (coredump_pipe in fs/coredump.c). A hard limit
+// of 0 stays, which the host's root alone can raise.
+func noCore() (rlimit.Limit, error) {
+	have, err := rlimit.Get("core")
+	return rlimit.Both("core", min(1, have.Hard)), err
 }
 
 // atMost are the limits that are below those of this process, which a sandbox inherits.
@@ -248,11 +306,12 @@ func (l *lowering) landlockRules() (landlock.Ruleset, error) {
 		l.rules = resolvedRules(l.plan, l.seen)
 	}
 	r := l.plan.Landlock.Ruleset
-	r.Paths = l.rules
+	r.Paths, r.ByName = l.rules, !l.plan.Mechanisms.Openat2
 	return r, err
 }
 
-// resolvedRules are the plan's rules without those of what was left out, and at the places where the rest went.
+// resolvedRules are the plan's rules without those of what was left out, and at the places where the rest went. Lowering has found those free
+// of symlinks, and mounts follows none on the way to them; so a symlink that is there by now was put there since, and is an error.
 func resolvedRules(p *plan.Plan, seen []mounts.Seen) []landlock.PathRule {
 	at := map[string]mounts.Seen{}
 	for i, s := range seen {
@@ -269,6 +328,7 @@ func resolvedRules(p *plan.Plan, seen []mounts.Seen) []landlock.PathRule {
 		if ok {
 			rule.File, rule.Path = s.File, s.Dest
 		}
+		rule.Exact = true
 		rules = append(rules, rule)
 	}
 	return rules

@@ -94,6 +94,12 @@ func (l *lowering) deathSignal(sig unix.Signal) {
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG"), sys.Words(int(sig), unix.SignalName(sig)))
 }
 
+// parentLives fails if the parent has ended before it could send a death signal.
+func (l *lowering) parentLives() {
+	l.p.Add(unix.SYS_GETPPID).Into(sys.Cell(l.parents[4:]))
+	l.p.Compare(l.parents, 4, unix.ESRCH)
+}
+
 // handshake tells the caller that this is the process it wants to know of, if it cannot know that from its fork, and waits for its
 // word. The end of the socket instead of the word means that the caller has died, before or after the request for a death signal.
 func (l *lowering) handshake() error {

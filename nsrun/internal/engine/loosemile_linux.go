@@ -22,9 +22,8 @@ func (l *lowering) looseMile() error {
 	switch { // one that was forked has no death signal yet, one that was not still has that of the set-up
 	case b.Waiter && b.DieWithParent:
 		l.deathSignal(unix.SIGKILL)
-		l.p.Add(unix.SYS_GETPPID).Into(sys.Cell(l.parents[4:]))
-		l.p.Compare(l.parents, 4, unix.ESRCH) // the waiter has ended before it could send one
-		l.callerLives()                       // with it the waiter would have died
+		l.parentLives()
+		l.callerLives() // with it the waiter would have died
 	case !b.Waiter && !b.DieWithParent:
 		l.deathSignal(0)
 	}
@@ -32,7 +31,7 @@ func (l *lowering) looseMile() error {
 	mask := make([]byte, 8)
 	mask[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_UNBLOCK, "SIG_UNBLOCK"), sys.Bytes(mask), sys.Null(), sys.Int(8))
-	if err := l.setLimits(); err != nil {
+	if err := l.all(l.setLimits, l.openFiles); err != nil {
 		return err
 	}
 	if err := l.execLabel(); err != nil {

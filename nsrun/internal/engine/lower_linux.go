@@ -10,6 +10,7 @@ import (
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/rlimit"
 	"github.com/nsrun/nsrun/rlimit/cgroup"
 	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
@@ -38,6 +39,7 @@ type Lowered struct {
 	Flags   uintptr       // of clone
 	Seen    []mounts.Seen // one for each mount of the plan
 	Rules   []landlock.PathRule
+	forked  int // the first call after the command's process has been forked, by the process that forked it
 }
 
 var cloneFlags = map[string]uintptr{
@@ -54,9 +56,12 @@ type lowering struct {
 
 	tty     sys.Slot // the command's end of its terminal
 	command sys.Slot // pid of the last mile, which becomes the command
+	forked  int      // see [Lowered]
 	proc    sys.Slot // the host's procfs, by bubblewrap's rules
 	umask   sys.Slot // the caller's
-	parents []byte   // the waiter's pid, and that of the command's parent
+	parents []byte   // the pid of the waiter or keeper, and that of the command's parent
+
+	bounds []rlimit.Limit // see limits
 
 	children   sys.Slot // a keeper's, or a server's, signalfd
 	prepared   sys.Slot // a server's Landlock ruleset
@@ -110,7 +115,7 @@ func (l *lowering) lower(life func(mounts.Looker) error, look mounts.Looker) (*L
 	if err := life(look); err != nil {
 		return nil, err
 	}
-	out.Seen, out.Rules = l.seen, l.rules
+	out.Seen, out.Rules, out.forked = l.seen, l.rules, l.forked
 	return out, nil
 }
 
@@ -124,6 +129,7 @@ func (l *lowering) life(look mounts.Looker) error {
 		l.report, // early, so that the answer is there when ready waits for it
 		l.mapIDs,
 		l.noNestedUsers, // while /proc/sys can still be written
+		l.fewWatchers,
 		l.numbers,
 		l.network,
 		l.names,
@@ -205,25 +211,40 @@ func (l *lowering) writeMaps(uid, hostUID, gid, hostGID int) {
 
 // writeFile writes an existing file of the kernel's in one write.
 func (l *lowering) writeFile(stage, path, content string) {
-	l.p.At(sys.Step{Stage: stage, Op: "write", Path: path})
+	l.writeFileAs(sys.Step{Stage: stage, Op: "write", Path: path}, path, content)
+}
+
+// writeFileAs is writeFile under a step of its own. With one of the tolerated errors of open(2) the file stays as it is.
+func (l *lowering) writeFileAs(step sys.Step, path, content string, tolerated ...unix.Errno) {
+	l.p.At(step)
 	fd := l.p.Slot()
-	l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(path), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
+	open := l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(path), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
+	for _, errno := range tolerated {
+		open.Tolerate(errno, 2)
+	}
 	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte(content)), sys.Int(len(content))).Min(len(content))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
 }
 
-// noNestedUsers allows this user namespace one child, which the last mile will make, so the command can make none. With a filter
-// that refuses them anyway it may fail where a container mounts /proc/sys read-only.
+// notWritable are the errors of a file in /proc/sys where a container mounts that read-only, masks it, or has no such file.
+var notWritable = []unix.Errno{unix.EROFS, unix.EACCES, unix.ENOENT}
+
+// noNestedUsers allows this user namespace one child, which the last mile will make, so the command can make none. With a profile, each of
+// which refuses them anyway, it may fail where a container mounts /proc/sys read-only. Filters of the caller's own are no such profile.
 func (l *lowering) noNestedUsers() error {
-	l.p.At(sys.Step{Stage: "identity", Op: "no nested user namespaces"})
-	fd := l.p.Slot()
-	open := l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc/sys/user/max_user_namespaces"),
-		sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
-	if l.plan.Seccomp != nil {
-		open.Tolerate(unix.EROFS, 2).Tolerate(unix.EACCES, 2).Tolerate(unix.ENOENT, 2)
+	var tolerated []unix.Errno
+	if l.plan.Seccomp.HasProfile() {
+		tolerated = notWritable
 	}
-	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte("1")), sys.Int(1)).Min(1)
-	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
+	l.writeFileAs(sys.Step{Stage: "identity", Op: nestedOp}, "/proc/sys/user/max_user_namespaces", "1", tolerated...)
+	return nil
+}
+
+// fewWatchers leaves the caller's user inotify instances for other programs: most hosts give each user 128. Where /proc/sys cannot be written
+// to, nothing bounds them.
+func (l *lowering) fewWatchers() error {
+	const path = "/proc/sys/user/max_inotify_instances"
+	l.writeFileAs(sys.Step{Stage: "identity", Op: "inotify instances", Path: path}, path, "64", notWritable...)
 	return nil
 }
 

@@ -130,11 +130,17 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 		m.waitGone()
 		return 0, err
 	}
-	m.goOn()
+	err := letGo(int(m.ch.status.Fd()))
 	if m.sole { // while the sandbox is set up
 		dropCapabilities()
 	}
-	m.answer()
+	if err == nil {
+		err = m.answer()
+	}
+	if err != nil {
+		m.waitGone()
+		return 0, err
+	}
 	if m.sole {
 		// Of every thread; this one has it already, and nothing is executed any more.
 		_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
@@ -155,17 +161,14 @@ func (m *monitor) live() (unix.WaitStatus, error) {
 }
 
 // answer lets the command begin once the sandbox has asked for that: see [lowering.report]. If the sandbox has ended, the report says more.
-func (m *monitor) answer() {
+func (m *monitor) answer() error {
 	for m.until(int(m.ch.status.Fd()), unix.POLLIN) {
 		if _, err := unix.Read(int(m.ch.status.Fd()), make([]byte, 1)); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	m.goOn()
+	return letGo(int(m.ch.status.Fd()))
 }
-
-// goOn lets the sandbox be set up, and then the command begin. If nobody listens any more, the report says more.
-func (m *monitor) goOn() { _ = unix.Send(int(m.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) }
 
 // dropCapabilities takes from this process what it needs no more now that the sandbox has been forked: as bubblewrap's monitor, it holds
 // nothing to exploit when the command begins. Every thread is asked; where one cannot be, they stay as they are, which is as safe as the

@@ -161,7 +161,18 @@ func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op
 		out = append(out, op)
 		if op.Kind == mounts.Proc {
 			for _, name := range mounts.ProcMasked() {
-				out = append(out, mask("/proc/"+name, op.Dest+"/"+name, look)...)
+				masks, err := mask("/proc/"+name, op.Dest+"/"+name, look)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, masks...)
+			}
+			id := mounts.BootID(op.Dest)
+			if _, err := look.Look("/proc" + strings.TrimPrefix(id.Dest, op.Dest)); err == nil {
+				id.Optional = false
+				out = append(out, id)
+			} else if !mounts.Absent(err) {
+				return nil, &Error{Stage: "mount", Op: string(id.Kind), Path: id.Dest, Err: err}
 			}
 		}
 	}
@@ -186,7 +197,11 @@ func settle(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) (out []mounts.
 		case op.Kind == mounts.Bind:
 			op = mounts.Op{Kind: mounts.Bind, Source: s.Source, Dest: op.Dest, Flags: op.Flags}
 		case op.Kind == mounts.Mask:
-			out = append(out, mask(op.Dest, op.Dest, look)...)
+			masks, err := mask(op.Dest, op.Dest, look)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, masks...)
 			continue
 		}
 		out = append(out, op)
@@ -199,15 +214,17 @@ var plainRead = mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
 
 // mask covers dest as the host's place is, which for what plans mask is below a bind of the same name: a directory by an empty one,
 // anything else by a device that cannot be opened there.
-func mask(place, dest string, look mounts.Looker) []mounts.Op {
+func mask(place, dest string, look mounts.Looker) ([]mounts.Op, error) {
 	at, err := look.Look(place)
 	switch {
+	case mounts.Absent(err):
+		return nil, nil
 	case err != nil:
-		return nil
+		return nil, &Error{Stage: "mount", Op: string(mounts.Mask), Path: dest, Err: err}
 	case at.Type() == unix.S_IFDIR:
-		return []mounts.Op{{Kind: mounts.Tmpfs, Dest: dest, Flags: plainRead}}
+		return []mounts.Op{{Kind: mounts.Tmpfs, Dest: dest, Flags: plainRead}}, nil
 	}
-	return []mounts.Op{{Kind: mounts.Bind, Source: "/dev/null", Dest: dest, Flags: plainRead}}
+	return []mounts.Op{{Kind: mounts.Bind, Source: "/dev/null", Dest: dest, Flags: plainRead}}, nil
 }
 
 // parents puts a Dir before whatever would otherwise get directories above it that only their owner can enter: bubblewrap gives a

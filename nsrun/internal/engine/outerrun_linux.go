@@ -174,16 +174,22 @@ func (o *outer) live() (err error) {
 	arrived := o.arrive()
 	o.knowInside()
 	if arrived {
-		_ = unix.Send(o.channel, []byte{'g'}, unix.MSG_NOSIGNAL)
-		o.hearFailure()
+		if err := letGo(o.channel); err != nil {
+			o.breaks(err)
+		} else {
+			o.let = true
+			o.hearFailure()
+		}
 	}
 	o.untilEnd()
 	status, err := o.gone()
 	switch {
-	case err != nil:
-		return err
 	case o.failed != nil:
 		return o.failed.explain(o.plan)
+	case o.broken != nil:
+		return o.broken
+	case err != nil:
+		return broken("end", err, o.let)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -191,7 +197,7 @@ func (o *outer) live() (err error) {
 		return o.explainBwrap(status)
 	}
 	o.ended, o.out.Status = true, status
-	if arrived && status.Exited() { // it ended by itself, or by a signal that was passed on
+	if arrived && status.Exited() && status.ExitStatus() != 128+int(o.out.Killed) { // bubblewrap reports a signal as 128+n
 		o.out.Killed = 0
 	}
 	return nil
@@ -216,6 +222,9 @@ func (o *outer) arrive() bool {
 		n, oobn, _, _, err := unix.Recvmsg(o.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(err, unix.EINTR) {
 			continue
+		}
+		if err != nil && !errors.Is(err, unix.ECONNRESET) {
+			o.breaks(broken("receive", err, false))
 		}
 		if err != nil || n == 0 {
 			return false
@@ -244,7 +253,10 @@ func (o *outer) hearFailure() {
 			continue
 		}
 		var f farFailure
-		if n > 0 && json.Unmarshal(buf[:n], &f) == nil {
+		switch {
+		case err != nil && !errors.Is(err, unix.ECONNRESET): // which is an end too
+			o.breaks(broken("receive", err, true))
+		case n > 0 && json.Unmarshal(buf[:n], &f) == nil:
 			o.failed = &f
 		}
 		return
@@ -262,7 +274,7 @@ func (o *outer) until(fd int) bool {
 		n, err := unix.Ppoll(fds, o.untilDeadline(), nil)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
-			o.kill()
+			o.breaks(broken("poll", err, o.let))
 			return false
 		case n <= 0:
 			o.timeUp()
@@ -278,13 +290,17 @@ func (o *outer) until(fd int) bool {
 	}
 }
 
-// gone waits for bubblewrap and then for the sandbox's pid 1, which dies with it.
+// gone waits for bubblewrap and then for the sandbox's pid 1. That one asks to die with bubblewrap only after it has forked the command, so it
+// may have missed bubblewrap's end, and is killed.
 func (o *outer) gone() (status unix.WaitStatus, err error) {
 	for {
 		_, err = unix.Wait4(o.pid, &status, 0, &o.out.Usage)
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}
+	}
+	if o.inside >= 0 {
+		_ = unix.PidfdSendSignal(o.inside, unix.SIGKILL, nil, 0)
 	}
 	for o.inside >= 0 {
 		if _, err := unix.Ppoll([]unix.PollFd{{Fd: int32(o.inside), Events: unix.POLLIN}}, nil, nil); !errors.Is(err, unix.EINTR) {
@@ -349,7 +365,7 @@ func LastMile(channel, ordersFD, stderrFD int) error {
 	}
 	l := farMile(&o)
 	defer l.closeTest()
-	if err := l.all(l.selfTestHere, l.session, l.ownNull, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.seccomp, l.exec); err != nil {
+	if err := l.all(l.selfTestHere, l.session, l.ownNull, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.openFiles, l.seccomp, l.exec); err != nil {
 		return err
 	}
 	return l.tellFailure(channel, l.p.Run())

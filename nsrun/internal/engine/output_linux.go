@@ -17,7 +17,7 @@ type Passed struct {
 	Counted bool   `json:"counted,omitempty"`
 	Bytes   int64  `json:"bytes,omitempty"`
 	Over    bool   `json:"over,omitempty"` // there was more than allowed, and the run was ended for it
-	Lost    string `json:"lost,omitempty"` // why the caller's file did not take the rest
+	Lost    string `json:"lost,omitempty"` // why the rest was not passed on
 }
 
 // pump counts what a command writes to a descriptor of this process's, standard output, error or both, and passes it on. The thread that
@@ -28,6 +28,7 @@ type pump struct {
 	left     int64
 	passed   Passed
 	full     bool // the caller has to read first
+	last     *int // how many bytes are still passed on, once what follows is not the command's any more: see stopBehind
 	ended    bool // nothing more is passed on
 }
 
@@ -81,7 +82,7 @@ func (p Passed) Notes(stream string) []plan.Note {
 	if p.Lost == "" {
 		return nil
 	}
-	loss := fmt.Sprintf("%s: the file took %d bytes, and the rest is lost: %s", stream, p.Bytes, p.Lost)
+	loss := fmt.Sprintf("%s: it took %d bytes, and the rest is lost: %s", stream, p.Bytes, p.Lost)
 	return []plan.Note{{Feature: "output_bytes", Loss: loss, Fix: "make room there, or name another file"}}
 }
 
@@ -150,7 +151,10 @@ func (s *pumps) serve(fds []unix.PollFd) (tooMuch bool) {
 
 // move moves what lies in the pipe, once. At the limit it looks whether there is more.
 func (p *pump) move() {
-	n, err := 0, error(nil)
+	n, err, most := 0, error(nil), p.left
+	if p.last != nil {
+		most = min(most, int64(*p.last))
+	}
 	switch {
 	case p.left == 0:
 		if n, err = unix.Read(p.from, make([]byte, 1)); n > 0 {
@@ -158,28 +162,37 @@ func (p *pump) move() {
 			return
 		}
 	case p.plain:
-		n, err = p.copy()
+		n, err = p.copy(most)
 	default:
 		var moved int64
-		moved, err = unix.Splice(p.from, nil, p.to, nil, int(min(p.left, 1<<20)), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		moved, err = unix.Splice(p.from, nil, p.to, nil, int(min(most, 1<<20)), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		n = int(moved)
 	}
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		p.full = !p.full // one of the two ends was not ready, and poll tells which
 	case errors.Is(err, unix.EINTR):
-	case err != nil, n == 0: // nobody reads any more, which the command's next write tells it; or nobody writes
+	case n == 0 && err == nil, errors.Is(err, unix.EPIPE): // nobody writes; or nobody reads any more, which the command's next write tells it
+		p.end()
+	case err != nil: // which the command, whose write has succeeded, cannot know
+		p.passed.Lost = err.Error()
 		p.end()
 	default:
 		p.full = false
 		p.left -= int64(n)
 		p.passed.Bytes += int64(n)
+		if p.last == nil {
+			return
+		}
+		if *p.last -= n; *p.last == 0 {
+			p.end()
+		}
 	}
 }
 
 // copy is for files, which splice(2) refuses where they are appended to.
-func (p *pump) copy() (int, error) {
-	b := make([]byte, min(p.left, 64<<10))
+func (p *pump) copy(most int64) (int, error) {
+	b := make([]byte, min(most, 64<<10))
 	n, err := unix.Read(p.from, b)
 	done := 0
 	for err == nil && done < n {
@@ -190,7 +203,7 @@ func (p *pump) copy() (int, error) {
 			err = nil
 		}
 	}
-	if done < n { // which the command, whose write has succeeded, cannot say
+	if done < n {
 		p.passed.Bytes, p.passed.Lost = p.passed.Bytes+int64(done), err.Error()
 	}
 	return n, err
@@ -201,6 +214,22 @@ func (p *pump) end() {
 		unix.Close(p.from)
 	}
 	p.from, p.ended = -1, true
+}
+
+// stopBehind has no more passed on than what is in the pipes now. It is for a command that has ended where processes that it has started may
+// live on: they may keep the pipes open for ever.
+func (s *pumps) stopBehind() {
+	for _, p := range s.all {
+		if p.ended {
+			continue
+		}
+		n, err := unix.IoctlGetInt(p.from, unix.TIOCINQ)
+		if err != nil || n == 0 {
+			p.end()
+			continue
+		}
+		p.last = &n
+	}
 }
 
 // rest passes on what a command that has ended has left in the pipes, as fast as the caller reads it. After the time, or when what is left is

@@ -82,10 +82,38 @@ func TestWhatAFileDoesNotTakeIsTold(t *testing.T) {
 	require.NoError(t, err)
 	served(t, s)
 	s.all[0].to = 1
-	assert.Equal(t, unix.ENOSPC.Error(), s.passed()[0].Lost)
+	assert.Equal(t, unix.ENOSPC.Error(), s.all[0].passed.Lost)
 	assert.Zero(t, s.passed()[0].Bytes)
 	require.Len(t, s.notes(), 1)
-	assert.Contains(t, s.notes()[0].Loss, "standard output: the file took 0 bytes")
+	assert.Contains(t, s.notes()[0].Loss, "standard output: it took 0 bytes")
+}
+
+// TestWhatCannotBeSplicedIsTold has a reader's end in the place of the writer's, for an error that is not the end of the reader.
+func TestWhatCannotBeSplicedIsTold(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	s, theirs := pumping(t, r, false)
+	_, err = theirs.WriteString("abc")
+	require.NoError(t, err)
+	s.all[0].move()
+	assert.True(t, s.all[0].ended)
+	assert.Equal(t, Passed{Lost: unix.EBADF.Error()}, s.all[0].passed)
+}
+
+// TestNothingIsLostWithItsReader has a reader that has gone, which the command sees itself.
+func TestNothingIsLostWithItsReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	s, theirs := pumping(t, w, false)
+	_, err = theirs.WriteString("abc")
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	s.all[0].move()
+	assert.True(t, s.all[0].ended)
+	assert.Empty(t, s.all[0].passed.Lost)
 }
 
 func TestAFIFOIsLeftAlone(t *testing.T) {

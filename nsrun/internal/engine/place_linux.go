@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/nsrun/nsrun/mounts"
 	"golang.org/x/sys/unix"
@@ -50,39 +49,10 @@ func (o *Orders) checkPlaces() *farFailure {
 
 // statNoLinks tells what stands at a path, and fails if a symlink is on the way or at its end.
 func statNoLinks(name string) (st unix.Stat_t, err error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // before Linux 5.6, or refused by a container's filter
-		fd, err = walkNoLinks(name)
-	}
+	fd, err := mounts.OpenExact(name)
 	if err != nil {
 		return st, err
 	}
 	defer unix.Close(fd)
 	return st, unix.Fstat(fd, &st)
-}
-
-// walkNoLinks opens an absolute path name by name. A symlink is opened as itself: what comes after it is not in a directory, and at the end it is
-// an error too.
-func walkNoLinks(name string) (int, error) {
-	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	for part := range strings.SplitSeq(name, "/") {
-		if err != nil || part == "" {
-			continue
-		}
-		dir := fd
-		fd, err = unix.Openat(dir, part, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		unix.Close(dir)
-	}
-	if err != nil {
-		return -1, err
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		err = unix.ELOOP
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
 }

@@ -11,9 +11,9 @@ import (
 
 // Preview lowers a plan for this host without starting anything. The channels print as the first two numbers that are free.
 func Preview(p *plan.Plan) (*Lowered, error) {
-	var host mounts.Host
+	host := hostFor(p)
 	defer host.Close()
-	l, err := Lower(p, &host, fds{report: 3, status: 4}, true)
+	l, err := Lower(p, host, fds{report: 3, status: 4}, true)
 	if err != nil {
 		return nil, wrapLowering(err)
 	}

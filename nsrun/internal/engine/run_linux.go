@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +51,7 @@ type Outcome struct {
 	Status   unix.WaitStatus // of the command
 	Usage    unix.Rusage     // of the command and what it waited for
 	TimedOut bool
-	Killed   unix.Signal // the signal to this process that led to the kill, if one did
+	Killed   unix.Signal // the signal to this process that ended the command, or led to the kill, if one did
 	Seen     []mounts.Seen
 	Rules    []landlock.PathRule // that Landlock enforced
 	Tried    []plan.Act          // by the self-test
@@ -149,9 +150,15 @@ func (s *seam) lowered(lower func(*plan.Plan, mounts.Looker, fds, bool) (*Lowere
 	if s.lower != nil {
 		return s.lower(f)
 	}
-	var host mounts.Host
+	host := hostFor(p)
 	defer host.Close()
-	return lower(p, &host, f, false)
+	return lower(p, host, f, false)
+}
+
+// hostFor returns what looks at the host for a plan. A bubblewrap command line reaches what belongs to the caller by the capabilities of its
+// own user namespace; nsrun's sandboxes show what the caller itself may look at.
+func hostFor(p *plan.Plan) *mounts.Host {
+	return &mounts.Host{Mapped: p.Bwrap != nil && slices.Contains(p.Namespaces, plan.User)}
 }
 
 // prepare makes all that can fail without a process. What it has made is to be closed whether it failed or not.
@@ -207,6 +214,8 @@ type run struct {
 	parent  int           // pidfd, or -1; not its own
 	before  []unix.Signal // that came before there was a sandbox
 	failure *sys.Failure
+	let     bool  // the command has been let go
+	broken  error // why the sandbox can be neither heard nor told anything
 	exit    *sys.Exit
 
 	deadline time.Time // when the plan's time is up
@@ -268,8 +277,8 @@ func (r *run) wait() error {
 		fds := r.pumps.polls([]unix.PollFd{{Fd: report, Events: unix.POLLIN}, {Fd: status, Events: unix.POLLIN}, {Fd: orphan, Events: unix.POLLIN}})
 		n, err := unix.Ppoll(fds, r.untilDeadline(), nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			r.kill()
-			return errors.Join(&Error{Stage: "wait", Err: err}, r.reap())
+			r.breaks(broken("poll", err, r.let))
+			return r.reap()
 		}
 		if n <= 0 {
 			continue
@@ -293,6 +302,9 @@ func (r *run) wait() error {
 		r.readReport()
 	}
 	err := r.reap()
+	if r.plan.Engine == plan.EngineNone {
+		r.pumps.stopBehind()
+	}
 	if !r.pumps.rest(r.deadline, r.unwanted) && r.deadline.Before(time.Now()) && !r.deadline.IsZero() {
 		r.out.TimedOut = true
 	}
@@ -315,9 +327,20 @@ func (r *run) readReport() {
 	}
 }
 
-// goOn sends the message that the process which becomes the command waits for. A failed send is ignored: that process has failed already, and
-// its report says why.
-func (r *run) goOn() { _ = unix.Send(int(r.ch.status.Fd()), []byte{'g'}, unix.MSG_NOSIGNAL) }
+// goOn lets the process go on that becomes the command, or ends the sandbox if it cannot: see [letGo].
+func (r *run) goOn() {
+	if err := letGo(int(r.ch.status.Fd())); err != nil {
+		r.breaks(err)
+		return
+	}
+	r.let = true
+}
+
+// breaks ends the sandbox for an error that nothing can be done about.
+func (r *run) breaks(err error) {
+	r.broken = err
+	r.kill()
+}
 
 // readStatus reads one message of init's, and says whether there may be more.
 func (r *run) readStatus() bool {
@@ -325,6 +348,9 @@ func (r *run) readStatus() bool {
 	n, oobn, _, _, err := unix.Recvmsg(int(r.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // that comes once: see takeMessage
 		return true
+	}
+	if err != nil {
+		r.breaks(broken("receive", err, r.let))
 	}
 	if err != nil || n == 0 {
 		return false
@@ -407,7 +433,8 @@ func (r *run) reap() error {
 			continue
 		}
 		if err != nil {
-			return &Error{Stage: "wait", Err: err}
+			r.kill()
+			return broken("end", err, r.let)
 		}
 		break
 	}
@@ -415,11 +442,12 @@ func (r *run) reap() error {
 	defer r.mu.Unlock()
 	r.ended = true
 	switch {
-	case r.failure != nil: // whatever else came to pass, the command has not run
+	case r.failure != nil && (r.broken == nil || r.let): // whatever else came to pass, the command has not run
 		return r.explainFailure()
+	case r.broken != nil:
+		return r.broken
 	case r.exit != nil:
-		// It ended by itself, or by a signal that was passed on: its status is its own. Time that was up stays so.
-		r.out.Killed = 0
+		r.endedBy(unix.WaitStatus(r.exit.Status)) // time that was up stays so
 		r.out.Status, r.out.Usage = unix.WaitStatus(r.exit.Status), r.exit.Usage
 		return nil
 	case status.Signaled(): // killed by us, or by someone outside
@@ -429,5 +457,5 @@ func (r *run) reap() error {
 		r.out.Status = unix.WaitStatus(unix.SIGKILL)
 		return nil
 	}
-	return &Error{Stage: "init", Err: fmt.Errorf("pid 1 ended with status %d and said nothing", status.ExitStatus())}
+	return broken("end", fmt.Errorf("pid 1 ended with status %d and said nothing", status.ExitStatus()), r.let)
 }

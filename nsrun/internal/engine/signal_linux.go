@@ -71,6 +71,14 @@ func (r *run) end(sig unix.Signal, group bool) {
 	r.send(sig, group)
 }
 
+// endedBy takes how the command ended. A signal to this process that was passed on has ended it if it died of that; else it has gone its own
+// way. The caller holds r.mu.
+func (r *run) endedBy(status unix.WaitStatus) {
+	if !status.Signaled() || status.Signal() != r.out.Killed {
+		r.out.Killed = 0
+	}
+}
+
 // pending is a signal on its way to the command, or to its process group.
 type pending struct {
 	sig   unix.Signal

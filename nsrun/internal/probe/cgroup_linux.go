@@ -20,6 +20,10 @@ func groups(f facts.Facts, h files) {
 	dir, err := groupV2(h)
 	answer(f, facts.CgroupV2, err)
 	note(f, facts.CgroupV2, dir)
+	if a := f.Answers[facts.CgroupV2]; a.State == facts.No && needsDelegate(f, h) {
+		a.Fix = delegate
+		f.Answers[facts.CgroupV2] = a
+	}
 	socket, err := answering(h, f.UID)
 	answer(f, facts.SystemdScope, err)
 	note(f, facts.SystemdScope, socket)
@@ -63,6 +67,9 @@ func groupV2(h files) (detail string, err error) {
 			if len(h.placesV1()) > 0 {
 				refused[len(refused)-1] += ", which are version 1's here"
 				fix = "boot with systemd.unified_cgroup_hierarchy=1"
+				if !h.booted() {
+					fix = "boot with cgroup_no_v1=all"
+				}
 			}
 			continue
 		}
@@ -73,6 +80,23 @@ func groupV2(h files) (detail string, err error) {
 		return dir + " (" + controllers + ")", nil
 	}
 	return "", &unsupported{strings.Join(refused, "; "), fix}
+}
+
+// delegate is what helps where systemd, which would do it, does not run the host.
+const delegate = "mount a cgroup tree of version 2 and have a group of it delegated to you (cgroups(7)): systemd, which would do it, does not run this host"
+
+// Delegation adds to quick facts how to get a cgroup, if it is not by systemd.
+func Delegation(f facts.Facts) facts.Facts {
+	if len(f.Groups) > 0 || f.Manager != nil || !needsDelegate(f, files{os.DirFS("/"), os.Getenv}) {
+		return f
+	}
+	return f.With(facts.CgroupV2, facts.Answer{State: facts.Unknown, Fix: delegate})
+}
+
+// needsDelegate reports whether the best that is known to get a cgroup is systemd, and that does not run the host.
+func needsDelegate(f facts.Facts, h files) bool {
+	row, _ := facts.Lookup(facts.CgroupV2)
+	return f.Fix(facts.CgroupV2) == row.Fix && !h.booted()
 }
 
 // makeGroup makes a cgroup and removes it. Moving a process into it needs cgroup.procs to be writable too: cgroups(7), delegation.

@@ -169,6 +169,19 @@ func TestAServiceManagerIsConnectedTo(t *testing.T) {
 	assert.Equal(t, filepath.Join(dir, "bus"), socket)
 }
 
+// TestNobodyIsSentToSystemdWhereThatDoesNotRun, nor to its option of the kernel's command line.
+func TestNobodyIsSentToSystemdWhereThatDoesNotRun(t *testing.T) {
+	ask := func(host map[string]string, distro string) string {
+		f := facts.Facts{UID: 1000, Distro: facts.Distro{ID: distro}, Answers: map[facts.Name]facts.Answer{}}
+		groups(f, tree(host))
+		return f.Fix(facts.CgroupV2)
+	}
+	none := map[string]string{}
+	assert.Equal(t, delegate, ask(none, ""))
+	assert.Contains(t, ask(none, "alpine"), "rc-update add cgroups", "a distribution's own way is better")
+	assert.Contains(t, ask(map[string]string{"run/systemd/system/x": ""}, ""), "systemd-run", "positive control")
+}
+
 // TestWhoAnswersIsAskedForAScope has two sockets, of which one is dead, on a host without a place for cgroups.
 func TestWhoAnswersIsAskedForAScope(t *testing.T) {
 	dir := t.TempDir()
