@@ -99,7 +99,7 @@ var covered = []string{
 	"/proc/acpi", "/proc/cmdline", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg",
 	"/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/sysrq-trigger",
 	"/proc/timer_list", "/proc/vmallocinfo", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hostname", "/etc/machine-id",
-	"/etc/hosts", "/etc/resolv.conf",
+	"/etc/hosts", "/etc/resolv.conf", "/proc/sys/kernel/random/boot_id",
 }
 
 // sameView is what makes bwrap cover them too.

@@ -25,7 +25,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 				faults = append(faults, fmt.Errorf("%s: %w", flag, err))
 				continue
 			}
-			pol.FS = append(pol.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Directory: flag == "--workspace", Why: flag})
+			pol.FS = append(pol.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Directory: flag == "--workspace", NoFollow: flag == "--workspace", Why: flag})
 			if flag == "--workspace" {
 				pol.Dir = abs
 			}

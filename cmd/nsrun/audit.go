@@ -17,10 +17,14 @@ import (
 )
 
 // auditRefused tells the logs that flag and environment name of a run that was refused before its policy was known. That of a manifest is
-// not: it could not be read, or permits what it does not mean.
+// not: it could not be read, or permits what it does not mean. Nor is that of the flag if it is the reason.
 func (f *flags) auditRefused(command []string, err error) error {
 	var pol policy.Policy
-	for _, name := range []string{f.audit, os.Getenv(load.AuditVariable)} {
+	names := []string{os.Getenv(load.AuditVariable)}
+	if !errors.Is(err, policy.ErrAudit) {
+		names = append(names, f.audit)
+	}
+	for _, name := range names {
 		if abs, absErr := absolute(name); absErr == nil {
 			pol.Audit = append(pol.Audit, abs)
 		}

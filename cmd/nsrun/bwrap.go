@@ -28,9 +28,13 @@ func isBwrap(argv []string) bool {
 	return err == nil && string(comm) == "bwrap\n"
 }
 
-// bwrap is the verb: what it does beyond being called by that name is to take the name, which callers look for among processes.
+// bwrap is the verb: what it does beyond being called by that name is to take the name, which callers look for among processes: that of its
+// first thread stands for the process, and the sandbox inherits that of the thread which forks it, which need not be the first one.
 func (a *app) bwrap(args []string) int {
-	_ = os.WriteFile("/proc/self/comm", []byte("bwrap"), 0)
+	runtime.LockOSThread()
+	for _, name := range []string{"/proc/self/comm", "/proc/thread-self/comm"} {
+		_ = os.WriteFile(name, []byte("bwrap"), 0)
+	}
 	return a.bubblewrap("bwrap", args)
 }
 

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
+	"github.com/nsrun/nsrun/mounts"
 	"golang.org/x/sys/unix"
 )
 
@@ -45,8 +46,11 @@ func openResult(where string) (*os.File, error) {
 		}
 		return os.NewFile(uintptr(own), where), nil
 	}
-	f, err := os.OpenFile(where, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o600)
+	f, err := openIn(where)
+	var planted *mounts.PlantedError
 	switch {
+	case errors.As(err, &planted):
+		return nil, fmt.Errorf("--result: %w; %s", err, planted.Hint())
 	case errors.Is(err, unix.ELOOP):
 		return nil, fmt.Errorf("--result %s: is a symlink, and none is followed; name the file itself", where)
 	case errors.Is(err, unix.ENXIO):
@@ -63,6 +67,29 @@ func openResult(where string) (*os.File, error) {
 		return nil, fmt.Errorf("--result: %w", err)
 	}
 	return f, nil
+}
+
+// openIn opens a file for writing, or makes it. Neither it nor what a sandboxed program could have planted on the way may be a symlink.
+func openIn(name string) (*os.File, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, _, err := mounts.OpenDir(filepath.Dir(abs))
+	var failed *os.PathError
+	if errors.As(err, &failed) {
+		err = &os.PathError{Op: "open", Path: name, Err: failed.Err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(abs), flags, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // refusePrivilege refuses to run set-uid, set-gid or with file capabilities: nsrun needs none of them, and its caller could turn

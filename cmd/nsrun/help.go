@@ -48,8 +48,8 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --limit NAME=VALUE     memory_mb, pids, cpu_percent (of all together, by a cgroup where one can be made),
                          io_read_mb, io_write_mb (a second, of each disk, by a cgroup),
                          cpu_seconds, file_size_mb, open_files, core, address_space_mb, stack_mb, locked_mb,
-                         message_queues (of each process, or user), tmpfs_mb (of each tmpfs), output_bytes (of
-                         each stream; the run is ended at more) (repeat)
+                         message_queues, pending_signals (of each process, or user), tmpfs_mb (of each tmpfs),
+                         output_bytes (of each stream; the run is ended at more) (repeat)
   --seccomp PROFILE      default, compute, network, build, off; or the path of a file beside it: raw BPF, or,
                          in builds with libseccomp, Docker's JSON (repeat: one name, one file)
   --seccomp-deny NAME    refuse one more system call (repeat)
@@ -83,7 +83,8 @@ Runs CMD in a sandbox. Its standard input, output, error, exit code and signals 
 ` + runFlags + `  --result FILE|FD:n     write the result as one line of JSON
 
 Exit codes: the command's own; 128+n if signal n killed it; 124 time is up; 125 nsrun refused or failed and
-the command has not run; 126 the command cannot be executed; 127 it is not found.
+the command has not run; 126 the command cannot be executed; 127 it is not found; 255 it may have run, and
+how it ended is not known.
 
 Variables: NSRUN_FALLBACK and NSRUN_REQUIRE are as --fallback and --require; NSRUN_SANDBOX=0 (off, no, false)
 runs the command without a sandbox, and says so; NSRUN_CEILING names a ceiling, NSRUN_AUDIT an audit log.

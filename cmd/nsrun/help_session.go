@@ -4,8 +4,8 @@ const sessionHelp = `nsrun session [--schema] [--audit FILE]
 
 Keeps sandboxes open for a program in any language, which starts it once and talks with it: each line of its
 standard input is a request, each line of its standard output an answer or an event, each a JSON object. A
-command in an open session costs about one fork. When standard input ends, or nobody can read standard output
-any more, all that was begun is ended: keep it open until the answers are there.
+command in an open session costs about one fork. When standard input ends, the requests before its end are
+carried out and answered, then all is closed. When nobody can read standard output any more, all ends at once.
 
   --schema      print the JSON Schema of all lines
   --audit FILE  append a row to FILE before each command starts and one when it has ended
@@ -13,6 +13,10 @@ any more, all that was begun is ended: keep it open until the answers are there.
 A request has an "id" of the client's choice, a string or an integer, and an "op"; its one answer has the same
 id, and "ok" with an object or "error". Requests are carried out at the same time and answered in any order; one
 that refers to another may follow it at once. An id may be used again when its answer is there.
+
+Lines that are written all at once, as by a shell's pipe, need no client: answers that come after the end of the
+input come in the order of requests. A process's standard input then ends after the last write. A wait and a
+write, which have no timeout, hold up a close or the end for 30 s at most, a client that reads nothing for 10 s.
 
   open     "manifest": PATH, or "policy": {...} as in a manifest, with "dir" for its relative "code"
            ok: session, dir (where commands start), engine, receipt (holds, lost, notes)
@@ -41,7 +45,9 @@ that refers to another may follow it at once. An id may be used again when its a
   cancel   ends the exec, or the process and all that it has started, or whatever else has the id "of"
   resolve  "path": a path inside; "access": "read" or "write". ok: path, of the host. A command that runs can
            make it lead elsewhere before it is opened: resolve and open it while nothing untrusted runs
-  close    closes one "session", or without that all. ok: closed, their names, when nothing of them is alive
+  close    closes one "session", or without that all, when the requests before it that belong to it are carried
+           out; its processes are ended then. "now": true ends those requests instead. ok: closed, the names,
+           when nothing of them is alive
   ping     ok: protocol (1), version
 
 open, exec, start, resolve and close take "session", the name of one of several; the default is "".

@@ -81,9 +81,9 @@ func TestSignalsAreForwarded(t *testing.T) {
 		code    int
 		verdict string
 	}{
-		{"SIGTERM ends", syscall.SIGTERM, "", "", 143, "signal"},
+		{"SIGTERM ends", syscall.SIGTERM, "", "", 143, "interrupted"},
 		{"SIGTERM is caught", syscall.SIGTERM, "trap 'echo caught; exit 3' TERM", "caught\n", 3, "exit"},
-		{"SIGINT ends", syscall.SIGINT, "", "", 130, "signal"},
+		{"SIGINT ends", syscall.SIGINT, "", "", 130, "interrupted"},
 		{"SIGINT is caught", syscall.SIGINT, "trap 'echo caught; exit 3' INT", "caught\n", 3, "exit"},
 		{"SIGHUP ends", syscall.SIGHUP, "", "", 129, "signal"},
 		{"SIGHUP is caught", syscall.SIGHUP, "trap 'echo caught; exit 3' HUP", "caught\n", 3, "exit"},

@@ -53,6 +53,7 @@ func (a *app) session(args []string) int {
 		}()
 	}
 	err := session.Serve(ctx, os.Stdin, a.stdout, hangup(os.Stdin, unix.POLLRDHUP), made, version)
+	nsrun.Shutdown()
 	var told signalled
 	switch {
 	case err == nil:

@@ -233,7 +233,7 @@ func TestSessionEnds(t *testing.T) {
 			c := connect(t)
 			mark := sleepMark(t)
 			c.ask(`{"op":"open","policy":{}}`)
-			c.send(`{"id":7,"op":"exec","shell":"setsid sleep %s & trap '' TERM; sleep %s"}`, mark, mark)
+			c.send(`{"id":7,"op":"exec","timeout":"9s","shell":"setsid sleep %s & trap '' TERM; sleep %s"}`, mark, mark)
 			c.send(`{"id":8,"op":"start","args":["sleep","%s"]}`, mark)
 			c.next()
 			waitFor(t, func() bool { return len(processesWith(mark)) >= 3 })
@@ -242,6 +242,47 @@ func TestSessionEnds(t *testing.T) {
 			assert.Empty(t, processesWith(mark), "nothing is alive when it has ended")
 		})
 	}
+}
+
+// TestSessionLeavesNoZombie to init, whose part this process plays.
+func TestSessionLeavesNoZombie(t *testing.T) {
+	require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
+	for _, k := range []struct {
+		name string
+		by   func(*client)
+		left bool // a zombie, or two: a sandbox's pid 1 has its spawner's name
+	}{
+		{"with its input", func(c *client) { _ = c.in.Close() }, false},
+		{"by SIGTERM", func(c *client) { _ = c.cmd.Process.Signal(unix.SIGTERM) }, false},
+		{"with its output", func(c *client) { _ = c.raw.Close() }, false},
+		{"killed, the positive control", func(c *client) { _ = c.cmd.Process.Kill() }, true},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			c := connect(t)
+			require.NotNil(t, c.ask(`{"op":"open","policy":{}}`).OK)
+			require.NotNil(t, c.ask(`{"op":"exec","args":["true"]}`).OK)
+			k.by(c)
+			c.end()
+			testenv.Eventually(t, func() bool { return len(spawners()) > 0 == k.left }, "the end of the spawner")
+			for err := error(nil); err == nil; { // the sandbox's pid 1, too
+				_, err = unix.Wait4(-1, nil, 0, nil)
+			}
+		})
+	}
+}
+
+// spawners lists the spawners that are children of this process, zombies too: those whose own parent has ended.
+func spawners() (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, name := range all {
+		status, _ := os.ReadFile(name)
+		if strings.HasPrefix(string(status), "Name:\tnsrun-spawner\n") && strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // sleepMark is an argument for sleep that no other process has.
@@ -266,7 +307,7 @@ func waitFor(t *testing.T, what func() bool) {
 	testenv.Eventually(t, what, "processes to come or to go")
 }
 
-// A client that is killed leaves nothing, whether or not someone still holds the other end of its output.
+// A client that is killed leaves nothing. If someone still holds the other end of its output, its commands run to their timeouts first.
 func TestSessionEndsWithItsClient(t *testing.T) {
 	needSandbox(t)
 	dir, mark := t.TempDir(), sleepMark(t)
@@ -274,7 +315,7 @@ func TestSessionEndsWithItsClient(t *testing.T) {
 	// The last command takes the shell's place, and holds the input open.
 	cmd := exec.Command("sh", "-c", `nsrun session <in >out & exec 3>in
 echo '{"id":1,"op":"open","policy":{}}' >&3
-echo '{"id":2,"op":"exec","shell":"setsid sleep '$0' & trap \"\" TERM; sleep '$0'"}' >&3
+echo '{"id":2,"op":"exec","timeout":"2s","shell":"setsid sleep '$0' & trap \"\" TERM; sleep '$0'"}' >&3
 echo '{"id":3,"op":"start","args":["sleep","'$0'"]}' >&3
 exec sleep 1000`, mark)
 	cmd.Dir = dir
@@ -312,7 +353,7 @@ func TestSessionOfAClientThatDoesNotReadStaysSmall(t *testing.T) {
 		}
 		before = after
 	}
-	c.send(`{"id":"close","op":"close","session":"b"}`)
+	c.send(`{"id":"close","op":"close","session":"b","now":true}`)
 	waitFor(t, func() bool { return len(processesWith(mark)) == 0 }) // closing goes on all the same
 	require.NoError(t, c.in.Close())
 	assert.Equal(t, nsrun.CodeFailed, c.end(), "its going is noticed, though nobody reads, and that answers are lost")

@@ -154,7 +154,8 @@ func TestTerminalControlCInterruptsTheCommand(t *testing.T) {
 	s.sees(t, "interrupted")
 	assert.Equal(t, 5, s.end(t), "the command's own exit code: nsrun was not interrupted")
 
-	s = onTerminal(t, "--", "sh", "-c", "echo ready; sleep 1000")
+	// Without exec the signal could come between fork and exec of sleep, which dash would then wait for.
+	s = onTerminal(t, "--", "sh", "-c", "echo ready; exec sleep 1000")
 	s.sees(t, "ready")
 	s.types(t, "\x03")
 	assert.Equal(t, 130, s.end(t))
@@ -207,7 +208,7 @@ func TestTerminalIsRestored(t *testing.T) {
 	s := onTerminal(t, "--timeout", "100ms", "--", "sleep", "100")
 	assert.Equal(t, 124, s.end(t), "when time is up")
 
-	s = onTerminal(t, "--", "sh", "-c", "echo ready; sleep 100")
+	s = onTerminal(t, "--", "sh", "-c", "echo ready; exec sleep 100")
 	s.sees(t, "ready")
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 143, s.end(t), "when nsrun is told to end")

@@ -111,7 +111,7 @@ export class Session {
 
   /** Returns when nothing of the sandbox is alive. */
   async close() {
-    this.#child.stdin.end();
+    this.#child.stdin.end('{"id": "close", "op": "close", "now": true}\n');
     await this.demand(this.#exit);
   }
 

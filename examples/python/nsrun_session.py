@@ -112,7 +112,8 @@ class Session(contextlib.AbstractContextManager):
     def close(self):
         """Returns when nothing of the sandbox is alive."""
         with self._demand():
-            with self._lock, contextlib.suppress(BrokenPipeError):
+            with self._lock, contextlib.suppress(BrokenPipeError, ValueError):  # it has ended, or was closed
+                self._child.stdin.write(b'{"id": "close", "op": "close", "now": true}\n')
                 self._child.stdin.close()
             self._child.wait()
             self._reader.join()

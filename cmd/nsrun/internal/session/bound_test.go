@@ -60,13 +60,13 @@ func ranWell(c *talk) bool {
 func TestWhatIsCollectedForAClientThatDoesNotReadIsBounded(t *testing.T) {
 	const commands, bound, slack = 96, 4 * mib, 8 * mib
 	t.Run("where there is room for all, all run and are held", func(t *testing.T) {
-		ended, grown := unread(open(beginWith(t, commands*both)), commands, commands)
+		ended, grown := unread(open(beginWith(t, roomFor(commands*both))), commands, commands)
 		assert.Equal(t, commands, ended)
 		assert.Greater(t, grown, int64(commands*both-mib), "the heap is what is measured")
 		assert.Less(t, grown, int64(commands*both+slack), "an answer is no JSON before its turn")
 	})
 	t.Run("else they wait to start", func(t *testing.T) {
-		c := open(beginWith(t, bound))
+		c := open(beginWith(t, roomFor(bound)))
 		ended, grown := unread(c, commands, bound/both+1)
 		assert.Equal(t, bound/both+1, ended, "and the one that is being written")
 		assert.Less(t, grown, int64(bound+slack))
@@ -88,12 +88,12 @@ func TestCommandsThatWriteLittleRunAllAtOnce(t *testing.T) {
 		c.send(fmt.Sprintf(`{"id":%d,"op":"exec","args":["sleep"]}`, i))
 	}
 	c.asleep(maxFlying)
-	closeEvery(t, c, `{"id":"all","op":"close"}`)
+	closeEvery(t, c, `{"id":"all","op":"close","now":true}`)
 }
 
 // TestWhatWaitsToStart can be cancelled, ends with its session, and is not passed by: what wants little comes after what wants much.
 func TestWhatWaitsToStart(t *testing.T) {
-	c := open(beginWith(t, 8*mib))
+	c := open(beginWith(t, roomFor(8*mib)))
 	ask := func(id string, most int) string {
 		return fmt.Sprintf(`{"id":%q,"op":"exec","args":["sleep"],"max_output":%d}`, id, most)
 	}
@@ -118,7 +118,7 @@ func TestWhatWaitsToStart(t *testing.T) {
 	c.send(ask("d", mib), `{"id":"y","op":"cancel","of":"c"}`)
 	assert.Contains(t, strings.Join(gather(c, 2), "\n"), `{"id":"c","ok":{"version":1,"verdict":"interrupted"`)
 	c.asleep(2)
-	c.send(ask("e", mib), `{"id":"z","op":"close"}`)
+	c.send(ask("e", mib), `{"id":"z","op":"close","now":true}`)
 	got := strings.Join(gather(c, 4), "\n")
 	assert.Contains(t, got, `{"id":"a","ok":{"version":1,"verdict":"interrupted"`)
 	assert.Contains(t, got, `{"id":"e","error":{"kind":"closed","text":"the session is closed"`)
@@ -182,7 +182,7 @@ func TestAsManyProcessesAsThereMayBe(t *testing.T) {
 	testenv.Eventually(t, func() bool { return strings.Contains(c.ask(`{"id":7,"op":"start","args":["cat"]}`), `"started":true`) },
 		"its place to be free, and its id")
 	assert.Equal(t, refused, c.ask(`{"id":"more","op":"start","args":["cat"]}`), "there was one place")
-	closeEvery(t, c, `{"id":"all","op":"close"}`)
+	closeEvery(t, c, `{"id":"all","op":"close","now":true}`)
 }
 
 // TestWhatCouldNotBeStartedIsNoProcess, as often as that is.

@@ -8,7 +8,8 @@
 // but a fake one.
 //
 // A client that does not read its answers stops its own commands, and costs no memory beyond what it has in flight and what was collected for
-// it, which are bounded. One that goes away, in any way, ends all that it has begun: [Serve] returns when every session is closed.
+// it, which are bounded. When its input ends, the requests before that are answered first. When its output can no longer be written to, all ends
+// at once. [Serve] returns when every session is closed.
 //
 // What this package does not protect against: whoever writes the requests decides what is run, and within the operator's ceiling under
 // which policy. It is the caller of the sandboxes, not one who is confined by them: nobody in a sandbox may get hold of the descriptors.

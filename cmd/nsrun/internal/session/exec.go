@@ -69,8 +69,11 @@ func (s *server) reserve(c *call, req *request) bool {
 	if most == 0 {
 		most = nsrun.DefaultMaxOutput
 	}
-	if s.collected.Acquire(c.ctx, 2*most) != nil {
-		return false
+	if !s.collected.TryAcquire(2 * most) {
+		close(c.lacksRoom) // a later answer may hold the room that this one waits for
+		if s.collected.Acquire(c.ctx, 2*most) != nil {
+			return false
+		}
 	}
 	c.holds = 2 * most
 	return true

@@ -20,10 +20,12 @@ import (
 
 // fakeHost makes sandboxes that run nothing; what their commands do follows from the first word.
 type fakeHost struct {
-	open    atomic.Int32 // sandboxes
-	asleep  atomic.Int32 // commands
-	flooded atomic.Int64 // bytes that floods got rid of
-	filled  atomic.Int32 // commands that have written as much as is collected
+	open    atomic.Int32  // sandboxes
+	asleep  atomic.Int32  // commands
+	flooded atomic.Int64  // bytes that floods got rid of
+	filled  atomic.Int32  // commands that have written as much as is collected
+	gate    chan struct{} // which the manifest /gate waits for
+	later   chan struct{} // which the command later waits for, and the command sooner closes
 }
 
 func (h *fakeHost) Open(ctx context.Context, asked Asked) (Sandbox, error) {
@@ -31,6 +33,8 @@ func (h *fakeHost) Open(ctx context.Context, asked Asked) (Sandbox, error) {
 	case asked.Manifest == "/slow":
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
+	case asked.Manifest == "/gate":
+		<-h.gate
 	case asked.Manifest == "/lacks":
 		return nil, &nsrun.PolicyCompatibilityError{Unmet: []plan.Note{{Feature: "landlock", Loss: "files", Fix: "boot with lsm=landlock"}}}
 	case asked.Manifest == "/bad":
@@ -138,6 +142,10 @@ func (b *fakeBox) act(ctx context.Context, argv []string, o *nsrun.ExecOptions, 
 		case <-b.ctx.Done():
 			r.Result = interrupted()
 		}
+	case "later":
+		<-b.host.later
+	case "sooner":
+		close(b.host.later)
 	case "die": // with all that there is
 		b.end()
 		r.Result = interrupted()

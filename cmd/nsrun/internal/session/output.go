@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // output writes lines for whoever has one, in turn. There is hardly a queue: who has a line waits until the client takes it, and can give
@@ -13,6 +14,7 @@ type output struct {
 	lines  chan line
 	gone   chan struct{} // closed when nothing more is written
 	giveUp func()
+	steps  atomic.Int64 // of writing: see counted
 }
 
 // line is what makes one line, and what is to be done when it is its turn. It is JSON only then, which takes more room.
@@ -28,7 +30,7 @@ func newOutput() *output {
 
 // run writes until that fails, or nothing more is to be written.
 func (o *output) run(w io.Writer) error {
-	buffered := bufio.NewWriterSize(w, 64<<10)
+	buffered := bufio.NewWriterSize(counted{w, &o.steps}, 64<<10)
 	for {
 		select {
 		case <-o.gone:

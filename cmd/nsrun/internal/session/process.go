@@ -20,16 +20,15 @@ type process struct {
 	ready   chan struct{} // closed when it runs, or cannot be started
 	proc    Process       // nil if it cannot be
 	// written is closed when the last write that was asked for is done: each waits for the one before. It is the server's to change.
-	written chan struct{}
-	pumps   sync.WaitGroup
-	// forgotten says that its id is free again. It is the server's to change.
-	forgotten bool
+	written   chan struct{}
+	pumps     sync.WaitGroup
+	forgotten chan struct{} // closed when its id is free again; it is the server's to close
 }
 
 func newProcess(s *server, c *call, b *sandbox) *process {
 	written := make(chan struct{})
 	close(written)
-	return &process{server: s, call: c, sandbox: b, ready: make(chan struct{}), written: written}
+	return &process{server: s, call: c, sandbox: b, ready: make(chan struct{}), forgotten: make(chan struct{}), written: written}
 }
 
 // started is what start answers.
@@ -106,7 +105,7 @@ func (s *server) prepareOf(c *call, req *request) (func() (any, *Error), *Error)
 	if req.op == "wait" { // its own end is not the session's: it tells how the process ended with that
 		return func() (any, *Error) { return p.ended(c, req) }, nil
 	}
-	c.ctx = of.ctx
+	c.ctx, c.sandbox = of.ctx, p.sandbox
 	before, mine := p.written, make(chan struct{})
 	if req.op == "write" {
 		p.written = mine
@@ -185,17 +184,29 @@ func (p *process) ended(c *call, req *request) (any, *Error) {
 	if fault := p.wait(c); fault != nil {
 		return nil, fault
 	}
-	select {
-	case <-p.proc.Done():
-	case <-c.ctx.Done():
+	if !either(p.proc.Done(), c.ctx.Done()) && p.server.ctx.Err() == nil {
 		return nil, c.explain(nil, "")
 	}
 	r, err := p.proc.Wait()
+	c.quiet = p.forgotten
 	p.server.work.Go(p.release)
 	if r == nil {
 		return done(err)
 	}
 	return endedOf(*r, req.receipt), nil
+}
+
+// endInput closes its standard input when all has been written: nobody can ask for more.
+func (p *process) endInput() {
+	if <-p.ready; p.proc == nil || p.tty {
+		return
+	}
+	p.server.mu.Lock()
+	written := p.written
+	p.server.mu.Unlock()
+	<-written
+	stdin, _, _ := p.proc.Pipes()
+	_ = stdin.Close()
 }
 
 // release frees its id when nothing more will be told under it.
@@ -204,8 +215,10 @@ func (p *process) release() {
 	s := p.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !p.forgotten {
-		p.forgotten = true
+	select {
+	case <-p.forgotten:
+	default:
+		close(p.forgotten)
 		delete(s.calls, p.call.id)
 		s.processes--
 		p.call.cancel(nil)

@@ -70,7 +70,7 @@ func TestWritesAreDoneInTheirOrder(t *testing.T) {
 func TestAProcessEnds(t *testing.T) {
 	for _, c := range []struct{ name, by, answer string }{
 		{"cancelled", `{"id":"x","op":"cancel","of":"p"}`, `{"id":"x","ok":{}}`},
-		{"with its session", `{"id":"x","op":"close"}`, `{"id":"x","ok":{"closed":[""]}}`},
+		{"with its session", `{"id":"x","op":"close","now":true}`, `{"id":"x","ok":{"closed":[""]}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := withSession(t)

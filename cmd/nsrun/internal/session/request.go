@@ -37,6 +37,7 @@ type request struct {
 	signal    unix.Signal
 	path      string
 	access    string
+	now       bool
 }
 
 // field is where a field goes; what it may be follows from the type.
@@ -50,7 +51,7 @@ func (r *request) fields() []field {
 		{"args", &r.args}, {"shell", &r.shell}, {"stdin", &r.stdin}, {"env", &r.env}, {"cwd", &r.cwd}, {"timeout", &r.timeout},
 		{"max_output", &r.maxOutput}, {"fresh", &r.fresh}, {"terminal", &r.terminal}, {"stream", &r.stream}, {"encoding", &r.encoding},
 		{"receipt", &r.receipt}, {"of", &r.of}, {"data", &r.data}, {"eof", &r.eof}, {"signal", &r.signal}, {"path", &r.path},
-		{"access", &r.access}}
+		{"access", &r.access}, {"now", &r.now}}
 }
 
 // op is one thing that can be asked for: the fields that it takes beside id and op, and those among them that it needs.
@@ -69,7 +70,7 @@ func ops() []op {
 		{"wait", "of receipt", "of"},
 		{"cancel", "of", "of"},
 		{"resolve", "session path access", "path"},
-		{"close", "session", ""},
+		{"close", "session now", ""},
 		{"ping", "", ""},
 	}
 }

@@ -63,7 +63,7 @@ func (s *server) prepare(c *call, req *request) (func() (any, *Error), *Error) {
 	case "open":
 		return s.prepareOpen(c, req)
 	case "close":
-		return s.prepareClose(req)
+		return s.prepareClose(c, req)
 	case "ping":
 		return func() (any, *Error) { return pong{Protocol: 1, Version: s.version}, nil }, nil
 	case "exec", "start", "resolve":
@@ -72,7 +72,7 @@ func (s *server) prepare(c *call, req *request) (func() (any, *Error), *Error) {
 		if b == nil {
 			return nil, gone("session", "open it first", "the session %q is not open", clip(name))
 		}
-		c.ctx = b.ctx
+		c.ctx, c.sandbox = b.ctx, b
 		switch req.op {
 		case "exec":
 			return func() (any, *Error) { return s.exec(c, b, req) }, nil
@@ -117,7 +117,7 @@ func (s *server) prepareOpen(c *call, req *request) (func() (any, *Error), *Erro
 	}
 	b := &sandbox{name: name, ready: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancelCause(s.life)
-	c.ctx = b.ctx
+	c.ctx, c.sandbox = b.ctx, b
 	s.sandboxes[name], s.living[b] = b, struct{}{}
 	return func() (any, *Error) { return s.open(c, b, req) }, nil
 }
@@ -146,12 +146,13 @@ func (s *server) open(c *call, b *sandbox, req *request) (any, *Error) {
 	return opened{Session: b.name, Dir: box.WorkingDir(), Engine: r.Engine, Receipt: r}, nil
 }
 
-// closed is what close answers: the names of the sessions that were open.
+// closed is what close answers: the names of the sessions that were open, or were to be.
 type closed struct {
 	Closed []string `json:"closed"`
 }
 
-func (s *server) prepareClose(req *request) (func() (any, *Error), *Error) {
+// prepareClose closes sessions when the requests before it have been carried out: a client may write all its lines at once.
+func (s *server) prepareClose(c *call, req *request) (func() (any, *Error), *Error) {
 	var all []*sandbox
 	for name, b := range s.sandboxes {
 		if req.session == nil || name == *req.session {
@@ -167,7 +168,11 @@ func (s *server) prepareClose(req *request) (func() (any, *Error), *Error) {
 		delete(s.sandboxes, b.name)
 		names = append(names, b.name)
 	}
+	if !req.now {
+		c.after = s.inFlight(func(of *call) bool { return slices.Contains(all, of.sandbox) })
+	}
 	return func() (any, *Error) {
+		s.settle(c.ctx, c.after)
 		if err := s.closeThese(all); err != nil {
 			return nil, explain(err, "")
 		}

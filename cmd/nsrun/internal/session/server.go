@@ -66,8 +66,14 @@ type server struct {
 
 	collected *semaphore.Weighted // output; who wants much is not passed by
 
+	untimedLimit, unreadLimit time.Duration // the constants, but in tests
+
 	mu        sync.Mutex
 	calls     map[id]*call
+	unsent    map[*call]struct{}    // requests whose answers the client has not taken
+	number    int64                 // of the last request
+	drained   bool                  // the input has ended: see drain
+	over      bool                  // nothing more is begun: see hold
 	sandboxes map[string]*sandbox   // by the names that clients know
 	living    map[*sandbox]struct{} // those that are being closed, too
 	flying    [kinds]int
@@ -79,15 +85,28 @@ type server struct {
 type call struct {
 	id      id
 	op      string
+	number  int64           // of requests, in the order of lines
 	ctx     context.Context // ends when it is cancelled, and with its session
 	cancel  context.CancelCauseFunc
 	process *process // if op is start
+	sandbox *sandbox // whose close waits for it
 	holds   int64    // of what may be collected; not the server's to change
+
+	after []*call // those that are answered first
+
+	carriedOut chan struct{} // closed when its answer is known
+	sent       chan struct{} // closed when the client has taken that, or will not
+	lacksRoom  chan struct{} // closed when it waits for room to collect output in
+	quiet      chan struct{} // closed when the process that it has waited for has nothing more to say; set before carriedOut is closed
+}
+
+func newCall(ctx context.Context, req *request) *call {
+	return &call{id: req.id, op: req.op, ctx: ctx, carriedOut: make(chan struct{}), sent: make(chan struct{}), lacksRoom: make(chan struct{})}
 }
 
 func newServer(ctx context.Context, host Host, version string) *server {
-	s := &server{host: host, version: version, out: newOutput(), calls: map[id]*call{}, sandboxes: map[string]*sandbox{},
-		living: map[*sandbox]struct{}{}, collected: semaphore.NewWeighted(maxCollected)}
+	s := &server{host: host, version: version, out: newOutput(), calls: map[id]*call{}, unsent: map[*call]struct{}{}, sandboxes: map[string]*sandbox{},
+		living: map[*sandbox]struct{}{}, collected: semaphore.NewWeighted(maxCollected), untimedLimit: untimedLimit, unreadLimit: unreadLimit}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return s
@@ -110,9 +129,9 @@ func (c *call) explain(err error, name string) *Error {
 // errNotOpened is what ends requests to a session that was still being opened, and was not.
 var errNotOpened = errors.New("the session could not be opened: see the answer to its open")
 
-// Serve answers requests, one a line of in, by lines of out, until in ends, which is no error; until out cannot be written to, or has answers
-// that nobody reads when in has ended, which is [ErrOutput]; or until ctx ends, which is its cause. It returns when all sessions are closed,
-// even if nobody reads out.
+// Serve answers requests, one a line of in, by lines of out, until in has ended and they are answered, which is no error; until out cannot
+// be written to, or has answers that nobody reads when in has ended, which is [ErrOutput]; or until ctx ends, which is its cause. It returns
+// when all sessions are closed, even if nobody reads out.
 //
 // left, if it is not nil, is closed when the client has closed the other end of in, which may be known before all of it is read.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, left <-chan struct{}, host Host, version string) error {
@@ -143,13 +162,14 @@ func (s *server) serve(in io.Reader, out io.Writer, left <-chan struct{}) error 
 
 // listen takes lines until there are no more.
 func (s *server) listen(in io.Reader, left <-chan struct{}) {
-	stop := make(chan struct{}) // a client that has gone without reading its answers must not keep us from noticing that
+	stop, inputEnded := s.ctx.Done(), make(chan struct{})
 	go func() {
 		select {
 		case <-left:
-		case <-s.ctx.Done():
+		case <-inputEnded:
+		case <-stop:
 		}
-		time.AfterFunc(lastWords, func() { close(stop) })
+		s.watchReader() // a client that has gone without reading its answers must not keep us from noticing that
 	}()
 	for l := newLines(in, MaxLine); s.ctx.Err() == nil; {
 		text, err := l.next()
@@ -157,11 +177,30 @@ func (s *server) listen(in io.Reader, left <-chan struct{}) {
 		case errors.Is(err, errLong):
 			s.out.send(answer{ID: idOf(text), Error: wrong("", "write shorter ones, or a file in the workspace", "the line is longer than %d bytes", MaxLine)}, stop, nil)
 		case err != nil:
-			s.end(io.EOF) // whatever the error: nothing more will come
+			close(inputEnded) // whatever the error: nothing more will come
+			if s.hold() {
+				s.drain()
+				s.work.Done()
+			}
+			s.end(io.EOF)
 		default:
+			if !s.hold() {
+				return
+			}
 			s.take(text, stop)
+			s.work.Done()
 		}
 	}
+}
+
+// hold makes what is being begun part of what is waited for in the end, unless that has come: see lastWords.
+func (s *server) hold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.work.Add(1)
+	}
+	return !s.over
 }
 
 // take begins what a line asks for.
@@ -196,13 +235,15 @@ func (s *server) begin(req *request, size int) *Error {
 	if req.op == "start" && s.processes >= maxProcesses {
 		return wrong("", "end one of them and wait for it, by the op wait, or close its session", "there are %d processes that run or were not waited for", s.processes)
 	}
-	c := &call{id: req.id, op: req.op, ctx: s.life}
+	c := newCall(s.life, req)
 	act, fault := s.prepare(c, req)
 	if fault != nil {
 		return fault
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
-	s.calls[c.id] = c
+	s.number++
+	c.number = s.number
+	s.calls[c.id], s.unsent[c] = c, struct{}{}
 	if c.process != nil {
 		s.processes++
 	}
@@ -215,6 +256,7 @@ func (s *server) begin(req *request, size int) *Error {
 // carryOut does what a request asks for and answers it.
 func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
 	ok, fault := act()
+	close(c.carriedOut)
 	lives := c.process != nil && fault == nil
 	if !lives {
 		c.cancel(nil)
@@ -229,9 +271,12 @@ func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
 		s.collected.Release(c.holds)
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		delete(s.unsent, c)
+		close(c.sent)
 		s.bytes -= size
 		s.flying[k]--
 	}
+	s.awaitTurn(c)
 	if !s.out.send(answer{c.id, ok, fault}, nil, taken) {
 		taken()
 	}
@@ -260,6 +305,9 @@ func (s *server) lastWords(written <-chan error) error {
 		s.out.giveUp()
 	})
 	defer silence.Stop()
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
 	go func() {
 		s.work.Wait()
 		all.Store(true)

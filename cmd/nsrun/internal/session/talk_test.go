@@ -20,6 +20,7 @@ import (
 type talk struct {
 	t      *testing.T
 	host   *fakeHost
+	server *server
 	in     *io.PipeWriter
 	out    *bufio.Reader
 	outEnd *io.PipeReader
@@ -30,20 +31,25 @@ type talk struct {
 
 func begin(t *testing.T) *talk {
 	t.Helper()
-	return beginWith(t, maxCollected)
+	return beginWith(t, func(*server) {})
 }
 
-// beginWith is begin with another bound on output that is collected.
-func beginWith(t *testing.T, collected int64) *talk {
+// roomFor is another bound on output that is collected.
+func roomFor(collected int64) func(*server) {
+	return func(s *server) { s.collected = semaphore.NewWeighted(collected) }
+}
+
+// beginWith is begin with a server that has other bounds.
+func beginWith(t *testing.T, change func(*server)) *talk {
 	t.Helper()
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	ctx, end := context.WithCancelCause(t.Context())
-	c := &talk{t: t, host: &fakeHost{}, in: toServer, out: bufio.NewReader(fromServer), outEnd: fromServer, end: end,
+	c := &talk{t: t, host: &fakeHost{later: make(chan struct{}), gate: make(chan struct{})}, in: toServer, out: bufio.NewReader(fromServer), outEnd: fromServer, end: end,
 		left: make(chan struct{}), ended: make(chan error, 1)}
-	s := newServer(ctx, c.host, "test")
-	s.collected = semaphore.NewWeighted(collected)
-	go func() { c.ended <- s.serve(in, out, c.left) }()
+	c.server = newServer(ctx, c.host, "test")
+	change(c.server)
+	go func() { c.ended <- c.server.serve(in, out, c.left) }()
 	t.Cleanup(func() {
 		_ = toServer.Close()
 		_ = fromServer.Close()
