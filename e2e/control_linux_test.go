@@ -42,6 +42,7 @@ func controlRows() []row {
 		{id: "PC14", what: "find a message queue of the host", tries: []try{{act: "mq {mq}", want: "ENOENT", lone: "the kernel may have no message queues"}}},
 		{id: "PC15", what: "find a file of the host in /dev/shm", tries: []try{{act: "open r {shm}", want: "ENOENT"}}},
 		{id: "PC16", what: "see or signal another sandbox of the same user", test: otherSandbox},
+		{id: "PC17", what: "keep others from opening the caller's terminal", test: lockTerminal},
 	}
 }
 
@@ -120,6 +121,19 @@ func pushInput(t *testing.T, w *world, request uint64) {
 		n, err := unix.IoctlGetInt(int(slave.Fd()), unix.TIOCINQ)
 		require.NoError(t, err)
 		assert.Zero(t, n, "%q: the host's terminal has received nothing", flags)
+	}
+}
+
+// lockTerminal asks by TIOCEXCL that nobody but root may open the terminal at descriptor 0 any more: ioctl_tty(2).
+func lockTerminal(t *testing.T, w *world) {
+	act := append([]string{built.probe}, fields(sys(unix.SYS_IOCTL, 0, unix.TIOCEXCL, 0))...)
+	_, slave := w.terminal(t)
+	e := w.do(t, at(slave), act...)
+	require.True(t, try{want: "REACHED"}.stopped(e), "the control\n%v", e)
+	for _, flags := range [][]string{nil, {"--tty"}} {
+		_, slave := w.terminal(t)
+		e := w.do(t, at(slave), w.nsrun(flags, act...)...)
+		assert.True(t, try{want: "EPERM"}.stopped(e), "%q\n%v", flags, e)
 	}
 }
 

@@ -9,13 +9,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func fields(s string) []string { return strings.Fields(s) }
 
 // fileRows are attempts on files: what the view does not show, and what it shows read-only.
 func fileRows() []row {
-	grant := []string{"--ro", "{grant}"}
+	grant, readOnly := []string{"--ro", "{grant}"}, []string{"--autonomy", "readonly"}
 	system := "an ordinary user may not write there"
 	return []row{
 		{id: "FS01", what: "read a secret by its path", tries: []try{{act: "open r {secret}", want: "ENOENT"}}},
@@ -68,6 +69,9 @@ func fileRows() []row {
 		{id: "FS22", what: "find a device beside the harmless ones", tries: []try{{act: "devices", want: "ENOENT", lone: "a container's /dev is minimal too"}}},
 		{id: "FS26", what: "execute a file just written: in /tmp refused, in the workspace allowed", tries: []try{
 			{act: "exec-copy /tmp", want: "EACCES", lone: "the host's /tmp may be noexec"}, {act: "exec-copy {work}", want: "REACHED"}}},
+		{id: "FS27", what: "execute a file in memory: where nothing else that is writable can be executed it is refused", tries: []try{
+			{act: "exec-memfd", flags: readOnly, want: "EACCES"}, {act: "exec-memfd", want: "REACHED"},
+			{act: sys(unix.SYS_MEMFD_CREATE, bad, 8), flags: readOnly, want: "EFAULT EINVAL", lone: noEqual}}},
 		{id: "FS28", what: "run a program that is not granted by the dynamic loader", plant: plantTool,
 			tries: []try{{act: "loader {home}/tool", want: "ENOENT", lone: "the host may have no dynamic loader"}}},
 		{id: "FS30", what: "create a file in the root", tries: []try{{act: "touch /probe-{canary}", want: "EROFS EACCES", user: system}}},
@@ -75,6 +79,9 @@ func fileRows() []row {
 		{id: "FS35", what: "read the machine's id", tries: []try{{act: "nonempty /etc/machine-id", want: "ENODATA ENOENT", lone: "the host may have none"}}},
 		{id: "FS36", what: "change a read-only file's pages", flags: grant, tries: []try{{act: "mmapwrite {grant}/file", want: "EROFS EACCES"}},
 			after: holds("{grant}/file", "granted\n")},
+		{id: "FS37", what: "delay a host program that writes to a file of a read-only grant", flags: grant, tries: []try{
+			{act: "lease {grant}/file", want: "EACCES", lone: "not every file system has leases"},
+			{act: sys(unix.SYS_FCNTL, -1, unix.F_SETDELEG, bad), want: "EACCES"}}},
 	}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,17 @@ func coreDump(t *testing.T, w *world) {
 	cores, err := filepath.Glob(w.work + "/core*")
 	require.NoError(t, err)
 	assert.Empty(t, cores)
+
+	// The kernel runs the handler of a piping core_pattern at a limit of 0, and not at 1.
+	var have unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &have))
+	limits := []string{"grep", "core", "/proc/self/limits"}
+	for _, flags := range [][]string{nil, {"--limit", "core=0"}} {
+		e = w.in(t, flags, limits...)
+		assert.Regexp(t, fmt.Sprintf(` %[1]d +%[1]d `, min(1, have.Max)), e.stdout, "%q\n%v", flags, e)
+		e = w.do(t, nil, append([]string{"sh", "-c", `ulimit -c 0; exec "$@"`, "sh"}, w.nsrun(flags, limits...)...)...)
+		assert.Regexp(t, ` 0 +0 `, e.stdout, "%q: a hard limit of 0 cannot be raised, and is no reason to fail\n%v", flags, e)
+	}
 }
 
 // childrenTime returns the CPU time of all processes that the tests have waited for, and of those that they have waited for.

@@ -49,11 +49,24 @@ func procRows() []row {
 		{id: "PR25", what: "take a mask away", tries: []try{
 			{act: "umount /proc/keys", want: "EPERM", lone: noEqual}, {act: "unlink /proc/keys", want: "EPERM EBUSY EROFS EACCES", lone: noEqual},
 			{act: "umount /proc/sys", want: "EPERM", lone: noEqual}, {act: "nonempty /proc/keys", want: "ENODATA ENOENT", lone: "this user may have none"}}},
-		{id: "PR26", what: "read the host's boot parameters (the boot id can be read, as the README says)", tries: []try{
-			{act: "nonempty /proc/cmdline", want: "ENODATA EACCES ENOENT"}}},
+		{id: "PR26", what: "read the host's boot parameters and the id of its boot", tries: []try{
+			{act: "nonempty /proc/cmdline", want: "ENODATA EACCES ENOENT"}}, after: bootID},
 		{id: "PR27", what: "find the caller's variables in a thread of pid 1", tries: []try{
 			{act: "grep /proc/1/task/1/environ {canary}", control: "grep /proc/{pid}/task/{pid}/environ {canary}", want: "EACCES ENOENT"}}},
 	}
+}
+
+// bootID compares what programs read as the id of the boot with the host's. It must be a UUID, and the same in each run.
+func bootID(t *testing.T, w *world) {
+	const name = "/proc/sys/kernel/random/boot_id"
+	host, err := os.ReadFile(name)
+	require.NoError(t, err)
+	first, second := w.probe(t, nil, "cat "+name), w.probe(t, nil, "cat "+name)
+	assert.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\n$`, first.stdout)
+	assert.NotEqual(t, string(host), first.stdout)
+	assert.Equal(t, first.stdout, second.stdout)
+	e := w.probe(t, nil, "open w "+name)
+	assert.True(t, try{want: "EROFS EACCES"}.stopped(e), e)
 }
 
 func procTests() []row {

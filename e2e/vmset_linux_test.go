@@ -140,4 +140,4 @@ var suites = map[string]suite{
 }
 
 // programs are what the suites' tests start.
-var programs = []string{"cmd/nsrun", "e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/engine/testdata/act"}
+var programs = []string{"cmd/nsrun", "e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/engine/testdata/act", "e2e/engine/testdata/unlucky"}

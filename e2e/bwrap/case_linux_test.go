@@ -143,7 +143,7 @@ func scenes() []scene {
 	topics := map[string][]scene{
 		"grammar": grammarScenes(), "text": textScenes(), "default": defaultScenes(), "file": fileScenes(), "bind": bindScenes(),
 		"symlink": symlinkScenes(), "space": spaceScenes(), "cap": capScenes(), "life": lifeScenes(), "status": statusScenes(),
-		"seccomp": seccompScenes(), "overlay": overlayScenes(), "client": clientScenes(), "mixed": mixedScenes(),
+		"denied": deniedScenes(), "seccomp": seccompScenes(), "overlay": overlayScenes(), "client": clientScenes(), "mixed": mixedScenes(),
 	}
 	var all []scene
 	seen := map[string]bool{}

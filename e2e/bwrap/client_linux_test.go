@@ -3,7 +3,16 @@ package bwrap_test
 // clientScenes are what programs in the wild ask for.
 func clientScenes() []scene {
 	usr := "--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64 "
+	recurse := "--unshare-user --uid 0 --gid 0 --cap-add ALL --bind / / --bind /proc /proc -- /proc/self/exe "
 	return []scene{
+		c("itself-version", "--bind / / --proc /proc /proc/self/exe --version", ignore("stdout")),
+		c("itself-thread", "--bind / / --proc /proc /proc/thread-self/exe --version", ignore("stdout")),
+		c("itself-empty", "--ro-bind / / --unshare-pid --proc /proc /proc/self/exe --ro-bind / /"),
+		c("itself-wrong", "--ro-bind / / --proc /proc /proc/self/exe --no-such-option true"),
+		c("itself-fails", "--ro-bind / / --proc /proc /proc/self/exe --bind /nowhere /nowhere true"),
+		c("itself-recurse", recurse+"--unshare-all --bind / / --bind /proc /proc {FPBIN} read=/proc/self/comm"),
+		c("itself-recurse-twice", recurse+recurse+"--unshare-all --ro-bind / / --proc /proc --dev /dev sh -c 'echo hello'"),
+		c("itself-clearenv", "--clearenv --ro-bind / / --proc /proc --unshare-pid --as-pid-1 /proc/self/exe --ro-bind / / {FPBIN}"),
 		c("srt-probe", "--unshare-user --dev-bind / / true"),
 		c("srt", "--new-session --die-with-parent --setenv A b --unshare-net --ro-bind / / --bind {HOST} {HOST} --ro-bind /dev/null {HOST}/.git --dev /dev --unshare-pid --proc /proc -- {FPBIN} write={HOST}/x"),
 		c("srt-cap", "--new-session --die-with-parent --unshare-user --unshare-pid --uid 0 --gid 0 --cap-drop ALL --cap-add CAP_SETFCAP --ro-bind / / --bind /proc /proc --dev /dev -- {FPBIN}"),

@@ -1,10 +1,15 @@
 package bwrap_test
 
+import (
+	"slices"
+	"strings"
+)
+
 // fileScenes are the operations that make files.
 func fileScenes() []scene {
 	data := fd(9, "data:content")
 	both := func(s *scene) { s.fds[9] = "data:content"; s.fds[10] = "data:other" }
-	return []scene{
+	list := []scene{
 		c("dir", "{BASE} --dir /a/b/c {FP} list=/"),
 		c("dir-perms", "{BASE} --perms 0700 --dir /a/b/c --perms 0770 --dir /d/e --perms 0111 --dir /f/g/h {FP} list=/"),
 		c("dir-existing", "{BASE} --dir /a --perms 0700 --dir /a {FP} list=/"),
@@ -48,6 +53,8 @@ func fileScenes() []scene {
 		c("bind-data-read-only-parent", "{BASE} --ro-bind-data 9 /fp/f {FP}", data),
 		c("bind-data-empty", "{BASE} --ro-bind-data 9 /f {FP} list=/", fd(9, "data:")),
 		c("bind-data-same-fd", "{BASE} --ro-bind-data 9 /f --ro-bind-data 9 /g {FP} list=/", data),
+		c("bind-data-twice", "{BASE} --bind-data 9 /f --bind-data 10 /f {FP}", both),
+		c("bind-data-twice-ro", "{BASE} --bind {HOST} /h --ro-bind-data 9 /h/f --ro-bind-data 10 /h/f {FP}", both),
 		c("symlink", "{BASE} --symlink ../x /a/b/l --symlink /fp /m --symlink '' /n {FP} list=/"),
 		c("symlink-empty-target", "{BASE} --symlink '' /n {FP} list=/"),
 		c("symlink-same", "{BASE} --symlink x /l --symlink x /l {FP} list=/"),
@@ -79,6 +86,9 @@ func fileScenes() []scene {
 		c("chmod-missing", "{BASE} --chmod 0700 /x {FP}"),
 		c("chmod-link", "{BASE} --dir /d --symlink d /l --chmod 0700 /l {FP} list=/"),
 		c("chmod-dangling", "{BASE} --symlink d /l --chmod 0700 /l {FP} list=/"),
+		c("chmod-link-read-only", "{BASE} --ro-bind {HOST} /h --chmod 0700 /h/l {FP}", host("d d", "l l d")),
+		c("chmod-link-host", "{BASE} --bind {HOST} /h --chmod 0700 /h/l {FP} list=/h", host("d d", "l l d")),
+		c("chmod-dangling-read-only", "{BASE} --ro-bind {HOST} /h --chmod 0700 /h/l {FP}", host("l l none")),
 		c("chmod-read-only", "{BASE} --chmod 0700 /fp {FP}"),
 		c("chmod-root", "{BASE} --chmod 0711 / {FP} list=/"),
 		c("chmod-host", "{BASE} --bind {HOST} /h --chmod 0600 /h/f {FP} list=/h", host("f f x")),
@@ -102,6 +112,9 @@ func fileScenes() []scene {
 		c("dev-on-file", "{BASE} --file 9 /dev --dev /dev {FP}", data),
 		c("dev-relative", "{BASE} --dev dev {FP} list=/"),
 		c("dev-mqueue-shm", "{BASE} --unshare-ipc --dev /dev --tmpfs /dev/shm --mqueue /dev/mqueue {FP} list=/dev"),
+		c("dev-missing", "--dev-bind / / --tmpfs /dev {BWRAP} --ro-bind / / --dev {HOST} {FPBIN}"),
+		c("dev-missing-one", "--dev-bind / / --tmpfs /dev --dev-bind /dev/null /dev/null {BWRAP} --ro-bind / / --dev {HOST} {FPBIN}"),
+		c("dev-dangling", "--dev-bind / / --tmpfs /dev --symlink none /dev/null {BWRAP} --ro-bind / / --dev {HOST} {FPBIN}"),
 		c("dev-twice", "{BASE} --dev /dev --dev /dev {FP} list=/dev"),
 		c("dev-uid", "{BASE} --unshare-user --uid 1234 --gid 77 --dev /dev {FP} list=/dev"),
 		c("dev-remount", "{BASE} --dev /dev --remount-ro /dev {FP} write=/dev/x write=/dev/null"),
@@ -119,4 +132,34 @@ func fileScenes() []scene {
 		c("remount-ro-then-bind", "{BASE} --remount-ro / --bind {HOST} /x {FP}"),
 		c("remount-ro-inside", "{BASE} --tmpfs /a --dir /a/b --remount-ro /a --tmpfs /a/b {FP} write=/a/x write=/a/b/x"),
 	}
+	return slices.Concat(list, longScenes(), dotScenes())
+}
+
+// places are the operations that have a destination D.
+var places = map[string]string{
+	"dir": "--dir D", "tmpfs": "--tmpfs D", "bind": "--bind {HOST} D", "bind-file": "--ro-bind {HOST}/f D", "file": "--file 9 D", "bind-data": "--bind-data 9 D", "symlink": "--symlink t D",
+	"chmod": "--chmod 0700 D", "remount-ro": "--remount-ro D", "proc": "--proc D", "dev": "--dev D", "overlay": "--overlay-src {HOST} --tmp-overlay D", "chdir": "--chdir D",
+}
+
+// longScenes have a name that is longer than a file system takes.
+func longScenes() []scene {
+	long := strings.Repeat("x", 256)
+	var list []scene
+	for name, op := range places {
+		for where, dest := range map[string]string{"own": "/" + long, "own-parent": "/" + long + "/a", "host": "/h/" + long, "read-only": "/fp/" + long} {
+			list = append(list, c("long-"+name+"-"+where, "{BASE} --bind {HOST} /h "+strings.ReplaceAll(op, "D", dest)+" {FP}", host("f f x"), fd(9, "data:x")))
+		}
+	}
+	return append(list, c("long-enough", "{BASE} --bind {HOST} /h --dir /h/"+long[1:]+" --dir /"+long[1:]+" {FP} list=/"))
+}
+
+// dotScenes have a destination that ends above a directory.
+func dotScenes() []scene {
+	var list []scene
+	for name, op := range places {
+		for where, dest := range map[string]string{"own": "/a/b/..", "host": "/h/d/..", "missing": "/h/none/..", "link": "/h/l/..", "read-only": "/fp/none/..", "root": "/.."} {
+			list = append(list, c("dots-"+name+"-"+where, "{BASE} --bind {HOST} /h "+strings.ReplaceAll(op, "D", dest)+" {FP} list=/h", host("d d", "l l d", "f f x"), fd(9, "data:x")))
+		}
+	}
+	return list
 }

@@ -156,6 +156,19 @@ func TestPlaceAndWords(t *testing.T) {
 	})
 }
 
+// TestBootID: an engine that mounts a procfs covers the id of the host's boot in it, and README names those that do not.
+func TestBootID(t *testing.T) {
+	const name = "/proc/sys/kernel/random/boot_id"
+	host, err := os.ReadFile(name)
+	require.NoError(t, err)
+	each(t, false, func(t *testing.T, b box) {
+		e := b.run(t, b.shown(), "cat", name)
+		assert.Len(t, e.stdout, len(host), "a UUID\n%v", e)
+		covers := b.engine == "native" || b.engine == "bwrap"
+		assert.Equal(t, covers, e.stdout != string(host), "%v", e)
+	})
+}
+
 func TestSignalsAndTime(t *testing.T) {
 	each(t, false, func(t *testing.T, b box) {
 		for sig, code := range map[unix.Signal]int{unix.SIGTERM: 3, unix.SIGINT: 4} {
@@ -164,6 +177,14 @@ func TestSignalsAndTime(t *testing.T) {
 			require.NoError(t, s.cmd.Process.Signal(sig))
 			assert.Equal(t, code, s.end(t), "%v is passed on: %s", sig, s.out)
 			assert.Contains(t, s.out.String(), "caught")
+			b.results++
+			name := fmt.Sprintf("%s/result-%d", b.world.run, b.results)
+			s = b.start(t, []string{"--result", name}, "sh", "-c", "echo ready; exec sleep 1000")
+			s.wait(t, "ready")
+			require.NoError(t, s.cmd.Process.Signal(sig))
+			code = s.end(t)
+			assert.Equal(t, 128+int(sig), code, "%s", s.out)
+			assert.Equal(t, "interrupted", readResult(t, name, ending{code: code}).Verdict, "%v", sig)
 		}
 		word := b.word("ignore")
 		script := built.act + " ignore " + word + " & " + built.act + " ignore " + word + " & trap '' TERM; while :; do wait; done"

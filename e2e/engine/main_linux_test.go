@@ -14,13 +14,14 @@ import (
 
 // built is what TestMain makes: a directory that every user can enter, the programs, and a Docker daemon.
 var built struct {
-	room   string
-	nsrun  string
-	act    string // alone in its directory, which sandboxes see
-	setID  string // the same program, set-id to a user that nobody is
-	docker *daemon.Daemon
-	why    string // reason that there is no daemon
-	path   string // a PATH with docker and no podman
+	room    string
+	nsrun   string
+	act     string // alone in its directory, which sandboxes see
+	unlucky string
+	setID   string // the same program, set-id to a user that nobody is
+	docker  *daemon.Daemon
+	why     string // reason that there is no daemon
+	path    string // a PATH with docker and no podman
 }
 
 // nobodyElse is the owner of the set-id program; as an id of a user's own it must not be in use.
@@ -53,7 +54,8 @@ func run(m *testing.M) (code int) {
 
 func prepare() error {
 	built.nsrun, built.act = filepath.Join(built.room, "bin", "nsrun"), filepath.Join(built.room, "act", "act")
-	for out, pkg := range map[string]string{built.nsrun: "../../cmd/nsrun", built.act: "./testdata/act"} {
+	built.unlucky = filepath.Join(built.room, "bin", "unlucky")
+	for out, pkg := range map[string]string{built.nsrun: "../../cmd/nsrun", built.act: "./testdata/act", built.unlucky: "./testdata/unlucky"} {
 		if err := testenv.Build(out, pkg); err != nil {
 			return err
 		}

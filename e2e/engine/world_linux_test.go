@@ -205,8 +205,19 @@ func (w *world) serve(t *testing.T) {
 func (w *world) startBystander(t *testing.T) {
 	t.Helper()
 	skipLowPIDs()
-	cmd := w.command(context.Background(), built.act, "bystander", w.key, w.queue, w.mark+"-bystander")
-	cmd.Dir = "/"
+	pid, line := w.holding(t, func(c *exec.Cmd) { c.Dir = "/" }, built.act, "bystander", w.key, w.queue, w.mark+"-bystander")
+	w.ids = strings.Fields(line)
+	require.Len(t, w.ids, 4, "the caller's other program: %s", line)
+	w.pid = pid
+}
+
+// holding starts a program that prints a line and then holds something until its standard input ends, which it does with the test.
+func (w *world) holding(t *testing.T, change func(*exec.Cmd), argv ...string) (pid int, line string) {
+	t.Helper()
+	cmd := w.command(context.Background(), argv...)
+	if change != nil {
+		change(cmd)
+	}
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -216,10 +227,8 @@ func (w *world) startBystander(t *testing.T) {
 		in.Close()
 		_ = cmd.Wait()
 	})
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	w.ids = strings.Fields(line)
-	require.Len(t, w.ids, 4, "the caller's other program: %s", line)
-	w.pid = cmd.Process.Pid
+	line, _ = bufio.NewReader(out).ReadString('\n')
+	return cmd.Process.Pid, line
 }
 
 // skipLowPIDs goes on to ids that no process in a sandbox has, with a PID namespace of its own: a host that has just been booted gives the

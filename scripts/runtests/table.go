@@ -47,7 +47,7 @@ var table = map[string]pkg{
 	"nsrun/internal/probe":       {quick: true, seconds: 2},
 	"nsrun/internal/scope":       {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},
 	"nsrun/internal/wire":        {quick: true, seconds: 2, slow: 6, slice: 6, race: 6},
-	"nsrun/load":                 {quick: true, seconds: 1},
+	"nsrun/load":                 {quick: true, seconds: 1, needs: "git"},
 	"nsrun/manifest":             {quick: true, seconds: 5},
 	"nsrun/plan":                 {quick: true, seconds: 1},
 	"nsrun/policy":               {quick: true, seconds: 1},
@@ -61,7 +61,7 @@ var table = map[string]pkg{
 }
 
 // testPrograms are what tests start, beside cmd/nsrun.
-var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/engine/testdata/act", "e2e/host/testdata/lock",
+var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/engine/testdata/act", "e2e/engine/testdata/unlucky", "e2e/host/testdata/lock",
 	"e2e/container/testdata/inside", "e2e/docker/testdata/probe"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.

@@ -40,7 +40,9 @@ func fileActs() map[string]act {
 		"setxattr":       one(func(p string) error { return unix.Setxattr(p, "user.nsrun", []byte("x"), 0) }),
 		"mknod":          two(mknod),
 		"mmapwrite":      one(mmapWrite),
+		"lease":          one(lease),
 		"exec-copy":      one(execCopy),
+		"exec-memfd":     {0, execMemfd},
 		"loader":         one(loader),
 		"move-parent":    two(moveParent),
 		"cat":            one(cat),
@@ -189,6 +191,17 @@ func mmapWrite(name string) error {
 	return err
 }
 
+// lease takes a read lease, for which the kernel makes the next writer wait: F_SETLEASE of fcntl(2).
+func lease(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+	return err
+}
+
 // execCopy writes a program into dir and executes it.
 func execCopy(dir string) error {
 	name := filepath.Join(dir, "probe-copy")
@@ -201,6 +214,23 @@ func execCopy(dir string) error {
 	}
 	defer os.Remove(name)
 	return exec.Command(name, "getcwd").Run()
+}
+
+// execMemfd writes a program into a file in memory and executes it.
+func execMemfd([]string) error {
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return na("%v", err)
+	}
+	fd, err := unix.MemfdCreate("probe-copy", 0)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err := os.WriteFile(name, self, 0); err != nil {
+		return na("%v", err)
+	}
+	return unix.Exec(name, []string{"probe", "stat", "/"}, nil)
 }
 
 // loader runs a program by the dynamic loader, which needs no right to execute it.

@@ -124,12 +124,12 @@ func statusFacts(t table) {
 	}
 	t.add("parent", "%s", strings.TrimSpace(proc(status["PPid"]+"/comm")))
 	t.add("parent cmdline", "%s", strings.ReplaceAll(proc(status["PPid"]+"/cmdline"), "\x00", " "))
-	// The first process of a pid namespace may still be about to give up what it holds, and the parent to install the filters that the
-	// command has, which it need not have. A monitor has nothing to give up any more.
+	// The process that stays in the sandbox may still be about to give up what it holds, because it forks the command first, and the parent
+	// to install the filters that the command has, which it need not have. The monitor, whose own parent is no bwrap, has nothing left to give up.
 	parent := statusOf(status["PPid"])
+	staysInside := parent["Name"] != "" && parent["Name"] == statusOf(parent["PPid"])["Name"]
 	for range 60000 {
-		spaces := strings.Fields(parent["NSpid"])
-		if len(spaces) == 0 || spaces[len(spaces)-1] != "1" || strings.Trim(parent["CapPrm"], "0") == "" {
+		if !staysInside || strings.Trim(parent["CapPrm"], "0") == "" {
 			break
 		}
 		time.Sleep(2 * time.Millisecond)

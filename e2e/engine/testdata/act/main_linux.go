@@ -127,7 +127,7 @@ func descriptors(inherited []int) reply {
 // hostActs are those that prepare a caller.
 func hostActs() map[string]act {
 	return map[string]act{
-		"launch": launch, "bystander": bystander, "nothing": func([]string) (any, error) { return nil, nil },
+		"launch": launch, "bystander": bystander, "take": take, "nothing": func([]string) (any, error) { return nil, nil },
 		"arguments": func(args []string) (any, error) { return len(strings.Join(args, "")), nil },
 	}
 }
