@@ -3,6 +3,7 @@ package nsrun
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -14,9 +15,10 @@ import (
 
 // record is what the audit logs of a policy are told of one run. nil is that of a policy without logs.
 type record struct {
-	spec  policy.Policy
-	logs  []*audit.Log
-	begun bool
+	spec   policy.Policy
+	logs   []*audit.Log
+	labels map[string]audit.Text
+	begun  bool
 }
 
 // auditStage is the stage of errors that keep a run from being logged. No such run begins.
@@ -30,12 +32,13 @@ func auditError(op string, err error) error {
 	return &Error{Stage: auditStage, Op: op, Err: err}
 }
 
-// openRecord opens the policy's logs, each file once, whatever it is called.
-func openRecord(spec policy.Policy) (*record, error) {
-	if len(spec.Audit) == 0 {
-		return nil, nil
+// openRecord opens the policy's logs, each file once, whatever it is called. labels are NAME=value, besides the policy's.
+func openRecord(spec policy.Policy, labels ...string) (*record, error) {
+	all, err := labelled(spec, labels)
+	if err != nil || len(spec.Audit) == 0 {
+		return nil, err
 	}
-	r := &record{spec: spec}
+	r := &record{spec: spec, labels: all}
 	for _, name := range spec.Audit {
 		log, err := audit.Open(name)
 		if err != nil {
@@ -49,6 +52,27 @@ func openRecord(spec policy.Policy) (*record, error) {
 		r.logs = append(r.logs, log)
 	}
 	return r, nil
+}
+
+// labelled are the labels of a policy and those of one command.
+func labelled(spec policy.Policy, labels []string) (map[string]audit.Text, error) {
+	more := make([]policy.Var, len(labels))
+	for i, l := range labels {
+		name, value, ok := strings.Cut(l, "=")
+		if !ok {
+			return nil, &RefusedError{Field: "labels", Text: fmt.Sprintf("%q has no value", l), Fix: "write NAME=value"}
+		}
+		more[i] = policy.Var{Name: name, Value: value}
+	}
+	vars, err := policy.WithLabels(spec.Labels, more...)
+	if err != nil {
+		return nil, &RefusedError{Field: "labels", Text: err.Error(), Fix: "correct it, or leave it out"}
+	}
+	all := map[string]audit.Text{}
+	for _, l := range vars {
+		all[l.Name] = audit.Text(l.Value)
+	}
+	return all, nil
 }
 
 func (r *record) close() {
@@ -92,8 +116,8 @@ func (r *record) files() (all []os.FileInfo, err error) {
 
 // record opens the logs of one command. Its sandbox covers those files that were there when it was made: one that has taken the place of such
 // a file would be shown.
-func (s *Session) record() (*record, error) {
-	r, err := openRecord(s.spec)
+func (s *Session) record(labels []string) (*record, error) {
+	r, err := openRecord(s.spec, labels...)
 	if err != nil || r == nil || !s.plan.CoversLogs() {
 		return r, err
 	}
@@ -123,7 +147,7 @@ func (r *record) begin(argv []string, dir string, env []string, engine string) e
 	}
 	for _, log := range r.logs {
 		err := log.Start(audit.Start{Argv: audit.Texts(argv), Cwd: audit.Text(dir), Policy: audit.Text(r.spec.Name), ManifestSHA256: r.spec.ManifestSHA256,
-			Env: audit.Texts(names), Engine: engine})
+			Env: audit.Texts(names), Engine: engine, Labels: r.labels})
 		if err != nil {
 			return auditError("write", err)
 		}

@@ -60,6 +60,40 @@ func TestAuditOfASession(t *testing.T) {
 	assert.NotContains(t, string(data), "unseen")
 }
 
+// TestLabelsOfCommands: a session's commands have the policy's labels and their own, of which those win.
+func TestLabelsOfCommands(t *testing.T) {
+	log, ctx := filepath.Join(t.TempDir(), "audit.jsonl"), context.Background()
+	asked := NewPolicy().Audit(log).Label("role", "tester").Label("task", "0")
+	policy, s := built(t, asked), opened(t, asked)
+	_, err := s.Exec(ctx, []string{"true"}, &ExecOptions{Labels: []string{"task=1", "task=2"}})
+	require.NoError(t, err)
+	p, err := s.StartProcess(ctx, StartRequest{Args: []string{"true"}, Labels: []string{"task=3"}})
+	require.NoError(t, err)
+	_, err = p.Wait()
+	require.NoError(t, err)
+	_, err = Run(ctx, policy, []string{"true"}, &ExecOptions{Labels: []string{"task=4"}})
+	require.NoError(t, err)
+	var refused *RefusedError
+	for _, bad := range []string{"task", "Task=1", "task=a\nb"} {
+		_, err = s.Exec(ctx, []string{"true"}, &ExecOptions{Labels: []string{bad}})
+		require.ErrorAs(t, err, &refused, bad)
+		assert.Equal(t, "labels", refused.Field)
+	}
+	_, err = NewPolicy().Label("Task", "1").Build()
+	require.ErrorContains(t, err, `Label("Task", "1")`)
+
+	file, err := audit.Read(log)
+	require.NoError(t, err)
+	defer file.Close()
+	var tasks []string
+	_, err = audit.Runs(file, audit.Filter{Labels: map[string]string{"role": "tester"}}, func(run audit.Told) error {
+		tasks = append(tasks, string(run.Start.Labels["task"]))
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"2", "3", "4"}, tasks)
+}
+
 func TestAuditOfRun(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "audit.jsonl")

@@ -42,6 +42,8 @@ type ExecOptions struct {
 	Dir string
 	// Env has further variables as NAME=value; a later one wins, and all win over the policy's.
 	Env []string
+	// Labels are the caller's own words for the rows of audit logs, as NAME=value, besides the policy's; a later one wins.
+	Labels []string
 	// Timeout bounds the command in wall-clock time. 0 means the policy's, and it may not be above that.
 	Timeout time.Duration
 	// Fresh ends all that runs in the session and begins with empty private file systems, before the command is started: a new sandbox
@@ -79,7 +81,7 @@ func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*
 	if opts == nil {
 		opts = &ExecOptions{}
 	}
-	rec, err := s.record()
+	rec, err := s.record(opts.Labels)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func Run(ctx context.Context, p Policy, argv []string, opts *ExecOptions) (*Exec
 		opts = &ExecOptions{}
 	}
 	s := newSession(p)
-	rec, err := openRecord(s.spec)
+	rec, err := openRecord(s.spec, opts.Labels...)
 	if err != nil {
 		return nil, err
 	}

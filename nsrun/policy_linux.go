@@ -68,7 +68,7 @@ func (p Policy) With(change func(policy.Policy) (policy.Policy, error)) (Policy,
 
 func clone(p policy.Policy) policy.Policy {
 	p.FS, p.Limits, p.Require, p.Notes = slices.Clone(p.FS), slices.Clone(p.Limits), slices.Clone(p.Require), slices.Clone(p.Notes)
-	p.Audit = slices.Clone(p.Audit)
+	p.Audit, p.Labels = slices.Clone(p.Audit), slices.Clone(p.Labels)
 	p.Env.Pass, p.Env.Set = slices.Clone(p.Env.Pass), slices.Clone(p.Env.Set)
 	p.Profiles = slices.Clone(p.Profiles)
 	for i := range p.Profiles {
@@ -220,6 +220,18 @@ func (b *Builder) Audit(path string) *Builder {
 		return b
 	}
 	b.spec.Audit = append(b.spec.Audit, abs)
+	return b
+}
+
+// Label adds a word of the caller's own, such as its task, to the rows of audit logs. The last value of a name counts. See
+// [policy.CheckLabel] for what can be one.
+func (b *Builder) Label(name, value string) *Builder {
+	labels, err := policy.WithLabels(b.spec.Labels, policy.Var{Name: name, Value: value})
+	if err != nil {
+		b.faults = append(b.faults, fmt.Errorf("Label(%q, %q): %w", name, value, err))
+		return b
+	}
+	b.spec.Labels = labels
 	return b
 }
 

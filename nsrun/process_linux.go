@@ -15,9 +15,10 @@ import (
 // StartRequest is a long-lived command: a server that is talked to over its standard descriptors.
 type StartRequest struct {
 	Args []string
-	// Dir, Env and Terminal are as in [ExecOptions].
+	// Dir, Env, Labels and Terminal are as in [ExecOptions].
 	Dir      string
 	Env      []string
+	Labels   []string
 	Terminal *Size
 }
 
@@ -42,7 +43,7 @@ type Process struct {
 // A limit output_bytes that was asked for holds for each stream: with the byte after it the caller reads the end, and the process is killed. The
 // usual one does not count here. Of a terminal that nobody reads, only what its line discipline has taken counts, the first 4 KiB.
 func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process, error) {
-	rec, err := s.record()
+	rec, err := s.record(req.Labels)
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,15 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 		}
 		pol.Env.Set = append(pol.Env.Set[:len(pol.Env.Set):len(pol.Env.Set)], policy.Var{Name: name, Value: value})
 	}
+	for _, l := range f.labels {
+		v, err := parseLabel(l)
+		if err == nil {
+			pol.Labels, err = policy.WithLabels(pol.Labels, v)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("--label %s: %w", l, err))
+		}
+	}
 	for _, l := range f.limits {
 		name, n, err := parseLimit(l)
 		if err != nil {
@@ -124,6 +133,15 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 		*id.into = &n
 	}
 	return faults
+}
+
+// parseLabel reads NAME=VALUE.
+func parseLabel(s string) (policy.Var, error) {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok {
+		return policy.Var{}, errors.New("write NAME=VALUE, as in task=17")
+	}
+	return policy.Var{Name: name, Value: value}, policy.CheckLabel(name, value)
 }
 
 // widened notes what flags have made wider than a manifest says, beside the grants that they add: times, limits and the filter.

@@ -32,6 +32,12 @@ func (f *flags) auditRefused(command []string, err error) error {
 	if len(pol.Audit) == 0 {
 		return err
 	}
+	for _, l := range f.labels {
+		v, bad := parseLabel(l)
+		if all, more := policy.WithLabels(pol.Labels, v); bad == nil && more == nil { // what is wrong with others may be the reason
+			pol.Labels = all
+		}
+	}
 	return nsrun.AuditRefused(pol, command, err)
 }
 
@@ -39,6 +45,7 @@ func (f *flags) auditRefused(command []string, err error) error {
 type auditFlags struct {
 	since, command string
 	verdicts       words
+	labels         words
 	asJSON         bool
 	rows, head     string // of verify
 }
@@ -64,6 +71,7 @@ func (f *auditFlags) set() *flag.FlagSet {
 	fs.StringVar(&f.since, "since", "", "")
 	fs.Var(&f.verdicts, "verdict", "")
 	fs.StringVar(&f.command, "command", "", "")
+	fs.Var(&f.labels, "label", "")
 	fs.BoolVar(&f.asJSON, "json", false, "")
 	fs.StringVar(&f.rows, "rows", "", "")
 	fs.StringVar(&f.head, "head", "", "")
@@ -134,7 +142,14 @@ func (a *app) auditVerify(name string, marks []audit.Mark) int {
 
 // auditShow prints the runs that pass, one a line, or their rows.
 func (a *app) auditShow(f *auditFlags, name string) int {
-	filter := audit.Filter{Verdicts: f.verdicts, Command: f.command}
+	filter := audit.Filter{Verdicts: f.verdicts, Command: f.command, Labels: map[string]string{}}
+	for _, l := range f.labels {
+		v, err := parseLabel(l)
+		if err != nil {
+			return a.fail(fmt.Errorf("--label %s: %w", l, err))
+		}
+		filter.Labels[v.Name] = v.Value
+	}
 	err := knownVerdicts(f.verdicts)
 	if err != nil {
 		return a.fail(err)

@@ -72,6 +72,7 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
                          NSRUN_CEILING always count
   --audit FILE           append a row to FILE before the command starts, or it does not, and one when it
                          has ended; NSRUN_AUDIT names a file that counts besides
+  --label NAME=VALUE     a word of yours for those rows, as task=17 (repeat)
   -t, --tty              give the command a terminal of its own
   -v, --verbose          print notes and the verdict on stderr
 `
@@ -252,6 +253,7 @@ Arguments that look like secrets are replaced; of variables there are only names
   --verdict WORD    runs that ended so: ok, exit, timeout, policy, ..., aborted; running; failed, which is all
                     but ok (repeat)
   --command TEXT    runs in whose command TEXT stands
+  --label NAME=VALUE  runs with that label (repeat for more that must be there)
   --json            print their rows as they are
 
   --rows N          for verify, with --head: the number of rows that it has printed before

@@ -24,6 +24,7 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
              "args": ["prog", "arg"] or "shell": "script"; one of them
              "stdin"            what it reads (default nothing)
              "env": {"N": "v"}  further variables
+             "labels": {"n": "v"}  words for the rows of audit logs, besides the policy's
              "cwd"              a path inside
              "timeout"          seconds, or as "1m30s"; at most the policy's, 30s if that does not say
              "max_output"       bytes of each stream to collect (default 1048576, at most 16777216)
@@ -34,9 +35,9 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
              "receipt": true    add what was on
            ok: the result of nsrun run --result: verdict, code, exit_status or signal, wall_ms, ...; and stdout,
            stderr, stdout_bytes, stderr_bytes, and stdout_truncated or stderr_truncated if there was more
-  start    starts a process and answers when it runs; args or shell, env, cwd, terminal, encoding. No timeout
-           counts for it but a ceiling's, and no output_bytes but one that was asked for. Its output comes as
-           events. The following refer to it by "of": the id of its start
+  start    starts a process and answers when it runs; args or shell, env, labels, cwd, terminal, encoding. No
+           timeout counts for it but a ceiling's, and no output_bytes but one that was asked for. Its output comes
+           as events. The following refer to it by "of": the id of its start
   write    "data" to its standard input; "eof": true closes that
   signal   "signal": "TERM" to the process
   resize   "terminal": the new size

@@ -23,7 +23,7 @@ type flags struct {
 	ro, rw, sockets          words
 	workspace, chdir         string
 	net                      string
-	env, setenv              words
+	env, setenv, labels      words
 	timeout, grace           time.Duration
 	limits                   words
 	seccomp                  words
@@ -52,6 +52,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.net, "net", "", "")
 	fs.Var(&f.env, "env", "")
 	fs.Var(&f.setenv, "setenv", "")
+	fs.Var(&f.labels, "label", "")
 	fs.Var(span{into: &f.timeout}, "timeout", "")
 	fs.Var(span{into: &f.grace, least: time.Millisecond}, "kill-grace", "")
 	fs.Var(&f.limits, "limit", "")

@@ -98,7 +98,7 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.Fla
 // capabilities that are not as written, and sockets that are not there; all of it with -v.
 func (a *app) notes(notes []plan.Note, all bool) {
 	told := []string{"env", "environment", "working directory", "engine", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
-		"capabilities", "sockets"}
+		"capabilities", "sockets", "labels"}
 	degraded := slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Feature == "engine" }) // the engine is not the one asked for
 	var lost []string
 	for _, n := range notes {

@@ -78,7 +78,7 @@ class Session(contextlib.AbstractContextManager):
             raise
 
     def exec(self, *args, stdin=None, **options):
-        """Runs a command and returns its Result. Options: shell, env, cwd, timeout, max_output, fresh, terminal, receipt."""
+        """Runs a command and returns its Result. Options: shell, env, labels, cwd, timeout, max_output, fresh, terminal, receipt."""
         if options.get("stream"):
             raise TypeError("exec() collects the output: use stream()")
         return Result(self._ask("exec", args=args or None, stdin=_pack(stdin), **options))
@@ -101,7 +101,7 @@ class Session(contextlib.AbstractContextManager):
                     running.result()  # when nothing of it is alive
 
     def start(self, *args, **options):
-        """Starts a Process to talk with. Options: shell, env, cwd, terminal."""
+        """Starts a Process to talk with. Options: shell, env, labels, cwd, terminal."""
         return Process(self, args, options)
 
     def resolve(self, path, access="read"):

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +26,12 @@ func (l *Log) Start(s Start) error {
 	}
 	argv, redacted := Redact(argv)
 	s.Argv = Texts(argv)
+	s.Labels = maps.Clone(s.Labels)
+	for name, value := range s.Labels {
+		text, more := redactText(name + "=" + string(value))
+		s.Labels[name] = Text(strings.TrimPrefix(text, name+"="))
+		redacted += more
+	}
 	if s.Env == nil {
 		s.Env = []Text{}
 	}

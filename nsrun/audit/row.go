@@ -54,6 +54,8 @@ type Start struct {
 	ManifestSHA256 string `json:"manifest_sha256,omitempty"` // of the file's bytes
 	Env            []Text `json:"env"`                       // names, never values
 	Engine         string `json:"engine,omitempty"`          // none was chosen if the run was refused
+	// Labels are the caller's own words, by name.
+	Labels map[string]Text `json:"labels,omitempty"`
 }
 
 // End is what a run's last row tells.

@@ -44,15 +44,21 @@ func (t Told) Command() string {
 
 // Filter says which runs to tell of. The zero value tells of all.
 type Filter struct {
-	Since    time.Time // started then or later
-	Verdicts []string  // one of them; [Failed] is all but ok and [Running]
-	Command  string    // stands somewhere in [Told.Command]
+	Since    time.Time         // started then or later
+	Verdicts []string          // one of them; [Failed] is all but ok and [Running]
+	Command  string            // stands somewhere in [Told.Command]
+	Labels   map[string]string // all of them are among the run's
 }
 
 func (f Filter) passes(t Told) bool {
 	if !f.Since.IsZero() {
 		at, err := time.Parse(time.RFC3339Nano, t.Start.Time)
 		if err != nil || at.Before(f.Since) {
+			return false
+		}
+	}
+	for name, value := range f.Labels {
+		if got, ok := t.Start.Labels[name]; !ok || string(got) != value {
 			return false
 		}
 	}

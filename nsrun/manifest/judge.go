@@ -70,6 +70,13 @@ func envValue(name, value string) (wrong, fix string) {
 	return "", ""
 }
 
+func labelValue(name, value string) (wrong, fix string) {
+	if policy.CheckLabel("a", value) != nil {
+		return "the value of " + name + " has control characters", "write one line of text"
+	}
+	return "", ""
+}
+
 // insidePath judges paths inside the sandbox.
 func insidePath(s string) (wrong, fix string) {
 	if !strings.HasPrefix(s, "/") && s != "" {

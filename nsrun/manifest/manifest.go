@@ -56,6 +56,8 @@ type Manifest struct {
 	Profiles []policy.Profile
 	// Audit is the file of an audit log.
 	Audit string
+	// Labels are the caller's words for the rows of audit logs, ordered by name.
+	Labels []policy.Var
 	// NoLandlock is "landlock": false.
 	NoLandlock bool
 
@@ -115,6 +117,9 @@ func (m *Manifest) check(d *decoder) {
 	}
 	if (bare || m.Backend == policy.BackendNone) && m.SelfTest {
 		d.add(d.places["self_test"], "self_test", "there is no sandbox to test", "remove it, or isolation and backend")
+	}
+	if _, err := policy.WithLabels(m.Labels); err != nil {
+		d.add(d.places["labels"], "labels", err.Error(), "leave some out, or shorten them")
 	}
 	for i, name := range m.Require {
 		if slices.Contains(m.Require[:i], name) {

@@ -49,6 +49,7 @@ const everything = `{
   "profiles": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."], "make": ["", "-n ..."]}}, "all": {}},
   "backend": "bwrap",
   "audit": "~/audit.jsonl",
+  "labels": {"task": "17", "role": "tester"},
   "landlock": false
 }`
 
@@ -94,6 +95,7 @@ profiles:
   all: {}
 backend: bwrap
 audit: ~/audit.jsonl
+labels: {task: "17", role: tester}
 landlock: false
 `
 
@@ -133,6 +135,7 @@ func TestEverything(t *testing.T) {
 		Seccomp:  Seccomp{"compute", []string{"ptrace"}, "filter.bpf"},
 		Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
 		Require: []string{"files"}, Isolation: "container", SelfTest: true, Audit: "~/audit.jsonl",
+		Labels:   []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
 		Autonomy: "readonly", Profile: "lint", Profiles: []policy.Profile{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
 			{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},
 	}

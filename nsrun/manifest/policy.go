@@ -47,6 +47,7 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	p.Autonomy = m.Autonomy
 	p.Profile, p.Profiles = m.Profile, slices.Clone(m.Profiles)
 	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
+	p.Labels = slices.Clone(m.Labels)
 	if b.Audit != "" {
 		p.Audit = []string{b.file(b.Audit, "audit")}
 	}

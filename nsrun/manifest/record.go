@@ -91,21 +91,25 @@ func (r record[T]) schema() map[string]any {
 	return s
 }
 
-// settings is an object of environment variables.
-type settings struct{}
+// settings is an object of names and values, as of environment variables.
+type settings struct {
+	name    func(name string) (wrong, fix string)
+	value   func(name, value string) (wrong, fix string)
+	pattern string // of names
+}
 
-func (settings) read(d *decoder, n *node, key string, into any) {
+func (f settings) read(d *decoder, n *node, key string, into any) {
 	if !d.want(n, key, object) {
 		return
 	}
 	vars := into.(*[]policy.Var)
 	for _, m := range n.members {
 		at := dotted(key, m.name)
-		if wrong, fix := envName(m.name); wrong != "" {
+		if wrong, fix := f.name(m.name); wrong != "" {
 			d.add(m.at, at, wrong, fix)
 		}
 		v := policy.Var{Name: m.name}
-		words{judge: func(s string) (string, string) { return envValue(m.name, s) }}.read(d, m.value, at, &v.Value)
+		words{judge: func(s string) (string, string) { return f.value(m.name, s) }}.read(d, m.value, at, &v.Value)
 		*vars = append(*vars, v)
 	}
 	slices.SortFunc(*vars, func(a, b policy.Var) int { return cmp.Compare(a.Name, b.Name) })
@@ -119,7 +123,7 @@ func (settings) json(from any) (string, bool) {
 	return "{" + strings.Join(parts, ",") + "}", len(parts) > 0
 }
 
-func (settings) schema() map[string]any {
+func (f settings) schema() map[string]any {
 	return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"},
-		"propertyNames": map[string]any{"pattern": envPattern}}
+		"propertyNames": map[string]any{"pattern": f.pattern}}
 }

@@ -47,7 +47,7 @@ func manifestForm() record[Manifest] {
 		{"network", "what can be reached; default none, or host where a capability asks for it", network{networkText},
 			func(m *Manifest) any { return (*string)(&m.Network) }},
 		{"pass_env", "names of variables to take from the caller", seq[string]{envText}, func(m *Manifest) any { return &m.PassEnv }},
-		{"set_env", "variables to set", settings{}, func(m *Manifest) any { return &m.SetEnv }},
+		{"set_env", "variables to set", settings{envName, envValue, envPattern}, func(m *Manifest) any { return &m.SetEnv }},
 		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Limits, &m.Timeout, &m.KillGrace} }},
 		{"seccomp", "a profile's name, or an object with profile, deny and raw", filter{}, func(m *Manifest) any { return &m.Seccomp }},
 		{"hostname", "the host name inside", words{judge: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Hostname }},
@@ -65,6 +65,8 @@ func manifestForm() record[Manifest] {
 		{"backend", "the engine; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
 			words{judge: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
+		{"labels", "the caller's own words for the rows of audit logs, such as its task", settings{word, labelValue, wordPattern},
+			func(m *Manifest) any { return &m.Labels }},
 		{"landlock", "whether Landlock is on", toggle{true}, func(m *Manifest) any { return &m.NoLandlock }},
 	}}
 }

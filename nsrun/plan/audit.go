@@ -19,7 +19,10 @@ func (p *Plan) CoversLogs() bool {
 // audit covers the logs where a mount shows them. Who could read one could keep a lock on it, and so keep all that is to be logged from
 // being run.
 func (c *compiler) audit() {
-	c.plan.Audit = slices.Clone(c.pol.Audit)
+	c.plan.Audit, c.plan.Labels = slices.Clone(c.pol.Audit), slices.Clone(c.pol.Labels)
+	if len(c.pol.Labels) > 0 && len(c.pol.Audit) == 0 {
+		c.note("labels", "told to nobody, as there is no audit log", "name one with audit or --audit FILE, or leave the labels out")
+	}
 	if c.plan.Engine == EngineNone {
 		return
 	}

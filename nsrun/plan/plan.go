@@ -54,6 +54,8 @@ type Plan struct {
 	SelfTest []Act `json:"self_test,omitempty"`
 	// Audit lists the logs that tell of the command, which it must not see.
 	Audit []string `json:"audit,omitempty"`
+	// Labels are the caller's words for them.
+	Labels []policy.Var `json:"labels,omitempty"`
 	// Holds lists the guarantees that hold.
 	Holds []string `json:"holds,omitempty"`
 	Notes []Note   `json:"notes,omitempty"`

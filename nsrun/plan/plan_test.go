@@ -245,6 +245,8 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 			changed.SelfTest = []Act{ActMount}
 		case "Audit":
 			changed.Audit = []string{"/a.jsonl"}
+		case "Labels":
+			changed.Labels = []policy.Var{{Name: "task", Value: "1"}}
 		}
 		assert.Equal(t, silent[field.Name], changed.String() == base.String(), "field %s", field.Name)
 	}
@@ -283,6 +285,8 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 			p.Seccomp.Profile = policy.SeccompOff
 		case "Audit":
 			p.Audit = []string{"/a.jsonl"}
+		case "Labels":
+			p.Labels = []policy.Var{{Name: "task", Value: "1"}}
 		case "Notes":
 			p.Notes = []Note{{Feature: "a", Loss: "b"}}
 		default:

@@ -59,6 +59,9 @@ func (p *Plan) String() string {
 	for _, file := range p.Audit {
 		line("audit", "%s", file)
 	}
+	for _, l := range p.Labels {
+		line("label", "%s=%s", l.Name, l.Value)
+	}
 	p.Bwrap.text(&out)
 	if p.Engine == EngineNone && len(p.Mounts) > 0 {
 		out.WriteString("\nlooked for, and no more\n")

@@ -55,6 +55,8 @@ type Policy struct {
 	// Audit lists files that get a row when a command starts and one when it has ended, absolute and clean: see the package audit. No
 	// sandbox is shown them.
 	Audit []string `json:"audit,omitempty"`
+	// Labels are the caller's own words for those rows, such as its task and role: see [WithLabels].
+	Labels []Var `json:"labels,omitempty"`
 	// ManifestSHA256 is the hash of the manifest's file, if the policy was read from one, for those rows.
 	ManifestSHA256 string `json:"manifest_sha256,omitempty"`
 	// Notes are what the front end has to tell: grants cut, names dropped, words that change nothing.

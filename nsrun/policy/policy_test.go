@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -238,10 +239,34 @@ func TestCeilingHasAPlaceForEveryGrantOfAPolicy(t *testing.T) {
 		"Seccomp": "Seccomp", "NoLandlock": "NoLandlock", "Timeout": "Timeout", "Longest": "Timeout", "KillGrace": "KillGrace", "Fallback": "Fallback", "Notes": "words",
 		"Backend": "Fallback Isolation", "Isolation": "Isolation", "Require": "Require", "SelfTest": "only more",
 		"Autonomy": "Network", "Profile": "Profiles", "Profiles": "Profiles",
-		"Audit": "a word to the caller, that opens nothing to the command", "ManifestSHA256": "a word",
+		"Audit": "a word to the caller, that opens nothing to the command", "ManifestSHA256": "a word", "Labels": "words",
 	}
 	for i := range reflect.TypeFor[Policy]().NumField() {
 		name := reflect.TypeFor[Policy]().Field(i).Name
 		assert.Containsf(t, known, name, "a new field of Policy: say in Ceiling.Under what the operator may cut of it")
 	}
+}
+
+func TestLabelsAreBounded(t *testing.T) {
+	all, err := WithLabels([]Var{{"task", "1"}}, Var{"role", "tester"}, Var{"task", "2"})
+	require.NoError(t, err)
+	assert.Equal(t, []Var{{"role", "tester"}, {"task", "2"}}, all)
+	for _, bad := range []struct{ name, value, says string }{
+		{"", "x", "the name is empty"}, {"Task", "x", `"Task" cannot be`}, {"1task", "x", "cannot be"}, {"a b", "x", "cannot be"},
+		{strings.Repeat("a", 65), "x", "at most 64"}, {"a", "x\ny", "control characters"}, {"a", "\xff", "not UTF-8"},
+		{"a", strings.Repeat("x", MaxLabelBytes), "are too many"},
+	} {
+		_, err := WithLabels(nil, Var{bad.name, bad.value})
+		assert.ErrorContains(t, err, bad.says, "%q", bad.name)
+	}
+	all = nil
+	for i := range MaxLabels {
+		all, err = WithLabels(all, Var{fmt.Sprintf("a%d", i), ""})
+		require.NoError(t, err)
+	}
+	_, err = WithLabels(all, Var{"one-more", ""})
+	assert.ErrorContains(t, err, "17 labels")
+	p := Default("/home/nobody")
+	p.Labels = []Var{{"b", ""}, {"a", ""}}
+	assert.ErrorContains(t, p.Validate(), "out of order")
 }

@@ -62,6 +62,9 @@ func (p Policy) Validate() error {
 			say(fmt.Sprintf("audit[%d]", i), "%v", err)
 		}
 	}
+	if err := checkLabels(p.Labels); err != nil {
+		say("labels", "%v", err)
+	}
 	return errors.Join(faults...)
 }
 

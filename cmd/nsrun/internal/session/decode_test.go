@@ -57,6 +57,8 @@ func TestBadLinesAreAnswered(t *testing.T) {
 		{"a variable twice", `{"id":1,"op":"exec","args":["x"],"env":{"A":"","A":""}}`, "1", "env.A", "the key is given twice"},
 		{"a variable with =", `{"id":1,"op":"exec","args":["x"],"env":{"A=B":""}}`, "1", "env.A=B", "cannot be a variable's name"},
 		{"a variable that is a number", `{"id":1,"op":"exec","args":["x"],"env":{"A":1}}`, "1", "env.A", "a number is not a string"},
+		{"a label's name", `{"id":1,"op":"exec","args":["x"],"labels":{"Task":"1"}}`, "1", "labels.Task", "cannot be a label's name"},
+		{"a label of two lines", `{"id":1,"op":"start","args":["x"],"labels":{"task":"a\nb"}}`, "1", "labels.task", "the value has control characters"},
 		{"a list of variables", `{"id":1,"op":"exec","args":["x"],"env":["A=1"]}`, "1", "env", "a list is not an object"},
 		{"a number as stdin", `{"id":1,"op":"exec","args":["x"],"stdin":1}`, "1", "stdin", "neither text nor base64"},
 		{"bad base64", `{"id":1,"op":"exec","args":["x"],"stdin":{"base64":"?"}}`, "1", "stdin.base64", "illegal base64"},

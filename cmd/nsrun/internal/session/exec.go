@@ -31,7 +31,7 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 	if fault := b.wait(c); fault != nil {
 		return nil, fault
 	}
-	opts := &nsrun.ExecOptions{MaxOutput: req.maxOutput, Dir: req.cwd, Env: req.environ(), Timeout: req.timeout, Fresh: req.fresh, Terminal: req.terminal}
+	opts := &nsrun.ExecOptions{MaxOutput: req.maxOutput, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Timeout: req.timeout, Fresh: req.fresh, Terminal: req.terminal}
 	if req.stdin != nil {
 		opts.Stdin = bytes.NewReader(*req.stdin)
 	}

@@ -121,7 +121,7 @@ func (b *fakeBox) act(ctx context.Context, argv []string, o *nsrun.ExecOptions, 
 			_, _ = io.Copy(o.Stdout, o.Stdin)
 		}
 	case "env":
-		fmt.Fprint(o.Stdout, strings.Join(o.Env, ","), " ", o.Dir, " ", o.Timeout, " ", o.Fresh, " ", o.Terminal)
+		fmt.Fprint(o.Stdout, strings.Join(append(o.Env, o.Labels...), ","), " ", o.Dir, " ", o.Timeout, " ", o.Fresh, " ", o.Terminal)
 	case "bytes": // each by itself
 		for _, c := range []byte(rest) {
 			_, _ = o.Stdout.Write([]byte{c})

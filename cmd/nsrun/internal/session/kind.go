@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,6 +29,27 @@ func variables(path string, raw []byte, into *[]variable) *Error {
 			return err
 		}
 		*into = append(*into, v)
+	}
+	return nil
+}
+
+// label is a word of the client's for the rows of audit logs.
+type label variable
+
+func labels(path string, raw []byte, into *[]label) *Error {
+	all, err := members(raw, path)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		l := label{name: m.name}
+		if err := text(join(path, m.name), m.value, &l.value); err != nil {
+			return err
+		}
+		if err := policy.CheckLabel(l.name, l.value); err != nil {
+			return wrong(join(path, m.name), "correct it, or leave it out", "%v", err)
+		}
+		*into = append(*into, l)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ type request struct {
 	shell     *string
 	stdin     *[]byte
 	env       []variable
+	labels    []label
 	cwd       string
 	timeout   time.Duration
 	maxOutput int64
@@ -48,7 +49,7 @@ type field struct {
 
 func (r *request) fields() []field {
 	return []field{{"id", &r.id}, {"op", &r.op}, {"session", &r.session}, {"manifest", &r.manifest}, {"policy", &r.policy}, {"dir", &r.dir},
-		{"args", &r.args}, {"shell", &r.shell}, {"stdin", &r.stdin}, {"env", &r.env}, {"cwd", &r.cwd}, {"timeout", &r.timeout},
+		{"args", &r.args}, {"shell", &r.shell}, {"stdin", &r.stdin}, {"env", &r.env}, {"labels", &r.labels}, {"cwd", &r.cwd}, {"timeout", &r.timeout},
 		{"max_output", &r.maxOutput}, {"fresh", &r.fresh}, {"terminal", &r.terminal}, {"stream", &r.stream}, {"encoding", &r.encoding},
 		{"receipt", &r.receipt}, {"of", &r.of}, {"data", &r.data}, {"eof", &r.eof}, {"signal", &r.signal}, {"path", &r.path},
 		{"access", &r.access}, {"now", &r.now}}
@@ -62,8 +63,8 @@ type op struct {
 func ops() []op {
 	return []op{
 		{"open", "session manifest policy dir", ""},
-		{"exec", "session args shell stdin env cwd timeout max_output fresh terminal stream encoding receipt", ""},
-		{"start", "session args shell env cwd terminal encoding", ""},
+		{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt", ""},
+		{"start", "session args shell env labels cwd terminal encoding", ""},
 		{"write", "of data eof", "of"},
 		{"signal", "of signal", "of signal"},
 		{"resize", "of terminal", "of terminal"},
@@ -183,6 +184,13 @@ func (r *request) argv() []string {
 		return nsrun.Shell(*r.shell)
 	}
 	return r.args
+}
+
+func (r *request) labelled() (labels []string) {
+	for _, l := range r.labels {
+		labels = append(labels, l.name+"="+l.value)
+	}
+	return labels
 }
 
 func (r *request) environ() (env []string) {

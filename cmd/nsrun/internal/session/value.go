@@ -120,6 +120,8 @@ func read(path string, raw json.RawMessage, into any) *Error {
 		return list(path, raw, v)
 	case *[]variable:
 		return variables(path, raw, v)
+	case *[]label:
+		return labels(path, raw, v)
 	case *time.Duration:
 		return span(path, raw, v)
 	case **[]byte:
