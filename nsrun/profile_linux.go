@@ -88,9 +88,15 @@ func refused(d profile.Decision) error {
 	return &RefusedError{Field: "args", Text: d.Text(), Fix: "accepted: " + d.Try}
 }
 
-// Admit asks the profile of a request's policy about its command, and notes in the request which rule has accepted it. The error is a
-// [*RefusedError]. There is nothing to ask for a session: its commands are judged one by one.
+// Admit looks at the host for what a plan has to know of a request's policy: the FIFOs that it would let be written into, and which rule of
+// its profile accepts the command. An error is a [*RefusedError], or an [*Error] of a look that failed. There is no command to judge
+// for a session: its commands are judged one by one.
 func Admit(req plan.Request) (plan.Request, error) {
+	pipes, err := pipesOf(req.Policy)
+	if err != nil {
+		return req, err
+	}
+	req.Pipes = pipes
 	if req.Policy.Profile == "" || req.Session {
 		return req, nil
 	}

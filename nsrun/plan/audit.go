@@ -34,7 +34,7 @@ func (c *compiler) audit() {
 			dest := strings.TrimSuffix(op.Dest, "/") + strings.TrimPrefix(file, strings.TrimSuffix(op.Source, "/"))
 			covered := slices.ContainsFunc(c.plan.Mounts[i+1:], func(later mounts.Op) bool { return policy.Inside(dest, later.Dest) })
 			if !covered {
-				c.plan.Mounts = append(c.plan.Mounts, mounts.Op{Kind: mounts.Mask, Dest: dest, Optional: true, Quiet: true, Why: auditWhy})
+				c.plan.Mounts = append(c.plan.Mounts, mounts.Op{Kind: mounts.Mask, Source: file, Dest: dest, Optional: true, Quiet: true, Why: auditWhy})
 			}
 		}
 	}

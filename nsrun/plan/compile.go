@@ -26,6 +26,8 @@ type Request struct {
 	// before, as this package looks at no files. Without a rule nothing is planned for a command under a profile.
 	Rule    string
 	RuleEnv []string
+	// Pipes are FIFOs of the host that only the view keeps from being written into: see [Pipes].
+	Pipes Pipes
 	// Session asks for a sandbox that commands are started in later, as often as one likes. There is no Command then.
 	Session bool
 	// Sole says that the process which runs the plan is for that run alone, and may be moved, as the nsrun command is. Other programs may
@@ -130,6 +132,7 @@ func compile(req Request, f facts.Facts, engine string) (*Plan, []Note, error) {
 			return nil, nil, err
 		}
 	}
+	c.pipes()
 	c.audit()
 	c.session()
 	if len(c.unmet) > 0 {

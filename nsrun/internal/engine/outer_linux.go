@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -197,7 +198,7 @@ func settle(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) (out []mounts.
 		case op.Kind == mounts.Bind:
 			op = mounts.Op{Kind: mounts.Bind, Source: s.Source, Dest: op.Dest, Flags: op.Flags}
 		case op.Kind == mounts.Mask:
-			masks, err := mask(op.Dest, op.Dest, look)
+			masks, err := mask(cmp.Or(op.Source, op.Dest), op.Dest, look)
 			if err != nil {
 				return nil, err
 			}
