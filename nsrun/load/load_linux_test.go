@@ -150,7 +150,7 @@ func TestBadManifestsSayWhatAndWhere(t *testing.T) {
 		{"is empty", "empty.json", "empty.json:1:1: the file is empty (write {} for the defaults)"},
 		{"is no JSON", "broken.json", "broken.json:2:15: "},
 		{"has an unknown key", "key.json", "key.json:2:3: netwrok: a manifest has no such key (did you mean network?)"},
-		{"has two faults, and both are told", "key.json", "key.json:3:10: uid: a string stands where a number is wanted"},
+		{"has two faults, and both are told", "key.json", "key.json:3:10: uid: \"x\" stands where a number is wanted"},
 		{"is YAML with a doubtful number", "yaml.yaml", `yaml.yaml:2:16: limits.pids: "0x10" stands where a number is wanted`},
 		{"makes itself writable", "self.json", "would be writable, and this manifest lies in it"},
 	} {

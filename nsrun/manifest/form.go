@@ -24,6 +24,7 @@ type form interface {
 type decoder struct {
 	*faults
 	places map[string]place
+	listed []string // the records whose keys a fault has listed
 }
 
 // want reports whether n is of kind k, and says so when it is not.
@@ -32,8 +33,16 @@ func (d *decoder) want(n *node, key string, k kind) bool {
 	if n.kind == k {
 		return true
 	}
+	if key == "" { // the whole file
+		d.add(n.at, "", "the file holds "+n.kind.String()+" instead of "+k.String(), "write key: value on a line for each key, or a JSON object")
+		return false
+	}
 	what, fix := n.kind.String(), "give "+k.String()
 	switch {
+	case k == list && n.kind == text:
+		fix = `give a list, as in ["A", "B"]`
+	case k == number && n.kind == text:
+		what, fix = clip(n.text), "write plain digits, without a unit and without quotes"
 	case n.kind == null:
 		what, fix = "null", "leave the key out, or give "+k.String()
 	case n.kind == unclear && k == boolean:

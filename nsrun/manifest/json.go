@@ -17,6 +17,13 @@ type scanner struct {
 	pos  int
 	// line and column are the place of mark, counted on when asked for; marks only move forward.
 	line, column, mark int
+	open               []opened
+}
+
+// opened is a bracket that is not closed yet.
+type opened struct {
+	at      place
+	bracket byte
 }
 
 // stop ends a scan; its fault is noted already.
@@ -36,7 +43,10 @@ func (t *tree) readJSON(data []byte, start int) (root *node, ok bool) {
 		}
 	}()
 	root = s.value("", 0)
-	if s.space(); s.pos < len(data) {
+	if c := s.peek(); c == '/' || c == '#' {
+		s.fail("", noComments, commentFix)
+	}
+	if s.pos < len(data) {
 		s.fail("", "something follows the manifest", "one file holds one manifest; remove the rest")
 	}
 	return root, true
@@ -102,7 +112,7 @@ func (s *scanner) object(n *node, key string, depth int) {
 	seen := map[string]place{}
 	s.each(key, '}', func() {
 		if s.peek() != '"' {
-			s.unexpected(key, "a key in double quotes")
+			s.withoutQuotes(key)
 		}
 		m := member{at: s.here()}
 		m.name = s.str(key)
@@ -124,6 +134,8 @@ func (s *scanner) list(n *node, key string, depth int) {
 
 // each reads what stands between brackets, an entry at a time.
 func (s *scanner) each(key string, end byte, entry func()) {
+	s.open = append(s.open, opened{s.here(), s.data[s.pos]})
+	defer func() { s.open = s.open[:len(s.open)-1] }()
 	s.pos++
 	if s.peek() == end {
 		s.pos++
@@ -144,25 +156,65 @@ func (s *scanner) each(key string, end byte, entry func()) {
 				s.fail(key, "a comma comes before the closing bracket", "remove the comma")
 			}
 		default:
-			s.unexpected(key, fmt.Sprintf("a comma or %c", end))
+			s.withoutComma(key, end)
 		}
 	}
 }
 
+const (
+	noComments = "JSON has no comments"
+	commentFix = "remove it, or write the manifest in YAML"
+)
+
 // unexpected fails on what stands here.
 func (s *scanner) unexpected(key, wanted string) {
-	c := s.peek()
-	switch {
+	switch c := s.peek(); {
 	case c == 0:
-		s.fail(key, "the file ends too early", "write "+wanted)
+		last := s.open[len(s.open)-1]
+		s.add(unclosed(last.at, last.bracket))
+		panic(stop{})
 	case c == '/' || c == '#':
-		s.fail(key, "JSON has no comments", "remove it, or write the manifest in YAML")
+		s.fail(key, noComments, commentFix)
 	case c == '\'':
 		s.fail(key, "JSON has no single quotes", "use double quotes")
 	}
 	r, _ := utf8.DecodeRune(s.data[s.pos:])
 	s.fail(key, fmt.Sprintf("unexpected %q", r), "write "+wanted)
 }
+
+// withoutComma fails on what stands after an entry, where a comma or end is wanted.
+func (s *scanner) withoutComma(key string, end byte) {
+	switch c := s.peek(); {
+	case c == ']' || c == '}':
+		last := s.open[len(s.open)-1]
+		s.add(mismatch(s.here(), c, last.at, last.bracket))
+		panic(stop{})
+	case c == '"' || c == '{' || c == '[' || c == '-' || s.bareWord() != "":
+		s.fail(key, "a comma is missing before this", "separate the entries by commas")
+	}
+	s.unexpected(key, fmt.Sprintf("a comma or %c", end))
+}
+
+// withoutQuotes fails on what stands where a key is wanted.
+func (s *scanner) withoutQuotes(key string) {
+	if word := s.bareWord(); word != "" {
+		s.fail(key, "the key "+clip(word)+" has no double quotes", "a file that begins with { is JSON: quote each key, or leave the outer braces out and write YAML")
+	}
+	s.unexpected(key, "a key in double quotes")
+}
+
+// bareWord is the word that stands here without quotes, if any.
+func (s *scanner) bareWord() string {
+	s.peek()
+	end := s.pos
+	for end < len(s.data) && (s.data[end] == '_' || s.data[end]|0x20 >= 'a' && s.data[end]|0x20 <= 'z' || s.data[end] >= '0' && s.data[end] <= '9') {
+		end++
+	}
+	return string(s.data[s.pos:end])
+}
+
+// literals are the words of JSON, and how other languages spell them.
+var literals = map[string]string{"none": "null", "nil": "null", "undefined": "null", "true": "true", "false": "false", "null": "null", "yes": "true", "no": "false"}
 
 // word reads true, false or null.
 func (s *scanner) word(n *node, key string) {
@@ -173,7 +225,15 @@ func (s *scanner) word(n *node, key string) {
 			return
 		}
 	}
-	s.unexpected(key, "a value")
+	word := s.bareWord()
+	if word == "" {
+		s.unexpected(key, "a value")
+	}
+	fix := "quote it"
+	if meant := literals[strings.ToLower(word)]; meant != "" {
+		fix = "write " + meant
+	}
+	s.fail(key, clip(word)+" is no value of JSON", fix)
 }
 
 func (s *scanner) number(key string) string {

@@ -95,7 +95,7 @@ func parse[T any](name string, data []byte, f record[T], into *T, check func(*de
 	if !ok {
 		return nil, t.err()
 	}
-	d := &decoder{&t.faults, make(map[string]place, 32)}
+	d := &decoder{faults: &t.faults, places: make(map[string]place, 32)}
 	f.read(d, root, "", into)
 	check(d)
 	return d.places, t.err()

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"fmt"
 	"unicode/utf8"
 
@@ -92,6 +93,9 @@ func (t *tree) read(data []byte) (*node, bool) {
 		case ' ', '\t', '\r', '\n':
 		case '{':
 			return t.readJSON(data, i)
+		case '/':
+			t.add(place{1 + bytes.Count(data[:i], []byte("\n")), 1}, "", noComments, "remove it; a comment of YAML begins with #")
+			return nil, false
 		default:
 			return t.readYAML(data)
 		}

@@ -40,7 +40,7 @@ func (r record[T]) read(d *decoder, n *node, key string, into any) {
 		if i := slices.Index(names, m.name); i >= 0 {
 			values[i] = m.value
 		} else {
-			d.unknown(m, key, names, r.what)
+			d.unknown(m, key, r.what, r.named)
 		}
 	}
 	for i, one := range r.rows { // in the table's order, whatever the file's
@@ -55,16 +55,13 @@ func (r record[T]) read(d *decoder, n *node, key string, into any) {
 	}
 }
 
-// unknown says what is known instead.
-func (d *decoder) unknown(m member, key string, names []string, what string) {
-	fix := "known are " + strings.Join(names, ", ")
-	if d.full() {
-		return
+// named lists the keys, each with what it means.
+func (r record[T]) named() []namedKey {
+	all := make([]namedKey, len(r.rows))
+	for i, one := range r.rows {
+		all[i] = namedKey{one.name, one.help}
 	}
-	if near, ok := policy.Nearest(m.name, names); ok {
-		fix = "did you mean " + near + "?"
-	}
-	d.add(m.at, dotted(key, m.name), what+" has no such key", fix)
+	return all
 }
 
 func (r record[T]) json(from any) (string, bool) {

@@ -23,7 +23,7 @@ var refused = map[token.Type][2]string{
 	token.AliasType:       {"YAML aliases are not taken", "write the value itself; quote a string that begins with *"},
 	token.TagType:         {"YAML tags are not taken", "leave the tag out; quote a string that begins with !"},
 	token.MergeKeyType:    {"YAML merge keys are not taken", "write the keys where they are needed"},
-	token.DirectiveType:   {"YAML directives are not taken", "remove the line"},
+	token.DirectiveType:   {"YAML directives are not taken", "remove the line; quote a string that begins with %"},
 	token.MappingKeyType:  {"YAML keys written with ? are not taken", "write key: value"},
 	token.LiteralType:     {"YAML block strings are not taken", "write the string in quotes, on one line"},
 	token.FoldedType:      {"YAML block strings are not taken", "write the string in quotes, on one line"},
@@ -49,7 +49,7 @@ func (t *tree) readYAML(data []byte) (root *node, ok bool) {
 		}
 	}()
 	tokens := lexer.Tokenize(strings.ReplaceAll(string(data), "\r\n", "\n"))
-	if !t.tokens(tokens) {
+	if t.tokenFaults(tokens, strings.Split(string(data), "\n")) || !t.tokens(tokens) {
 		return nil, false
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // join finds them, and goes on
@@ -67,18 +67,15 @@ func (t *tree) readYAML(data []byte) (root *node, ok bool) {
 
 // syntax notes what the parser says.
 func (t *tree) syntax(err error) {
-	at, what := place{1, 1}, "the YAML cannot be read"
 	var located interface {
 		GetToken() *token.Token
 		GetMessage() string
 	}
 	if errors.As(err, &located) {
-		what += ": " + said(located.GetMessage())
-		if tk := located.GetToken(); tk != nil && tk.Position != nil {
-			at = placeOf(tk)
-		}
+		t.explain(located.GetMessage(), located.GetToken())
+		return
 	}
-	t.add(at, "", what, "check the indentation, and quote strings with special characters")
+	t.explain("", nil)
 }
 
 // said makes what the parser says, which may hold words of the file, fit for an error text.
@@ -116,13 +113,11 @@ func (t *tree) tokens(all token.Tokens) bool {
 			case tk.Prev == nil || tk.Prev.Position.Line != tk.Position.Line:
 				t.add(placeOf(tk), "", "a colon begins a line", "write key: value on one line")
 			case stray(tk):
-				t.add(placeOf(tk), "", "the value does not stand on the line of its key", "write key: value on one line, and indent lists and objects")
+				t.stray(tk)
 			}
 			if keys++; keys == maxYAMLKeys+1 {
 				t.add(placeOf(tk), "", fmt.Sprintf("there are more than %d keys", maxYAMLKeys), "write the manifest in JSON")
 			}
-		case token.InvalidType:
-			t.add(placeOf(tk), "", "the YAML cannot be read: "+said(tk.Error), "check quotes and indentation")
 		}
 		begun = begun || tk.Type != token.CommentType && tk.Type != token.DirectiveType && len(t.all) == before
 		if open.add(tk); open.depth() > maxDepth {
@@ -160,6 +155,16 @@ func stray(colon *token.Token) bool {
 	}
 	value := after(next)
 	return value == nil || value.Type != token.MappingValueType || value.Position.Line != next.Position.Line
+}
+
+// stray adds the fault of what follows a colon on later lines.
+func (t *tree) stray(colon *token.Token) {
+	if next := after(colon); next.Type == token.StringType && next.Position.Column > colon.Prev.Position.Column {
+		text, fix := withoutColon(next.Value)
+		t.add(placeOf(next), "", text, fix)
+		return
+	}
+	t.add(placeOf(colon), "", "the value does not stand on the line of its key", "write key: value on one line, and indent lists and objects")
 }
 
 // nesting follows how deep the words of a file stand in each other; it never says less than it is.
