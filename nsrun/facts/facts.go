@@ -10,6 +10,7 @@ package facts
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Name is the name of a feature.
@@ -47,7 +48,8 @@ type Facts struct {
 	// LandlockRefused names the rights of that ABI which the kernel refuses all the same: a ruleset must leave them out.
 	LandlockRefused []string `json:"landlock_refused,omitempty"`
 	Distro          Distro   `json:"distro,omitzero"`
-	// Surroundings are words for what the caller is in: docker, podman, kubernetes, lxc, container, wsl1, wsl2, gvisor, chroot.
+	// Surroundings are words for what the caller is in: docker, podman, kubernetes, lxc, container, wsl1, wsl2, wsl2-mirrored (in that
+	// networking mode), gvisor, chroot, and overmounted: below a mount over its root.
 	Surroundings []string `json:"surroundings,omitempty"`
 	// Groups are the places where the caller can make a control group for a sandbox, the best first.
 	Groups []Group `json:"cgroups,omitempty"`
@@ -55,6 +57,8 @@ type Facts struct {
 	PidMaxLeast int `json:"pid_max_least,omitempty"`
 	// Manager is the service manager that can be asked for one more place, if Groups has none of version 2.
 	Manager *Manager `json:"manager,omitempty"`
+	// Program is the running nsrun.
+	Program Program `json:"program,omitzero"`
 	// MemoryMB is what the host has, in MiB; 0 if nobody knows.
 	MemoryMB int64           `json:"memory_mb,omitempty"`
 	Answers  map[Name]Answer `json:"features"`
@@ -101,11 +105,32 @@ func (f Facts) State(name Name) State {
 func (f Facts) Can(name Name) bool { return f.State(name) != No }
 
 // Fix returns the action that brings a missing feature: the probe's if it knew the cause, else the table's for this distribution or one
-// that it is like, else the table's.
+// that it is like, else the table's. A kernel is another one by other means in some surroundings.
 func (f Facts) Fix(name Name) string {
-	if a := f.Answers[name]; a.Fix != "" {
-		return a.Fix
+	fix := f.Answers[name].Fix
+	if fix == "" {
+		fix = f.tabled(name)
 	}
+	switch kernel := strings.HasPrefix(fix, "use a kernel"); {
+	case kernel && f.In("gvisor"):
+		return "start the container by another runtime than gVisor's runsc, which is its kernel"
+	case kernel && f.InContainer(), strings.Contains(fix, "lsm=") && f.InContainer():
+		return "on the host: " + fix
+	case kernel && f.In("wsl2"):
+		return "wsl --update, in Windows"
+	}
+	return fix
+}
+
+// In reports whether the caller is in one of the surroundings.
+func (f Facts) In(words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(f.Surroundings, w) })
+}
+
+// InContainer reports whether the kernel is somebody else's to set up.
+func (f Facts) InContainer() bool { return f.In("docker", "podman", "kubernetes", "lxc", "container") }
+
+func (f Facts) tabled(name Name) string {
 	row, _ := Lookup(name)
 	for _, id := range append([]string{f.Distro.ID}, f.Distro.Like...) {
 		for _, on := range row.On {

@@ -50,6 +50,7 @@ func TestFactsSurviveJSON(t *testing.T) {
 	f := Facts{Kernel: "6.1", Arch: "arm64", UID: 7, LastCap: 40, LandlockABI: 2, LandlockErrata: 3, LandlockRefused: []string{"truncate"},
 		Distro: Distro{ID: "ubuntu", Like: []string{"debian"}, Name: "Ubuntu 24.04"}, Surroundings: []string{"docker", "wsl2"},
 		Groups: []Group{{Version: 2, Dir: "/sys/fs/cgroup", Controllers: []string{"pids"}, Enable: []string{"pids"}, Leave: true}}, PidMaxLeast: 301, MemoryMB: 5,
+		Program: Program{Path: "/home/u/nsrun", Writable: "/home/u"},
 		Manager: &Manager{Socket: "/run/user/7/bus", Bus: true, Tree: "/sys/fs/cgroup", Controllers: []string{"cpu"}, Refused: "why"},
 	}.With(Landlock, Answer{State: Yes}).With(CgroupV2, Answer{State: No, Detail: "why", Fix: "what"})
 	all := reflect.ValueOf(f)
@@ -79,6 +80,61 @@ func TestFixIsTheProbesThenTheDistributionsThenTheTables(t *testing.T) {
 	assert.Equal(t, "dnf install moby-engine", Facts{Distro: Distro{ID: "fedora"}}.Fix(Docker))
 	assert.Equal(t, "do this", rocky.With(Docker, Answer{State: No, Fix: "do this"}).Fix(Docker))
 	assert.Empty(t, Facts{}.Fix("no_such"))
+}
+
+func TestAnotherKernelComesByOtherMeansInSomeSurroundings(t *testing.T) {
+	fix := func(name Name, surroundings ...string) string {
+		return Facts{Distro: Distro{ID: "debian"}, Surroundings: surroundings}.Fix(name)
+	}
+	assert.Equal(t, "use a kernel from 5.9 on", fix(CloseR))
+	assert.Equal(t, "on the host: use a kernel from 5.9 on", fix(CloseR, "docker"))
+	assert.Equal(t, "on the host: use a kernel from 5.9 on", fix(CloseR, "podman", "wsl2"))
+	assert.Equal(t, "wsl --update, in Windows", fix(CloseR, "wsl2"))
+	assert.Contains(t, fix(CloseR, "docker", "gvisor"), "another runtime than gVisor's")
+	assert.Equal(t, lsmDebian, fix(Landlock))
+	assert.Equal(t, "on the host: "+lsmDebian, fix(Landlock, "lxc"), "a container boots nothing")
+	assert.Equal(t, "apt install bubblewrap", fix(Bwrap, "docker"))
+}
+
+func TestAppArmorProfile(t *testing.T) {
+	text, err := Program{Path: "/opt/my tools/nsrun"}.AppArmorProfile()
+	require.NoError(t, err)
+	assert.Contains(t, text, "\nprofile nsrun \"/opt/my tools/nsrun\" flags=(unconfined) {\n  userns,\n")
+	assert.Equal(t, "'/opt/my tools/nsrun' doctor --apparmor-profile | sudo tee /etc/apparmor.d/nsrun && sudo apparmor_parser -r /etc/apparmor.d/nsrun",
+		Program{Path: "/opt/my tools/nsrun"}.AppArmorFix())
+	for _, c := range []struct {
+		p     Program
+		fault string
+	}{
+		{Program{Path: "/home/u/nsrun", Writable: "/home/u"}, "/home/u can be written to by others than root, and whoever replaces /home/u/nsrun would get its exemption; " +
+			"install it for root first: sudo install -m 755 /home/u/nsrun /usr/local/bin/nsrun"},
+		{Program{Path: "/opt/*/nsrun"}, `"/opt/*/nsrun" has characters`},
+		{Program{Path: "/opt/@{HOME}/nsrun"}, "has characters"},
+		{Program{Path: "/opt/a\"b/nsrun"}, "has characters"},
+		{Program{Path: "/opt/a\nb/nsrun"}, "has characters"},
+		{Program{Path: "/opt/it's/nsrun"}, `sudo install -m 755 '/opt/it'\''s/nsrun' /usr/local/bin/nsrun`},
+		{Program{Path: "/usr/bin/nsrun (deleted)"}, "is not known"},
+		{Program{Path: "nsrun"}, "is not known"},
+		{Program{}, "is not known"},
+	} {
+		text, err := c.p.AppArmorProfile()
+		assert.ErrorContains(t, err, c.fault)
+		assert.Empty(t, text)
+		assert.NotContains(t, c.p.AppArmorFix(), "AppArmor profile: ", "a fix is an action")
+	}
+}
+
+// TestPackagesShipTheSameProfile for the place where they put nsrun.
+func TestPackagesShipTheSameProfile(t *testing.T) {
+	const file = "../../contrib/apparmor/nsrun"
+	text, err := Program{Path: "/usr/bin/nsrun"}.AppArmorProfile()
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, text, string(data), "go test ./nsrun/facts -update writes it anew")
 }
 
 func TestValidateNamesEveryFault(t *testing.T) {

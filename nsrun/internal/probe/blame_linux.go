@@ -2,6 +2,7 @@ package probe
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ type blamer struct {
 	files
 	uid          int
 	surroundings []string
+	program      facts.Program
 }
 
 // explain turns a refusal of feature name into a no with a cause. Any other error, and nil, it returns as it is.
@@ -28,6 +30,9 @@ func (b blamer) explain(name facts.Name, err error) error {
 			detail, fix := c.detail, c.fix
 			if c.say != nil {
 				detail, fix = c.say(b, name)
+			}
+			if c.kernel {
+				fix = b.onHost(fix)
 			}
 			return &unsupported{join(err.Error(), detail), fix}
 		}
@@ -61,6 +66,7 @@ type cause struct {
 	matches     func(b blamer, name facts.Name, r *refusal) bool
 	detail, fix string
 	say         func(b blamer, name facts.Name) (detail, fix string)
+	kernel      bool // the fix is one to the kernel, which takes root on the host
 }
 
 func (c cause) errnos() []syscall.Errno {
@@ -80,15 +86,17 @@ var causes = [...]cause{
 	{errno: syscall.ENOSPC, matches: isZero, say: func(b blamer, name facts.Name) (string, string) {
 		setting := "user." + b.zero(name)
 		return setting + " is 0", "sysctl -w " + setting + "=10000"
-	}},
+	}, kernel: true},
 	{errno: syscall.ENOSPC, matches: isNamespace, say: func(_ blamer, name facts.Name) (string, string) {
 		setting := "user." + namespace(name).sysctl
 		return "as many namespaces as " + setting + " allows are there, or 32 within another", "raise " + setting + " with sysctl -w"
-	}},
-	{matches: debianSwitch, detail: "kernel.unprivileged_userns_clone is 0", fix: "sysctl -w kernel.unprivileged_userns_clone=1"},
+	}, kernel: true},
+	{matches: debianSwitch, detail: "kernel.unprivileged_userns_clone is 0", fix: "sysctl -w kernel.unprivileged_userns_clone=1", kernel: true},
 	{matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.in("chroot") },
 		detail: "this is a chroot, in which the kernel allows no user namespaces", fix: "enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
-	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.seccomp() }, say: filtered},
+	// current_chrooted() in fs/fs_struct.c compares the caller's root with the topmost mount at the root of its mount namespace.
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.in("overmounted") }, say: overmounted},
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.filtered() }, say: filtered},
 	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && !b.mapped(b.uid) },
 		detail: "the caller's user id has no mapping in its user namespace", fix: "start nsrun as a user that is mapped there"},
 	// verify_root_map() in kernel/user_namespace.c, since Linux 5.12.
@@ -103,19 +111,22 @@ var causes = [...]cause{
 		say: func(b blamer, _ facts.Name) (string, string) {
 			return "the AppArmor profile " + b.apparmor() + " is on this process", b.unconfined()
 		}},
-	{matches: ubuntuSwitch, detail: "AppArmor restricts unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1",
-		fix: "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
-	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, _ *refusal) bool { return b.seccomp() }, say: filtered},
+	{matches: ubuntuSwitch, say: func(b blamer, _ facts.Name) (string, string) {
+		return "AppArmor restricts unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1", b.exempted()
+	}},
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, _ *refusal) bool { return b.filtered() }, say: filtered},
 	// What else says EPERM: the caller's root is not that of its mount namespace, and a mount itself, so that nothing shows it.
 	{errno: syscall.EPERM, matches: func(_ blamer, name facts.Name, r *refusal) bool { return r.making() && name == facts.UserNS },
 		detail: "as the kernel says in a chroot", fix: "enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
 	{errno: syscall.ENOENT, matches: func(_ blamer, _ facts.Name, r *refusal) bool { return r.step.Stage == "write" },
-		detail: "there is no procfs at /proc", fix: "mount -t proc proc /proc"},
+		say: func(b blamer, _ facts.Name) (string, string) {
+			return "there is no procfs at /proc", b.asRoot("mount -t proc proc /proc")
+		}},
 	{errno: syscall.ENODEV, matches: func(_ blamer, name facts.Name, _ *refusal) bool { return name == facts.Overlay },
-		detail: "the kernel has not got overlayfs, or not loaded it", fix: "modprobe overlay"},
-	{errno: syscall.EPROTONOSUPPORT, matches: isNftables, detail: "the kernel has no NETLINK_NETFILTER", fix: "modprobe nfnetlink"},
-	{errno: syscall.EOPNOTSUPP, matches: isNftables, detail: noNftables, fix: "modprobe nf_tables"},
-	{errno: syscall.EINVAL, matches: isNftables, detail: noNftables, fix: "modprobe nf_tables"},
+		detail: "the kernel has not got overlayfs, or not loaded it", fix: "modprobe overlay", kernel: true},
+	{errno: syscall.EPROTONOSUPPORT, matches: isNftables, detail: "the kernel has no NETLINK_NETFILTER", fix: "modprobe nfnetlink", kernel: true},
+	{errno: syscall.EOPNOTSUPP, matches: isNftables, detail: noNftables, fix: "modprobe nf_tables", kernel: true},
+	{errno: syscall.EINVAL, matches: isNftables, detail: noNftables, fix: "modprobe nf_tables", kernel: true},
 }
 
 const noNftables = "the kernel has not got nf_tables, or not loaded it"
@@ -128,6 +139,12 @@ func debianSwitch(b blamer, name facts.Name, r *refusal) bool {
 // ubuntuSwitch refuses the user namespace itself, or lets it be made without any capability: then writing the maps or the first mount fails.
 func ubuntuSwitch(b blamer, _ facts.Name, _ *refusal) bool {
 	return b.uid != 0 && b.text("proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1"
+}
+
+func overmounted(b blamer, _ facts.Name) (detail, fix string) {
+	over := b.overRoot()
+	return fmt.Sprintf("a mount (%s) lies over /, and this process is below it; the kernel allows no user namespaces there", over.kind),
+		b.asRoot("umount / takes that mount away; or start nsrun in it, by chroot /.. nsrun ...")
 }
 
 func filtered(b blamer, _ facts.Name) (detail, fix string) {

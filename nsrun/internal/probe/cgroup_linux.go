@@ -20,21 +20,42 @@ func groups(f facts.Facts, h files) {
 	dir, err := groupV2(h)
 	answer(f, facts.CgroupV2, err)
 	note(f, facts.CgroupV2, dir)
-	if a := f.Answers[facts.CgroupV2]; a.State == facts.No && needsDelegate(f, h) {
-		a.Fix = delegate
-		f.Answers[facts.CgroupV2] = a
-	}
 	socket, err := answering(h, f.UID)
 	answer(f, facts.SystemdScope, err)
+	for _, name := range []facts.Name{facts.CgroupV2, facts.SystemdScope} {
+		if a := f.Answers[name]; a.State == facts.No {
+			a.Fix = groupFix(f, h, name)
+			f.Answers[name] = a
+		}
+	}
 	note(f, facts.SystemdScope, socket)
 	if f.Manager == nil || err != nil {
 		return
 	}
 	f.Manager.Socket, f.Manager.Bus = socket, isBus(socket) // who answers is better than who is there
-	if a := f.Answers[facts.CgroupV2]; a.State == facts.No && a.Fix == "" {
+	if a := f.Answers[facts.CgroupV2]; a.State == facts.No && (a.Fix == "" || strings.HasPrefix(a.Fix, "start nsrun in a delegated scope")) {
 		a.Fix = "nsrun run needs nothing, as it asks the service manager for a scope; start anything else by systemd-run --user --scope -p Delegate=yes ..."
+		if f.UID == 0 {
+			a.Fix = strings.Replace(a.Fix, " --user", "", 1)
+		}
 		f.Answers[facts.CgroupV2] = a
 	}
+}
+
+// groupFix is how this caller, here, comes by a cgroup.
+func groupFix(f facts.Facts, h files, name facts.Name) string {
+	fix := f.Answers[name].Fix
+	switch {
+	case f.InContainer() && !h.booted():
+		return "limit the container itself, or start it with a cgroup tree that it may write to"
+	case f.InContainer() && strings.HasPrefix(fix, "boot with"):
+		return "on the host: " + fix
+	case name == facts.CgroupV2 && needsDelegate(f, h):
+		return delegate
+	case name == facts.CgroupV2 && fix == "" && f.UID == 0 && h.booted():
+		return "start nsrun in a delegated scope: systemd-run --scope -p Delegate=yes nsrun ..."
+	}
+	return fix
 }
 
 // note keeps a word on what is there.

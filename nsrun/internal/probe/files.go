@@ -31,7 +31,7 @@ func (h files) has(name string) bool {
 }
 
 // mount is a line of /proc/self/mountinfo: proc_pid_mountinfo(5).
-type mount struct{ root, point, options, kind, super string }
+type mount struct{ id, parent, root, point, options, kind, super string }
 
 func (h files) mounts() []mount { return h.mountsLike(" - ") }
 
@@ -47,7 +47,7 @@ func (h files) mountsLike(some string) (found []mount) {
 		if !ok || len(l) < 6 || len(r) < 3 {
 			continue
 		}
-		found = append(found, mount{unescape.Replace(l[3]), unescape.Replace(l[4]), l[5], r[0], r[2]})
+		found = append(found, mount{l[0], l[1], unescape.Replace(l[3]), unescape.Replace(l[4]), l[5], r[0], r[2]})
 	}
 	return found
 }
@@ -56,6 +56,33 @@ func (h files) mountsLike(some string) (found []mount) {
 func (h files) chroot() bool {
 	all := h.mounts()
 	return len(all) > 0 && !slices.ContainsFunc(all, func(m mount) bool { return m.point == "/" })
+}
+
+// overRoot is a mount on the caller's own root, which the caller does not see: then both show as mounted at /. After a pivot_root, or
+// where the caller is in the upper one, the lower one does not show.
+func (h files) overRoot() (over mount) {
+	all := h.mounts()
+	for _, m := range all {
+		if m.point == "/" && slices.ContainsFunc(all, func(below mount) bool { return below.id == m.parent && below.id != m.id && below.point == "/" }) {
+			over = m // the topmost comes last
+		}
+	}
+	return over
+}
+
+// mirrored reports, in WSL 2, whether that is in its mirrored networking mode: then there is an interface loopback0, and a filter that notifies
+// WSL's init is on every process (https://github.com/microsoft/WSL/issues/9548).
+func (h files) mirrored() bool {
+	return h.has("sys/class/net/loopback0") || h.has("init") && strings.Contains("\n"+h.text("proc/1/status"), "\nSeccomp:\t2")
+}
+
+// filters is how many seccomp filters are on this process, -1 if the kernel does not say, as before Linux 5.9.
+func (h files) filters() int {
+	n := -1
+	for line := range strings.SplitSeq(h.text("proc/self/status"), "\n") {
+		_, _ = fmt.Sscanf(line, "Seccomp_filters:\t%d", &n)
+	}
+	return n
 }
 
 // masks lists what is mounted over places below /proc: mount_too_revealing() in fs/namespace.c then refuses a new procfs. The
@@ -154,6 +181,7 @@ func (h files) surroundings() (words []string) {
 		kind = h.text("run/systemd/container")
 	}
 	groups := h.text("proc/1/cgroup") + "\n" + h.text("proc/self/cgroup")
+	wsl2 := strings.Contains(release, "WSL2") || strings.Contains(release, "microsoft-standard")
 	known := func(word string) bool { return slices.Contains([]string{"docker", "podman", "lxc"}, word) }
 	for _, w := range []struct {
 		word string
@@ -166,10 +194,12 @@ func (h files) surroundings() (words []string) {
 		{"container", kind != "" && !known(kind) && !strings.HasPrefix(kind, "lxc")},
 		// https://github.com/microsoft/WSL: "4.4.0-19041-Microsoft" is the first kind, "5.15.90.1-microsoft-standard-WSL2" the second.
 		{"wsl1", strings.HasSuffix(release, "-Microsoft")},
-		{"wsl2", strings.Contains(release, "WSL2") || strings.Contains(release, "microsoft-standard")},
-		// gVisor's pkg/sentry/kernel/version.go: it says the same date on every host.
-		{"gvisor", strings.Contains(version, "gVisor") || strings.Contains(version, "Sun Jan 10 15:06:54 PST 2016")},
+		{"wsl2", wsl2},
+		{"wsl2-mirrored", wsl2 && h.mirrored()},
+		// gVisor's pkg/sentry/syscalls/linux/linux64.go: it says the same date on every host; the release is 4.4.0, since 2026 4.19.0-gvisor.
+		{"gvisor", strings.Contains(strings.ToLower(version), "gvisor") || strings.Contains(version, "Sun Jan 10 15:06:54 PST 2016")},
 		{"chroot", h.chroot()},
+		{"overmounted", h.overRoot() != mount{}},
 	} {
 		if w.is {
 			words = append(words, w.word)

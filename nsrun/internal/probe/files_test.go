@@ -31,8 +31,9 @@ const (
 502 22 0:70 / /proc/acpi ro,relatime - tmpfs tmpfs ro
 503 22 0:71 /null /proc/kcore rw,nosuid - tmpfs tmpfs rw
 `
-	filtering = "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"
-	open      = "Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"
+	readOnlySys = "24 22 0:21 /sys /proc/sys ro,relatime - proc proc rw\n"
+	filtering   = "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"
+	open        = "Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"
 )
 
 func with(h map[string]string, more ...string) map[string]string {
@@ -92,17 +93,22 @@ var hosts = map[string]map[string]string{
 	},
 	"WSL 1": {"proc/sys/kernel/osrelease": "4.4.0-19041-Microsoft\n", "proc/version": "Linux version 4.4.0-19041-Microsoft\n",
 		"proc/self/mountinfo": rootMount, "proc/self/status": open},
-	"WSL 2":  {"proc/sys/kernel/osrelease": "5.15.90.1-microsoft-standard-WSL2\n", "proc/self/mountinfo": rootMount, "proc/self/status": open},
-	"gVisor": {"proc/version": "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n", "proc/self/mountinfo": "1 0 0:1 / / rw - 9p none rw\n"},
-	"LXC":    {"run/systemd/container": "lxc\n", "proc/self/mountinfo": rootMount + procMount, "proc/1/cgroup": "0::/init.scope\n"},
-	"nspawn": {"run/systemd/container": "systemd-nspawn\n", "proc/self/mountinfo": rootMount},
-	"chroot": {"proc/self/mountinfo": "40 27 0:21 / /proc rw,relatime - proc proc rw\n", "proc/self/status": open},
+	"WSL 2": {"proc/sys/kernel/osrelease": "5.15.90.1-microsoft-standard-WSL2\n", "proc/self/mountinfo": rootMount, "proc/self/status": open},
+	"WSL 2, mirrored": {"proc/sys/kernel/osrelease": "6.18.33.2-microsoft-standard-WSL2\n", "proc/self/mountinfo": rootMount, "proc/self/status": filtering,
+		"sys/class/net/loopback0": ""},
+	"gVisor of 2026": {"proc/version": "Linux version 4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016\n", "proc/self/mountinfo": "1 0 0:1 / / rw - 9p none rw\n"},
+	"a mount over /": {"proc/self/mountinfo": rootMount + procMount + "90 27 0:50 / / rw,relatime - tmpfs none rw\n", "proc/self/status": open},
+	"gVisor":         {"proc/version": "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n", "proc/self/mountinfo": "1 0 0:1 / / rw - 9p none rw\n"},
+	"LXC":            {"run/systemd/container": "lxc\n", "proc/self/mountinfo": rootMount + procMount, "proc/1/cgroup": "0::/init.scope\n"},
+	"nspawn":         {"run/systemd/container": "systemd-nspawn\n", "proc/self/mountinfo": rootMount},
+	"chroot":         {"proc/self/mountinfo": "40 27 0:21 / /proc rw,relatime - proc proc rw\n", "proc/self/status": open},
 }
 
 func TestSurroundings(t *testing.T) {
 	for name, want := range map[string][]string{
 		"plain Debian": nil, "Ubuntu 24.04, restricted": nil, "default Docker": {"docker"}, "rootless Podman": {"podman"},
-		"Kubernetes pod": {"kubernetes"}, "WSL 1": {"wsl1"}, "WSL 2": {"wsl2"}, "gVisor": {"gvisor"}, "LXC": {"lxc"},
+		"Kubernetes pod": {"kubernetes"}, "WSL 1": {"wsl1"}, "WSL 2": {"wsl2"}, "WSL 2, mirrored": {"wsl2", "wsl2-mirrored"}, "gVisor": {"gvisor"},
+		"gVisor of 2026": {"gvisor"}, "a mount over /": {"overmounted"}, "LXC": {"lxc"},
 		"nspawn": {"container"}, "chroot": {"chroot"},
 	} {
 		assert.Equal(t, want, tree(hosts[name]).surroundings(), name)
@@ -136,7 +142,7 @@ func TestReadingsOfProc(t *testing.T) {
 	assert.Empty(t, docker.hidepid())
 	assert.False(t, plain.seccomp())
 	odd := tree(map[string]string{"proc/self/mountinfo": "garbage\n1 2 3:4 / /a\\040b rw opt - tmpfs x rw\nshort - a\n"})
-	assert.Equal(t, []mount{{"/", "/a b", "rw", "tmpfs", "rw"}}, odd.mounts())
+	assert.Equal(t, []mount{{"1", "2", "/", "/a b", "rw", "tmpfs", "rw"}}, odd.mounts())
 }
 
 func TestPlacesInCgroupTrees(t *testing.T) {

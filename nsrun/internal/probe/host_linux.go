@@ -21,8 +21,11 @@ func Host() facts.Facts {
 	f := Quick()
 	h := files{os.DirFS("/"), os.Getenv}
 	f.Distro, f.Surroundings = h.distro(), h.surroundings()
-	b := blamer{h, f.UID, f.Surroundings}
+	f.Program = running()
+	b := blamer{h, f.UID, f.Surroundings, f.Program}
 	hidden(f, b)
+	inEffect(f)
+	listening(f, b)
 	user := withoutProcfs()
 	if user == nil {
 		user = b.explain(facts.UserNS, try(unix.CLONE_NEWUSER, nil))
@@ -57,7 +60,9 @@ func Host() facts.Facts {
 // hidden says of a kernel without Landlock that a filter may have answered for it: container engines answer calls that are newer than
 // their profile with ENOSYS.
 func hidden(f facts.Facts, b blamer) {
-	if a := f.Answers[facts.Landlock]; a.Detail == noLandlock && b.seccomp() {
+	if a := f.Answers[facts.Landlock]; a.Detail == noLandlock && b.in("gvisor") {
+		answer(f, facts.Landlock, &unsupported{noLandlock + ": it is gVisor's", a.Fix})
+	} else if a.Detail == noLandlock && b.filtered() {
 		answer(f, facts.Landlock, &unsupported{noLandlock + ", or the seccomp filter on this process hides it", b.withoutFilter()})
 	}
 }

@@ -1,6 +1,11 @@
 package probe
 
-import "github.com/nsrun/nsrun/nsrun/facts"
+import (
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/facts"
+)
 
 // namespace finds the row of a feature; that of one that is no namespace is empty.
 func namespace(name facts.Name) (n struct{ sysctl, ns, of string }) {
@@ -36,6 +41,26 @@ func (b blamer) zero(name facts.Name) string {
 	}
 	return ""
 }
+
+// onHost says who has to change a setting of the kernel, and where.
+func (b blamer) onHost(fix string) string {
+	readOnly := func(m mount) bool { return m.point == "/proc/sys" && strings.HasPrefix(m.options, "ro") }
+	if b.in("docker", "podman", "kubernetes", "lxc", "container") || strings.Contains(fix, "sysctl -w") && slices.ContainsFunc(b.mounts(), readOnly) {
+		return "on the host, as root: " + fix
+	}
+	return b.asRoot(fix)
+}
+
+func (b blamer) asRoot(fix string) string {
+	if b.uid != 0 {
+		return "as root: " + fix
+	}
+	return fix
+}
+
+// filtered reports whether a filter that may have refused a call is on this process. That of WSL 2's mirrored networking looks at bind and
+// listen alone.
+func (b blamer) filtered() bool { return b.seccomp() && !(b.in("wsl2-mirrored") && b.filters() == 1) }
 
 // remedy is what to do in the first of the surroundings that applies; the last row is for all others.
 type remedy struct{ in, fix string }
@@ -76,5 +101,17 @@ func (b blamer) unconfined() string {
 		{"docker", "start the container with docker run --security-opt apparmor=unconfined"},
 		{"lxc", "set security.nesting=true on the container"},
 		{"", "let the AppArmor profile " + b.apparmor() + " allow userns, capability and mount"},
+	})
+}
+
+// exempted is what helps against AppArmor's restriction on user namespaces: a profile for nsrun alone. A profile is loaded on the host, where the
+// path of a program in a container is another.
+func (b blamer) exempted() string {
+	return b.choose([]remedy{
+		{"kubernetes", "load an AppArmor profile that allows userns on the node, and set securityContext.appArmorProfile to it"},
+		{"podman", "load an AppArmor profile that allows userns on the host, and start the container with podman run --security-opt apparmor=PROFILE"},
+		{"docker", "load an AppArmor profile that allows userns on the host, and start the container with docker run --security-opt apparmor=PROFILE"},
+		{"lxc", "load an AppArmor profile that allows userns on the host, and set lxc.apparmor.profile to it"},
+		{"", b.program.AppArmorFix()},
 	})
 }
