@@ -18,6 +18,7 @@ import (
 // doctorFlags are those of doctor.
 type doctorFlags struct {
 	asJSON, selfTest  bool
+	all, apparmor     bool
 	require, manifest string
 }
 
@@ -25,6 +26,8 @@ func (f *doctorFlags) set() *flag.FlagSet {
 	fs := newFlags("doctor")
 	fs.BoolVar(&f.asJSON, "json", false, "")
 	fs.BoolVar(&f.selfTest, "self-test", false, "")
+	fs.BoolVar(&f.all, "all", false, "")
+	fs.BoolVar(&f.apparmor, "apparmor-profile", false, "")
 	fs.StringVar(&f.require, "require", "", "")
 	fs.StringVar(&f.manifest, "manifest", "", "")
 	return fs
@@ -58,7 +61,10 @@ func (a *app) doctor(args []string) int {
 		return a.fail(err)
 	}
 	known := nsrun.Probe()
-	r := report{known: known, colour: a.colour()}
+	if f.apparmor {
+		return a.apparmor(known.Program)
+	}
+	r := report{known: known, colour: a.colour(), all: f.all}
 	for _, q := range questions {
 		missing, err := q.ask(known)
 		if err != nil {
@@ -86,6 +92,15 @@ func (a *app) doctor(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// apparmor prints the AppArmor profile of this program.
+func (a *app) apparmor(p facts.Program) int {
+	text, err := p.AppArmorProfile()
+	if err != nil {
+		return a.fail(err)
+	}
+	return a.print(text)
 }
 
 // questions makes of the flags what is to be asked; a flag that cannot be understood is an error, with all others that cannot.

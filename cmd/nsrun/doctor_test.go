@@ -28,11 +28,13 @@ func madeUp() report {
 
 func TestDoctorSaysTheVerdictFirst(t *testing.T) {
 	r := madeUp()
+	r.all = true
 	text := r.String()
 	assert.True(t, strings.HasPrefix(text, `this host cannot enforce a and b
-  user_namespace, mount_namespace: first
+  user_namespace: first
       found: EPERM
       fix: do this
+      also missing for this: mount_namespace
   landlock: second
       fix: do that
 
@@ -58,9 +60,93 @@ user_namespace         no       3.8  required
 	assert.True(t, strings.HasPrefix(r.String(), "this host can enforce a and b\n\nkernel"))
 }
 
+// everything is a host on which each feature is there.
+func everything() report {
+	f := facts.Facts{Kernel: "6.1", Arch: "amd64", UID: 7, LandlockABI: 2}
+	for _, row := range facts.Table {
+		f = f.With(row.Name, facts.Answer{State: facts.Yes, Detail: "found"})
+	}
+	return report{known: f, what: []string{"the default policy"}, tested: plan.Acts[:2], degrade: "native",
+		engines: []engineStatus{{Name: "native", Available: true}, {Name: "bwrap", Available: true}, {Name: "docker", Why: "none"}, {Name: "none", Available: true}}}
+}
+
+func TestDoctorIsShortOnAGoodHost(t *testing.T) {
+	r := everything()
+	assert.Equal(t, `this host can enforce the default policy
+self-test: in a sandbox started for it, these failed as they must: read-outside write-outside
+
+kernel 6.1 amd64, uid 7, Landlock ABI 2
+
+namespaces    all 9
+files         all 8
+system calls  all 6
+cgroups       all 5
+network       all 2
+backends      native, bwrap; not docker
+with --fallback degrade a run would use native
+nsrun doctor --all has a line for each feature and backend
+`, r.String())
+	r.known = r.known.With(facts.TimeNS, facts.Answer{State: facts.No}).With(facts.CgroupV1, facts.Answer{State: facts.No}).With(facts.Docker, facts.Answer{State: facts.No})
+	text := r.String()
+	assert.Contains(t, text, "\nnamespaces    8 of 9, not time_namespace\n")
+	assert.Contains(t, text, "\ncgroups       4 of 5, not cgroup_v1\n")
+	assert.NotContains(t, text, "missing", "nothing is lost without these")
+}
+
+// TestDoctorReportsACauseOnce, whatever depends on it, and nothing that the verdict has.
+func TestDoctorReportsACauseOnce(t *testing.T) {
+	r := everything()
+	for _, name := range []facts.Name{facts.CgroupNS, facts.Overlay} {
+		r.known = r.known.With(name, facts.Answer{State: facts.No, Detail: "it needs a user namespace", Fix: "allow it"})
+	}
+	r.known = r.known.With(facts.SeccompNotify, facts.Answer{State: facts.Unknown, Detail: "EIO", Fix: "retry"})
+	assert.True(t, strings.HasSuffix(r.String(), `
+missing, but not required
+  cgroup_namespace: the sandbox's place in the cgroup tree stays in view
+      found: it needs a user namespace
+      fix: allow it
+      also missing for this: overlay
+  seccomp_notify: refused system calls cannot be handed to a supervisor
+      found: EIO
+      fix: retry
+`), r.String())
+	r.missing = []plan.Note{{Feature: "user_namespace", Loss: "no sandbox", Found: "EPERM", Fix: "allow it"}}
+	text := r.String()
+	assert.Equal(t, 1, strings.Count(text, "allow it"), text)
+	assert.Contains(t, text, "seccomp_notify: ")
+}
+
+// TestDoctorOffersNoCgroupsWhereThereAreSome, of either version.
+func TestDoctorOffersNoCgroupsWhereThereAreSome(t *testing.T) {
+	r := everything()
+	for _, name := range []facts.Name{facts.CgroupV2, facts.CgroupV1, facts.SystemdScope, facts.PidMax} {
+		r.known = r.known.With(name, facts.Answer{State: facts.No, Detail: "d", Fix: "fix of " + string(name)})
+	}
+	assert.Equal(t, 1, strings.Count(r.String(), "fix of "), "one for the same loss: %s", r)
+	assert.Contains(t, r.String(), "fix of cgroup_v2")
+	r.known.Groups = []facts.Group{{Version: 1, Dir: "/g"}}
+	assert.NotContains(t, r.String(), "fix of ")
+}
+
+func TestDoctorPrintsTheProfileThatItsFixLoads(t *testing.T) {
+	r := everything()
+	r.known.Program = facts.Program{Path: "/opt/nsrun"}
+	r.missing = []plan.Note{{Feature: "user_namespace", Loss: "no sandbox", Found: "EPERM", Fix: r.known.Program.AppArmorFix()}}
+	assert.Contains(t, r.String(), "\n  profile nsrun /opt/nsrun flags=(unconfined) {\n    userns,\n")
+	r.missing[0].Fix = "something else"
+	assert.NotContains(t, r.String(), "AppArmor")
+}
+
+func TestDoctorOnMirroredNetworking(t *testing.T) {
+	r := everything()
+	assert.NotContains(t, r.String(), "127.0.0.1")
+	r.known.Surroundings = []string{"wsl2", "wsl2-mirrored"}
+	assert.Contains(t, r.String(), "inside of wsl2, wsl2-mirrored\nwith --net host a sandbox reaches what listens on 127.0.0.1 in Windows")
+}
+
 func TestDoctorsColours(t *testing.T) {
 	r := madeUp()
-	r.colour = true
+	r.colour, r.all = true, true
 	text := r.String()
 	assert.Contains(t, text, "\x1b[1;31mthis host cannot enforce a and b\x1b[0m\n")
 	assert.Contains(t, text, "\nuser_namespace         \x1b[1;31mno      \x1b[0m 3.8")
@@ -98,6 +184,7 @@ func TestDoctorColoursATerminalAlone(t *testing.T) {
 
 func TestDoctorOnEngines(t *testing.T) {
 	r := madeUp()
+	r.all = true
 	r.engines = []engineStatus{{Name: "native", Why: "no\x1b"}, {Name: "landlock", Available: true, Version: "1", Loses: []string{"view"}}}
 	assert.Contains(t, r.String(), "\nengines (--backend)\nnative    not here\n    why:   no?\nlandlock  available  1\n    loses: view\nwith --fallback degrade a run would be refused all the same\n")
 	r.degrade, r.missing, r.tested = "landlock", nil, plan.Acts[:2]

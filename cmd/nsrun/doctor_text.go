@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // report is what doctor prints for people.
@@ -21,21 +23,27 @@ type report struct {
 	engines []engineStatus
 	degrade string // the engine that fallback degrade comes to, if any
 	colour  bool
+	all     bool // every feature and engine has lines of its own
 }
 
-// String is the verdict, a few lines on the host, and the table: one section each.
+// String is the verdict, a few lines on the host, a line for each group, and each cause of what is missing; or, with all, the tables.
 func (r report) String() string {
+	sections := []func(*strings.Builder){r.verdict, r.host, r.summary, r.lacks}
+	if r.all {
+		sections = []func(*strings.Builder){r.verdict, r.host, r.table, r.engineTable}
+	}
 	var out strings.Builder
-	for i, section := range []func(*strings.Builder){r.verdict, r.host, r.table, r.engineTable} {
-		if i > 0 {
+	for _, section := range sections {
+		var text strings.Builder
+		if section(&text); text.Len() > 0 && out.Len() > 0 {
 			out.WriteByte('\n')
 		}
-		section(&out)
+		out.WriteString(text.String())
 	}
 	return out.String()
 }
 
-// verdict says yes or no, and what is missing: what one action brings is listed together.
+// verdict says yes or no, and what is missing.
 func (r report) verdict(out *strings.Builder) {
 	what := strings.Join(r.what, " and ")
 	if len(r.missing) == 0 {
@@ -46,13 +54,24 @@ func (r report) verdict(out *strings.Builder) {
 		return
 	}
 	fmt.Fprintln(out, r.paint(bad, printable("this host cannot enforce "+what)))
-	for _, n := range plan.Together(r.missing) {
-		fmt.Fprintf(out, "  %s\n", printable(n.Feature+": "+n.Loss))
-		if n.Found != "" {
-			fmt.Fprintf(out, "      found: %s\n", printable(n.Found))
+	causes(out, r.missing)
+	if profile, err := r.known.Program.AppArmorProfile(); err == nil && slices.ContainsFunc(r.missing, func(n plan.Note) bool { return n.Fix == r.known.Program.AppArmorFix() }) {
+		fmt.Fprintf(out, "the AppArmor profile that this loads:\n")
+		for line := range strings.Lines(profile) {
+			fmt.Fprintf(out, "  %s\n", printable(strings.TrimSuffix(line, "\n")))
 		}
-		if n.Fix != "" {
-			fmt.Fprintf(out, "      fix: %s\n", printable(n.Fix))
+	}
+}
+
+// causes prints each cause once: the first feature that it takes away with what is lost, and the names of the others.
+func causes(out *strings.Builder, missing []plan.Note) {
+	for _, n := range plan.Together(missing) {
+		first, others, _ := strings.Cut(n.Feature, ", ")
+		fmt.Fprintf(out, "  %s\n", printable(first+": "+n.Loss))
+		for _, line := range []struct{ name, text string }{{"found", n.Found}, {"fix", n.Fix}, {"also missing for this", others}} {
+			if line.text != "" {
+				fmt.Fprintf(out, "      %s: %s\n", line.name, printable(line.text))
+			}
 		}
 	}
 }
@@ -74,6 +93,9 @@ func (r report) host(out *strings.Builder) {
 	if len(k.Surroundings) > 0 {
 		fmt.Fprintf(out, "inside of %s\n", printable(strings.Join(k.Surroundings, ", ")))
 	}
+	if k.In("wsl2-mirrored") {
+		fmt.Fprintln(out, "with --net host a sandbox reaches what listens on 127.0.0.1 in Windows: WSL 2 mirrors the network of Windows")
+	}
 }
 
 // errata lists the numbers of the bits that are set.
@@ -83,6 +105,88 @@ func errata(set int) string {
 		numbers = append(numbers, fmt.Sprint(bits.TrailingZeros(rest)+1))
 	}
 	return strings.Join(numbers, " ")
+}
+
+// summary has a line for each group of features, one for the backends, and one for what fallback degrade comes to.
+func (r report) summary(out *strings.Builder) {
+	for _, group := range facts.Groups {
+		if group == facts.Engines {
+			continue
+		}
+		count := 0
+		var without []string
+		for _, row := range facts.Table {
+			if row.Group != group {
+				continue
+			}
+			if count++; r.known.State(row.Name) != facts.Yes {
+				without = append(without, string(row.Name))
+			}
+		}
+		fmt.Fprintf(out, "%-12s  ", group)
+		switch len(without) {
+		case 0:
+			fmt.Fprintf(out, "all %d\n", count)
+		case count:
+			fmt.Fprintf(out, "none of %d\n", count)
+		default:
+			fmt.Fprintf(out, "%d of %d, not %s\n", count-len(without), count, strings.Join(without, ", "))
+		}
+	}
+	var here, absent []string
+	for _, e := range r.engines {
+		switch {
+		case e.Name == string(policy.BackendNone): // it is no sandbox
+		case e.Available:
+			here = append(here, printable(e.Name))
+		default:
+			absent = append(absent, printable(e.Name))
+		}
+	}
+	text := strings.Join(here, ", ")
+	if len(absent) > 0 {
+		text += "; not " + strings.Join(absent, ", ")
+	}
+	fmt.Fprintf(out, "%-12s  %s\n", "backends", text)
+	r.degraded(out)
+	fmt.Fprintln(out, "nsrun doctor --all has a line for each feature and backend")
+}
+
+// lacks prints what else is missing here that would be of use, by its causes.
+func (r report) lacks(out *strings.Builder) {
+	var missing []plan.Note
+	for _, row := range facts.Table {
+		if row.Group != facts.Engines && r.known.State(row.Name) != facts.Yes && !r.needless(row) && !r.told(row.Name) {
+			missing = append(missing, plan.Note{Feature: string(row.Name), Loss: row.Loss, Found: r.known.Answers[row.Name].Detail, Fix: r.known.Fix(row.Name)})
+		}
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(out, "%s\n", r.paint(bold, "missing, but not required"))
+		causes(out, missing)
+	}
+}
+
+// told reports whether the verdict has the feature, or the cause for which it is missing.
+func (r report) told(name facts.Name) bool {
+	return slices.ContainsFunc(r.missing, func(n plan.Note) bool {
+		return n.Feature == string(name) || n.Found != "" && n.Fix == r.known.Fix(name)
+	})
+}
+
+// needless reports whether nothing is lost without a feature, since there is another for the same.
+func (r report) needless(row facts.Feature) bool {
+	grouped := len(r.known.Groups) > 0 || r.known.State(facts.CgroupV2) == facts.Yes
+	switch row.Name {
+	case facts.CgroupV1: // cgroup_v2 has the cause
+		return true
+	case facts.CgroupV2:
+		return grouped
+	case facts.SystemdScope:
+		return grouped || r.known.State(facts.CgroupV2) == facts.No && r.known.Manager == nil
+	case facts.PidMax:
+		return grouped || r.known.UID != 0
+	}
+	return strings.HasPrefix(row.Loss, "nothing")
 }
 
 // table has a row for each feature, and for those that are not there what that means.
@@ -129,6 +233,10 @@ func (r report) engineTable(out *strings.Builder) {
 	for _, e := range r.engines {
 		out.WriteString(printable(e.String()))
 	}
+	r.degraded(out)
+}
+
+func (r report) degraded(out *strings.Builder) {
 	if r.degrade != "" {
 		fmt.Fprintf(out, "with --fallback degrade a run would use %s\n", r.degrade)
 	} else {

@@ -142,18 +142,24 @@ Examples:
   nsrun wrap --null --ro ~/notes -- ls ~/notes | xargs -0 env     the same as nsrun run --ro ~/notes ...
 `
 
-const doctorHelp = `nsrun doctor [--json] [--require LIST] [--manifest FILE] [--self-test]     (also: nsrun probe)
+const doctorHelp = `nsrun doctor [--all] [--json] [--require LIST] [--manifest FILE] [--self-test]     (also: nsrun probe)
 
-Says first whether this host can enforce the default policy, and if not what is missing and the one action that
-brings it. If it can, a sandbox is started that tries what must fail. Then feature by feature: here or not,
-since which kernel, what was found, what is lost, what to do; and the same for each engine. Each feature is
+Says first whether this host can enforce the default policy. If not, each cause is named once, with the one
+action against it and the features that it takes away. If it can, a sandbox is started that tries what must
+fail. Then a line for each group of features, and what else is missing that would be of use. Each feature is
 really used, in children that end at once and leave nothing behind. Exit codes: 0 it can, 1 it cannot, 125 wrong
 usage.
 
+  --all            each feature: here or not, since which kernel, what was found, what is lost, what to do; and
+                   the same for each backend
   --json           the facts as JSON, for nsrun plan --facts; the exit code is the same
   --require LIST   ask for these features of the host, or guarantees of a sandbox, instead; separated by commas
   --self-test      start a sandbox of the default policy that tries what must fail, whatever else is asked
   --manifest FILE  ask for what this manifest needs instead, under the operator's ceiling
+  --apparmor-profile
+                   print an AppArmor profile that lets this executable make user namespaces, for Ubuntu from
+                   23.10 on; apparmor_parser -r loads it. Refused where others than root can replace the
+                   executable: they would have the exemption
 
 What several of them ask for must all be there.
 
@@ -161,6 +167,7 @@ Examples:
   nsrun doctor
   nsrun doctor --require user_namespace,landlock && echo ready
   nsrun doctor --manifest agent.json
+  nsrun doctor --apparmor-profile | sudo tee /etc/apparmor.d/nsrun
 `
 
 const versionHelp = `nsrun version     print the version, the platform and the Go release it was built with

@@ -156,7 +156,7 @@ func TestDefaultContainer(t *testing.T) {
 			out, _, code := in(t, options, "/usr/bin/nsrun", "doctor")
 			verdict, rest, _ := strings.Cut(out, "\n\nkernel ")
 			assert.Equal(t, 1, code)
-			assert.Contains(t, verdict, "this host cannot enforce the default policy\n  user_namespace, ")
+			assert.Contains(t, verdict, "this host cannot enforce the default policy\n  user_namespace: ")
 			assert.Contains(t, verdict, "found: clone: operation not permitted; a seccomp filter is on this process, as in a container")
 			assert.Contains(t, verdict, "fix: start the container with docker run --security-opt seccomp=unconfined")
 			assert.Contains(t, rest, "\ninside of docker\n")

@@ -59,6 +59,8 @@ var hosts = []struct{ name, kinds string }{
 	{"no proc", "no-proc"},
 	{"no sys", "no-sys"},
 	{"a chroot", "chroot"},
+	{"a mount over /", "overmounted"},
+	{"Landlock that refuses nothing", "landlock-no-op"},
 }
 
 // other is the ordinary user: a number that nobody has.
@@ -155,6 +157,32 @@ func lockedWith(t *testing.T, path, kinds string, uid int, args ...string) (stri
 	code := cmd.ProcessState.ExitCode()
 	require.NotEqual(t, 111, code, "the host could not be made: %s", out.String())
 	return out.String(), code
+}
+
+// TestOneListenerForAProcess: a filter with a listener, as WSL 2 has one on every process in its mirrored networking mode, leaves no room for
+// another. It is not why a namespace is refused.
+func TestOneListenerForAProcess(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make such a host")
+	}
+	text, code := locked(t, "listener", other, "doctor", "--require", "seccomp_notify")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, text, "seccomp (new listener): device or resource busy; another filter on this process has a listener, and the kernel allows one")
+	_, code = locked(t, "listener", other, "doctor")
+	assert.Zero(t, code, "the default policy needs none")
+	_, code = locked(t, "", other, "doctor", "--require", "seccomp_notify")
+	assert.Zero(t, code, "positive control")
+}
+
+// TestChrootToDotDotEntersAMountOverRoot: what doctor says helps below such a mount.
+func TestChrootToDotDotEntersAMountOverRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make such a host")
+	}
+	cmd := exec.Command(built.lock, "overmounted", "0", "/usr/sbin/chroot", "/..", built.nsrun, "doctor", "--require", "user_namespace,mount_namespace")
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin", "HOME=/nonexistent"}
+	out, err := cmd.CombinedOutput()
+	assert.NoError(t, err, string(out))
 }
 
 // TestAnEngineThatLies has a bubblewrap that passes every probe and makes no sandbox: a run that may degrade goes on to the next engine, one

@@ -27,7 +27,7 @@ var kinds = []struct {
 	{"pidns", ownProc}, {"no-sys", noSys}, {"masked-proc", maskedProc}, {"hidepid", hidePid}, {"chroot", changeRoot}, {"no-proc", noProc},
 	{"no-user", func() error { return zero("user") }}, {"no-net", func() error { return zero("net") }}, {"no-pid", func() error { return zero("pid") }},
 	{"no-mnt", func() error { return zero("mnt") }}, {"no-ipc", func() error { return zero("ipc") }},
-	{"container", containerFilter},
+	{"overmounted", mountOverRoot}, {"container", containerFilter}, {"landlock-no-op", landlockNoOp}, {"listener", listener},
 }
 
 func main() {
@@ -61,7 +61,7 @@ func main() {
 		inOwnUsers()
 	}
 	for _, k := range kinds {
-		if k.name == "container" {
+		if k.name == "container" || k.name == "landlock-no-op" || k.name == "listener" {
 			become() // the filter is the user's
 		}
 		if has(k.name) {
@@ -158,6 +158,37 @@ func changeRoot() error {
 		return err
 	}
 	return os.Chdir("/")
+}
+
+// mountOverRoot mounts all that the host has over /, and stays below: the kernel then takes this process for one in a chroot.
+func mountOverRoot() error { return unix.Mount("/", "/", "", unix.MS_BIND|unix.MS_REC, "") }
+
+// landlockNoOp has landlock_restrict_self succeed without an effect, as on a kernel that pretends to have Landlock: a filter answers 0 for it.
+func landlockNoOp() error {
+	const jumpUnless, ret = 0x15, 0x06
+	_, err := filter(0, []unix.SockFilter{{Code: 0x20}, {Code: jumpUnless, Jf: 1, K: unix.SYS_LANDLOCK_RESTRICT_SELF}, {Code: ret, K: unix.SECCOMP_RET_ERRNO}, {Code: ret, K: unix.SECCOMP_RET_ALLOW}})
+	return err
+}
+
+// listener puts a filter with a listener on this process, which the command inherits, as WSL 2 does in its mirrored networking mode.
+func listener() error {
+	fd, err := filter(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, []unix.SockFilter{{Code: 0x06, K: unix.SECCOMP_RET_ALLOW}})
+	if err == nil {
+		_, err = unix.FcntlInt(fd, unix.F_SETFD, 0)
+	}
+	return err
+}
+
+func filter(flags uintptr, prog []unix.SockFilter) (uintptr, error) {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return 0, err
+	}
+	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&fprog)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return fd, nil
 }
 
 // zero allows no more namespaces of a kind, in a user namespace of this process's own.
