@@ -159,6 +159,20 @@ func lockedWith(t *testing.T, path, kinds string, uid int, args ...string) (stri
 	return out.String(), code
 }
 
+// TestLandlockThatRefusesNothingIsNoBackend: what that backend confines, nothing would.
+func TestLandlockThatRefusesNothingIsNoBackend(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make such a host")
+	}
+	text, code := locked(t, "landlock-no-op", other, "run", "--backend", "landlock", "--chdir", "/", "--", "true")
+	assert.Equal(t, 125, code)
+	assert.Contains(t, text, "Landlock answers, and refuses nothing")
+	_, code = locked(t, "container,landlock-no-op", other, "run", "--fallback", "degrade", "--chdir", "/", "--", "true")
+	assert.Equal(t, 125, code, "where namespaces are refused too, nothing is left")
+	_, code = locked(t, "container", other, "run", "--fallback", "degrade", "--chdir", "/", "--", "true")
+	assert.Zero(t, code, "positive control")
+}
+
 // TestOneListenerForAProcess: a filter with a listener, as WSL 2 has one on every process in its mirrored networking mode, leaves no room for
 // another. It is not why a namespace is refused.
 func TestOneListenerForAProcess(t *testing.T) {
