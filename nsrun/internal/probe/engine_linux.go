@@ -147,6 +147,9 @@ func (e engine) refused(program, said string) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil { // sd_booted(3)
 		fix = "start dockerd"
 	}
+	if os.Geteuid() != 0 {
+		fix = "as root: " + fix
+	}
 	switch {
 	case strings.HasPrefix(said, silence):
 		fix = "restart the daemon"

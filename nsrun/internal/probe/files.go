@@ -71,9 +71,9 @@ func (h files) overRoot() (over mount) {
 }
 
 // mirrored reports, in WSL 2, whether that is in its mirrored networking mode: then there is an interface loopback0, and a filter that notifies
-// WSL's init is on every process (https://github.com/microsoft/WSL/issues/9548).
-func (h files) mirrored() bool {
-	return h.has("sys/class/net/loopback0") || h.has("init") && strings.Contains("\n"+h.text("proc/1/status"), "\nSeccomp:\t2")
+// WSL's init is on every process (https://github.com/microsoft/WSL/issues/9548). In a container, pid 1 has the container's filter.
+func (h files) mirrored(container bool) bool {
+	return h.has("sys/class/net/loopback0") || !container && strings.Contains("\n"+h.text("proc/1/status")+"\n", "\nSeccomp:\t2\n")
 }
 
 // filters is how many seccomp filters are on this process, -1 if the kernel does not say, as before Linux 5.9.
@@ -181,7 +181,6 @@ func (h files) surroundings() (words []string) {
 		kind = h.text("run/systemd/container")
 	}
 	groups := h.text("proc/1/cgroup") + "\n" + h.text("proc/self/cgroup")
-	wsl2 := strings.Contains(release, "WSL2") || strings.Contains(release, "microsoft-standard")
 	known := func(word string) bool { return slices.Contains([]string{"docker", "podman", "lxc"}, word) }
 	for _, w := range []struct {
 		word string
@@ -194,8 +193,7 @@ func (h files) surroundings() (words []string) {
 		{"container", kind != "" && !known(kind) && !strings.HasPrefix(kind, "lxc")},
 		// https://github.com/microsoft/WSL: "4.4.0-19041-Microsoft" is the first kind, "5.15.90.1-microsoft-standard-WSL2" the second.
 		{"wsl1", strings.HasSuffix(release, "-Microsoft")},
-		{"wsl2", wsl2},
-		{"wsl2-mirrored", wsl2 && h.mirrored()},
+		{"wsl2", strings.Contains(release, "WSL2") || strings.Contains(release, "microsoft-standard")},
 		// gVisor's pkg/sentry/syscalls/linux/linux64.go: it says the same date on every host; the release is 4.4.0, since 2026 4.19.0-gvisor.
 		{"gvisor", strings.Contains(strings.ToLower(version), "gvisor") || strings.Contains(version, "Sun Jan 10 15:06:54 PST 2016")},
 		{"chroot", h.chroot()},
@@ -203,6 +201,9 @@ func (h files) surroundings() (words []string) {
 	} {
 		if w.is {
 			words = append(words, w.word)
+		}
+		if w.is && w.word == "wsl2" && h.mirrored(len(words) > 1) {
+			words = append(words, "wsl2-mirrored")
 		}
 	}
 	return words

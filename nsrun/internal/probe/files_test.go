@@ -96,18 +96,21 @@ var hosts = map[string]map[string]string{
 	"WSL 2": {"proc/sys/kernel/osrelease": "5.15.90.1-microsoft-standard-WSL2\n", "proc/self/mountinfo": rootMount, "proc/self/status": open},
 	"WSL 2, mirrored": {"proc/sys/kernel/osrelease": "6.18.33.2-microsoft-standard-WSL2\n", "proc/self/mountinfo": rootMount, "proc/self/status": filtering,
 		"sys/class/net/loopback0": ""},
-	"gVisor of 2026": {"proc/version": "Linux version 4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016\n", "proc/self/mountinfo": "1 0 0:1 / / rw - 9p none rw\n"},
-	"a mount over /": {"proc/self/mountinfo": rootMount + procMount + "90 27 0:50 / / rw,relatime - tmpfs none rw\n", "proc/self/status": open},
-	"gVisor":         {"proc/version": "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n", "proc/self/mountinfo": "1 0 0:1 / / rw - 9p none rw\n"},
-	"LXC":            {"run/systemd/container": "lxc\n", "proc/self/mountinfo": rootMount + procMount, "proc/1/cgroup": "0::/init.scope\n"},
-	"nspawn":         {"run/systemd/container": "systemd-nspawn\n", "proc/self/mountinfo": rootMount},
-	"chroot":         {"proc/self/mountinfo": "40 27 0:21 / /proc rw,relatime - proc proc rw\n", "proc/self/status": open},
+	"WSL 2, mirrored, in a namespace": {"proc/sys/kernel/osrelease": "6.18.33.2-microsoft-standard-WSL2\n", "proc/self/mountinfo": rootMount, "proc/1/status": filtering},
+	"Docker in WSL 2":                 {"proc/sys/kernel/osrelease": "6.18.33.2-microsoft-standard-WSL2\n", ".dockerenv": "", "proc/self/mountinfo": masked, "proc/1/status": filtering},
+	"gVisor of 2026":                  {"proc/version": "Linux version 4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016\n", "proc/self/mountinfo": "1 0 0:1 / / rw - 9p none rw\n"},
+	"a mount over /":                  {"proc/self/mountinfo": rootMount + procMount + "90 27 0:50 / / rw,relatime - tmpfs none rw\n", "proc/self/status": open},
+	"gVisor":                          {"proc/version": "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n", "proc/self/mountinfo": "1 0 0:1 / / rw - 9p none rw\n"},
+	"LXC":                             {"run/systemd/container": "lxc\n", "proc/self/mountinfo": rootMount + procMount, "proc/1/cgroup": "0::/init.scope\n"},
+	"nspawn":                          {"run/systemd/container": "systemd-nspawn\n", "proc/self/mountinfo": rootMount},
+	"chroot":                          {"proc/self/mountinfo": "40 27 0:21 / /proc rw,relatime - proc proc rw\n", "proc/self/status": open},
 }
 
 func TestSurroundings(t *testing.T) {
 	for name, want := range map[string][]string{
 		"plain Debian": nil, "Ubuntu 24.04, restricted": nil, "default Docker": {"docker"}, "rootless Podman": {"podman"},
-		"Kubernetes pod": {"kubernetes"}, "WSL 1": {"wsl1"}, "WSL 2": {"wsl2"}, "WSL 2, mirrored": {"wsl2", "wsl2-mirrored"}, "gVisor": {"gvisor"},
+		"Kubernetes pod": {"kubernetes"}, "WSL 1": {"wsl1"}, "WSL 2": {"wsl2"}, "WSL 2, mirrored": {"wsl2", "wsl2-mirrored"},
+		"WSL 2, mirrored, in a namespace": {"wsl2", "wsl2-mirrored"}, "Docker in WSL 2": {"docker", "wsl2"}, "gVisor": {"gvisor"},
 		"gVisor of 2026": {"gvisor"}, "a mount over /": {"overmounted"}, "LXC": {"lxc"},
 		"nspawn": {"container"}, "chroot": {"chroot"},
 	} {
