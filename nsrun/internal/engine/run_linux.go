@@ -442,6 +442,9 @@ func (r *run) reap() error {
 	defer r.mu.Unlock()
 	r.ended = true
 	switch {
+	case r.killed && r.broken == nil && r.exit == nil: // a step that fails of that is no reason
+		r.out.Status = unix.WaitStatus(unix.SIGKILL)
+		return nil
 	case r.failure != nil && (r.broken == nil || r.let): // whatever else came to pass, the command has not run
 		return r.explainFailure()
 	case r.broken != nil:
@@ -450,11 +453,8 @@ func (r *run) reap() error {
 		r.endedBy(unix.WaitStatus(r.exit.Status)) // time that was up stays so
 		r.out.Status, r.out.Usage = unix.WaitStatus(r.exit.Status), r.exit.Usage
 		return nil
-	case status.Signaled(): // killed by us, or by someone outside
+	case status.Signaled(): // by someone outside
 		r.out.Status = status
-		return nil
-	case r.killed: // a keeper has done it
-		r.out.Status = unix.WaitStatus(unix.SIGKILL)
 		return nil
 	}
 	return broken("end", fmt.Errorf("pid 1 ended with status %d and said nothing", status.ExitStatus()), r.let)
