@@ -338,7 +338,8 @@ func Syscalls(p *plan.Plan) (string, error) {
 }
 
 // AsBwrap writes a plan as the call of bubblewrap's that the engine "bwrap" makes on this host: its arguments, the descriptors that
-// it reads and what they hold, and what it does not carry. Inside, the same binary goes the last mile: see [LastMile].
+// it reads and what they hold, and what it does not carry. The engine makes that call in a session of its own. Inside, the same binary goes the
+// last mile: see [LastMile].
 func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
 	call, err := engine.RenderOuter(p, nil)
 	if err != nil {

@@ -110,8 +110,8 @@ run's. In the second case the plan is printed, too.
 
   --json        the plan as JSON: all that the engine is given
   --syscalls    the system calls that it comes to, like strace
-  --as bwrap    the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors that
-                only nsrun sets up); on stderr what it loses
+  --as bwrap    the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors and
+                a session that only nsrun sets up); on stderr what it loses
   --facts FILE  plan for the host that this output of nsrun doctor --json came from
 
 ` + runFlags + `

@@ -46,11 +46,18 @@ func openPTY(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// onTerminal starts nsrun as a terminal emulator would: leader of a session, with the terminal as streams 0, 1 and 2.
+// onTerminal starts nsrun, with a terminal for the command, as a terminal emulator would: leader of a session, with the terminal as streams 0, 1
+// and 2.
 func onTerminal(t *testing.T, args ...string) *screen {
 	t.Helper()
+	return onScreen(t, append([]string{"run", "--tty"}, args...)...)
+}
+
+// onScreen does so without a terminal for the command.
+func onScreen(t *testing.T, args ...string) *screen {
+	t.Helper()
 	needSandbox(t)
-	s := &screen{cmd: exec.Command("nsrun", append([]string{"run", "--tty"}, args...)...)}
+	s := &screen{cmd: exec.Command("nsrun", args...)}
 	s.master, s.slave = openPTY(t)
 	var err error
 	s.before, err = unix.IoctlGetTermios(int(s.slave.Fd()), unix.TCGETS)
@@ -159,6 +166,23 @@ func TestTerminalControlCInterruptsTheCommand(t *testing.T) {
 	s.sees(t, "ready")
 	s.types(t, "\x03")
 	assert.Equal(t, 130, s.end(t))
+}
+
+// TestControlCGoesToTheCommand: no process of nsrun's or of bubblewrap's between nsrun and the command gets the terminal's signals, and ends the
+// command for that.
+func TestControlCGoesToTheCommand(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{"native", "bwrap", "landlock"} {
+		if _, err := os.Stat("/usr/bin/bwrap"); backend == "bwrap" && err != nil {
+			require.Empty(t, os.Getenv("CI"), "CI must have bubblewrap")
+			continue
+		}
+		s := onScreen(t, "run", "--backend", backend, "--", "sh", "-c", "trap 'echo interrupted; exit 5' INT; echo ready; while :; do sleep 0.02; done")
+		s.sees(t, "ready")
+		s.types(t, "\x03")
+		s.sees(t, "interrupted")
+		assert.Equal(t, 5, s.end(t), backend)
+	}
 }
 
 func TestTerminalKeysArriveAsTheyAre(t *testing.T) {

@@ -156,6 +156,18 @@ func TestPlaceAndWords(t *testing.T) {
 	})
 }
 
+// TestTheCallersOpenFiles: a command has the limit on open files that nsrun was started with, which Go raises for nsrun itself.
+func TestTheCallersOpenFiles(t *testing.T) {
+	each(t, false, func(t *testing.T, b box) {
+		script := append([]string{"sh", "-c", `ulimit -S -n 500; exec "$@"`, "sh"}, b.words(b.shown(), "sh", "-c", "ulimit -S -n; ulimit -H -n")...)
+		hard := b.do(t, nil, "sh", "-c", "ulimit -H -n")
+		require.NotEqual(t, "500\n", hard.stdout, "control")
+		if e := b.do(t, b.change(nil), script...); b.engine != "docker" { // which has limits of its own
+			assert.Equal(t, "500\n"+hard.stdout, e.stdout, e)
+		}
+	})
+}
+
 // TestBootID: an engine that mounts a procfs covers the id of the host's boot in it, and README names those that do not.
 func TestBootID(t *testing.T) {
 	const name = "/proc/sys/kernel/random/boot_id"

@@ -72,7 +72,7 @@ func (r *renderer) native() {
 		r.option("--hostname", p.Hostname)
 	}
 	r.option("--die-with-parent")
-	r.option("--new-session")
+	r.flag(!r.inSession, "--new-session")
 	r.option("--cap-drop", "ALL")
 	r.environment()
 	if p.Dir != "" {

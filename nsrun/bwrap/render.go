@@ -32,8 +32,14 @@ type Blob struct {
 // For a plan of [Parse] nothing is lost: the line is parsed to the same plan by the same caller, but for Consumed, which has the
 // descriptors given here instead of those the first line was read from. Rendered again, that plan gives the same line. For a plan of
 // nsrun's own the line is the nearest that there is, and Losses says what is missing.
-func Render(p *plan.Plan, firstFD int) (Rendered, error) {
-	r := &renderer{plan: p, next: firstFD, taken: taken(p)}
+func Render(p *plan.Plan, firstFD int) (Rendered, error) { return render(p, firstFD, false) }
+
+// RenderInSession is [Render] for a bubblewrap that its caller starts in a terminal session of its own. There the sandbox's pid 1, and a command
+// that makes no session itself, stay in bubblewrap's process group, so that its caller can kill all of them in one step.
+func RenderInSession(p *plan.Plan, firstFD int) (Rendered, error) { return render(p, firstFD, true) }
+
+func render(p *plan.Plan, firstFD int, inSession bool) (Rendered, error) {
+	r := &renderer{plan: p, next: firstFD, taken: taken(p), inSession: inSession}
 	if p.Bwrap != nil {
 		r.bubblewrap(p.Bwrap)
 	} else {
@@ -71,6 +77,8 @@ type renderer struct {
 	losses []loss
 	next   int
 	taken  []int
+
+	inSession bool // the caller has made the session
 }
 
 // option appends an option. That it is one with these operands is for tests to find out, not for users.

@@ -20,7 +20,7 @@ import (
 )
 
 // The engine "bwrap": a real bubblewrap makes the namespaces and the view, and inside of it nsrun's own binary goes the last mile, since
-// bubblewrap knows nothing of Landlock, profiles and limits.
+// bubblewrap knows nothing of Landlock, profiles and limits. A watchdog between nsrun and bubblewrap ends all of it: see watchdog_linux.go.
 
 // ErrNoBwrap means that no bubblewrap is installed.
 var ErrNoBwrap = errors.New("no bwrap on PATH that is not nsrun itself")
@@ -51,7 +51,6 @@ const (
 	outerChannel = 3 + iota // a SEQPACKET socket: word from the last mile
 	outerOrders             // what the last mile does, as JSON
 	outerStderr             // the command's standard error; bubblewrap's own is read by us
-	outerInfo               // --info-fd
 	outerData
 )
 
@@ -102,12 +101,11 @@ func RenderOuter(p *plan.Plan, canary *Canary) (*Outer, error) {
 	simple.Command = []string{insideName, "last-mile", fmt.Sprint(outerChannel), fmt.Sprint(outerOrders), fmt.Sprint(outerStderr)}
 	// The last mile's. Not even the environment stands on a command line, where everybody can read it.
 	simple.Landlock, simple.Seccomp, simple.Limits, simple.Env, simple.Dir = nil, nil, nil, nil, "/"
-	r, err := bwrap.Render(&simple, outerData)
+	r, err := bwrap.RenderInSession(&simple, outerData)
 	if err != nil {
 		return nil, &Error{Stage: "bwrap", Op: "render", Err: err}
 	}
 	out := &Outer{Rendered: r, Seen: l.Seen}
-	out.Args = append([]string{"--info-fd", fmt.Sprint(outerInfo)}, out.Args...)
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
 	o := orders(p, l.Seen)
 	o.Canary = canary

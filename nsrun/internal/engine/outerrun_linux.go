@@ -21,11 +21,10 @@ import (
 // outer is one run under a real bubblewrap.
 type outer struct {
 	run
-	info, stderr *os.File
-	channel      int
-	inside       int // pidfd of the sandbox's pid 1, or -1
-	orphan       int // pidfd of who started this process, once that has ended, or -1
-	failed       *farFailure
+	stderr  *os.File // bubblewrap's
+	channel int
+	orphan  int // pidfd of who started this process, once that has ended, or -1
+	failed  *farFailure
 }
 
 // farFailure is what the last mile says when it cannot go on.
@@ -38,8 +37,6 @@ type farFailure struct {
 
 // runOuter runs a plan whose engine is bubblewrap. How the command ended is told by bubblewrap's exit status, in which a signal is 128+n.
 func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
-	runtime.LockOSThread() // the one that bubblewrap's --die-with-parent is bound to
-	defer runtime.UnlockOSThread()
 	if err := checkHost(); err != nil {
 		return Outcome{}, err
 	}
@@ -59,8 +56,13 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := protect(p, call.Seen, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
-	o := &outer{channel: -1, inside: -1, orphan: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
+	o := &outer{channel: -1, orphan: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
 	defer o.close()
+	undo, err := adoptOrphans()
+	if err != nil {
+		return Outcome{}, &Error{Stage: "bwrap", Op: "adopt orphans", Err: err}
+	}
+	defer undo()
 	started := time.Now()
 	if err := o.start(name, call); err != nil {
 		return Outcome{}, err
@@ -73,9 +75,11 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 }
 
 func (o *outer) close() {
-	o.info.Close()
 	o.stderr.Close()
-	for _, fd := range []int{o.channel, o.inside, o.orphan} {
+	if o.ch != nil {
+		o.ch.close()
+	}
+	for _, fd := range []int{o.channel, o.orphan} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -83,32 +87,66 @@ func (o *outer) close() {
 	o.run.close()
 }
 
-// start starts bubblewrap with its descriptors in their places.
-func (o *outer) start(name string, call *Outer) error {
+// start starts the watchdog, which starts bubblewrap with its descriptors in their places.
+func (o *outer) start(name string, call *Outer) (err error) {
 	files, err := o.files(call)
 	defer func() {
 		for _, f := range files {
 			f.Close()
 		}
 	}()
+	var theirs []int
+	if err == nil {
+		theirs, err = o.connect(files)
+	}
 	if err != nil {
 		return &Error{Stage: "channels", Err: err}
 	}
-	// No death signal: a monitor that is killed early leaves its child waiting for ever (bubblewrap issue 700). Should this process die
-	// before the command runs, the last mile finds its channel ended; from then on --die-with-parent counts.
-	// No environment: the command could read it in /proc/1/environ. Its own comes with the orders.
-	attr := &os.ProcAttr{Files: append([]*os.File{os.Stdin, os.Stdout}, files...), Env: []string{}}
-	process, err := os.StartProcess(name, append([]string{"bwrap"}, call.Args...), attr)
+	o.lowered, err = lowerWatchdog(o.plan, fds{report: o.ch.childReport, status: o.ch.childStatus}, name, call.Args, theirs)
 	if err != nil {
-		return &Error{Stage: "bwrap", Op: "start", Path: name, Err: err}
+		return wrapLowering(err)
 	}
-	o.pid = process.Pid
-	if o.pidfd, err = unix.PidfdOpen(o.pid, 0); err != nil {
-		_ = process.Kill()
-		_, _ = process.Wait()
-		return &Error{Stage: "bwrap", Op: "pidfd_open", Err: err}
+	if o.opts.Inject != nil {
+		o.opts.Inject(o.lowered.Program)
+	}
+	o.pid, o.pidfd, err = o.lowered.Program.Fork(0, o.ch.childReport)
+	o.ch.closeChild()
+	if err != nil {
+		return &Error{Stage: "bwrap", Op: "fork", Err: err}
 	}
 	return nil
+}
+
+// connect opens the channels to the watchdog. It moves what the process needs that becomes bubblewrap, files and the report, beyond the places
+// that files take in it: none may be overwritten before it is in its place, or has been used.
+func (o *outer) connect(files []*os.File) (theirs []int, err error) {
+	if o.ch, err = openChannels(); err != nil {
+		return nil, err
+	}
+	beyond := 2 + len(files)
+	for i := range files {
+		if files[i], err = moved(files[i], beyond); err != nil {
+			return nil, err
+		}
+		theirs = append(theirs, int(files[i].Fd()))
+	}
+	report, err := unix.FcntlInt(uintptr(o.ch.childReport), unix.F_DUPFD_CLOEXEC, beyond)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	unix.Close(o.ch.childReport)
+	o.ch.childReport = report
+	return theirs, nil
+}
+
+// moved is a file by a descriptor from least on, in the place of the one that it had. It is f itself where that fails.
+func moved(f *os.File, least int) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, least) // Fd makes a pipe's end block, as bubblewrap expects it
+	if err != nil {
+		return f, os.NewSyscallError("fcntl", err)
+	}
+	f.Close()
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // files makes bubblewrap's descriptors from 2 on, and our ends of them. It returns those that it has made when it fails, too.
@@ -126,12 +164,8 @@ func (o *outer) files(call *Outer) (files []*os.File, err error) {
 	o.stderr, theirStderr, err1 = os.Pipe()
 	orders, err2 := sys.MemoryFile(call.Orders)
 	stderr, err3 := duplicate(2)
-	o.info, err = sys.MemoryFile(nil) // not a pipe: without its reader the monitor would die of writing, and leave its child waiting for ever
-	if err := errors.Join(err1, err2, err3, err); err != nil {
-		return []*os.File{theirStderr, channel, orders, stderr}, err
-	}
-	info, err := duplicate(int(o.info.Fd()))
-	files = []*os.File{theirStderr, channel, orders, stderr, info} // as outerChannel and its neighbours say
+	files = []*os.File{theirStderr, channel, orders, stderr} // as outerChannel and its neighbours say
+	err = errors.Join(err1, err2, err3)
 	for _, b := range call.Data {
 		if err != nil {
 			break
@@ -172,7 +206,6 @@ func (o *outer) live() (err error) {
 		o.deadline = time.Now().Add(time.Duration(o.plan.Timeout))
 	}
 	arrived := o.arrive()
-	o.knowInside()
 	if arrived {
 		if err := letGo(o.channel); err != nil {
 			o.breaks(err)
@@ -182,37 +215,29 @@ func (o *outer) live() (err error) {
 		}
 	}
 	o.untilEnd()
-	status, err := o.gone()
+	watchdog, err := o.gone()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	switch {
 	case o.failed != nil:
 		return o.failed.explain(o.plan)
+	case o.failure != nil && (o.broken == nil || o.let): // as in [run.reap]
+		return o.explainFailure()
 	case o.broken != nil:
 		return o.broken
 	case err != nil:
 		return broken("end", err, o.let)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !arrived && !o.asked {
-		return o.explainBwrap(status)
+	o.out.Status = watchdog // killed, by us or by someone outside
+	if o.exit != nil {
+		o.out.Status, o.out.Usage = unix.WaitStatus(o.exit.Status), o.exit.Usage
 	}
-	o.ended, o.out.Status = true, status
-	if arrived && status.Exited() && status.ExitStatus() != 128+int(o.out.Killed) { // bubblewrap reports a signal as 128+n
+	if status := o.out.Status; !arrived && !o.asked {
+		return o.explainBwrap(status)
+	} else if arrived && status.Exited() && status.ExitStatus() != 128+int(o.out.Killed) { // bubblewrap reports a signal as 128+n
 		o.out.Killed = 0
 	}
 	return nil
-}
-
-// knowInside reads what --info-fd has told of the sandbox's pid 1, which is the last of it to go.
-func (o *outer) knowInside() {
-	var info struct {
-		ChildPid int `json:"child-pid"`
-	}
-	if json.NewDecoder(io.NewSectionReader(o.info, 0, 1<<12)).Decode(&info) == nil && info.ChildPid > 0 {
-		if fd, err := unix.PidfdOpen(info.ChildPid, 0); err == nil {
-			o.inside = fd
-		}
-	}
 }
 
 // arrive waits for the last mile, which is to become the command, and reports whether it came to that.
@@ -263,11 +288,11 @@ func (o *outer) hearFailure() {
 	}
 }
 
-// untilEnd waits until bubblewrap has ended.
+// untilEnd waits until the watchdog has ended, which it does with bubblewrap.
 func (o *outer) untilEnd() { o.until(-1) }
 
-// until waits until something comes over fd, and serves the clock and the caller's end meanwhile. It is false if bubblewrap has ended and
-// nothing came.
+// until waits until something comes over fd, and serves the clock and the caller's end meanwhile. It is false if the watchdog has ended
+// and nothing came.
 func (o *outer) until(fd int) bool {
 	for {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(o.pidfd), Events: unix.POLLIN}, {Fd: int32(o.parent), Events: unix.POLLIN}}
@@ -290,29 +315,8 @@ func (o *outer) until(fd int) bool {
 	}
 }
 
-// gone waits for bubblewrap and then for the sandbox's pid 1. That one asks to die with bubblewrap only after it has forked the command, so it
-// may have missed bubblewrap's end, and is killed.
-func (o *outer) gone() (status unix.WaitStatus, err error) {
-	for {
-		_, err = unix.Wait4(o.pid, &status, 0, &o.out.Usage)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if o.inside >= 0 {
-		_ = unix.PidfdSendSignal(o.inside, unix.SIGKILL, nil, 0)
-	}
-	for o.inside >= 0 {
-		if _, err := unix.Ppoll([]unix.PollFd{{Fd: int32(o.inside), Events: unix.POLLIN}}, nil, nil); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	return status, err
-}
-
 // explainBwrap makes an error of what bubblewrap has printed before it gave up.
 func (o *outer) explainBwrap(status unix.WaitStatus) error {
-	_ = o.stderr.SetReadDeadline(time.Now().Add(time.Second)) // something of it may still be alive
 	said, _ := io.ReadAll(io.LimitReader(o.stderr, 1<<14))
 	text := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(said)), "bwrap: "))
 	if text == "" {
