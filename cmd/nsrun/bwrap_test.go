@@ -112,33 +112,6 @@ func TestBwrapEndsWithWhoCalledIt(t *testing.T) {
 	sweep(t, word)
 }
 
-// TestKilledNsrunLeavesNoBubblewrap kills nsrun at many moments of a run under a real bubblewrap.
-func TestKilledNsrunLeavesNoBubblewrap(t *testing.T) {
-	needSandbox(t)
-	if _, err := os.Stat("/usr/bin/bwrap"); err != nil {
-		require.Empty(t, os.Getenv("CI"), "CI must have bubblewrap")
-		t.Skip("no bubblewrap here")
-	}
-	nsrun, err := exec.LookPath("nsrun")
-	require.NoError(t, err)
-	for i := range 25 {
-		word := fmt.Sprintf("1002.%d%03d", os.Getpid(), i)
-		cmd := exec.Command(nsrun, "run", "--backend", "bwrap", "--", "sleep", word)
-		cmd.Env = append(os.Environ(), "PATH=/usr/bin:/bin")
-		require.NoError(t, cmd.Start())
-		moment := testenv.Scale(time.Duration(i) * 2 * time.Millisecond)
-		time.Sleep(moment)
-		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait()
-		left := func() bool {
-			pids, _ := marked(t, word)
-			return len(pids) == 0
-		}
-		testenv.Eventually(t, left, fmt.Sprintf("the end of the sandbox of an nsrun that was killed after %v", moment))
-		sweep(t, word)
-	}
-}
-
 // TestDataMayComeAfterTheInformation: a caller reads what --info-fd says before it writes the content of a file.
 func TestDataMayComeAfterTheInformation(t *testing.T) {
 	needSandbox(t)

@@ -26,6 +26,8 @@ var floors = []floor{
 	{"e2e/bwrap as ", "bwrap scenes", 1390},
 	{"e2e/engine as root", "failed looks", 340},
 	{"all of e2e/engine as root", "failed looks", 3000},
+	{"e2e/engine as root", "kills", 200},
+	{"all of e2e/engine as root", "kills", 4000},
 	{"nsrun/internal/engine as root", "fault points", 2520},
 	{"nsrun/internal/engine as ", "fault points", 2270},
 	{"all of nsrun/internal/engine as root", "fault points", 10200},

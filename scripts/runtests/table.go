@@ -33,7 +33,7 @@ var table = map[string]pkg{
 	"e2e/clients":                {once: true, leaves: true, slow: 60, slice: 7, more: "bubblewrap"},
 	"e2e/container":              {once: true, leaves: true, slow: 15, slice: 7, more: docker},
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
-	"e2e/engine":                 {seconds: 70, once: true, slow: 130, slice: 7, needs: "bubblewrap", more: docker},
+	"e2e/engine":                 {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
 	"e2e/host":                   {seconds: 13, once: true},
 	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
 	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
