@@ -221,6 +221,9 @@ func (o *outer) live() (err error) {
 	switch {
 	case o.failed != nil:
 		return o.failed.explain(o.plan)
+	case o.killed && o.broken == nil && o.exit == nil: // a step that fails of that is no reason
+		o.out.Status = unix.WaitStatus(unix.SIGKILL)
+		return nil
 	case o.failure != nil && (o.broken == nil || o.let): // as in [run.reap]
 		return o.explainFailure()
 	case o.broken != nil:
