@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -156,14 +157,16 @@ func TestPlaceAndWords(t *testing.T) {
 	})
 }
 
-// TestTheCallersOpenFiles: a command has the limit on open files that nsrun was started with, which Go raises for nsrun itself.
+// TestTheCallersOpenFiles: a command has the limits on open files that nsrun was started with, of which Go raises the soft one for nsrun
+// itself. The hard one is at most what policies have where they name no other.
 func TestTheCallersOpenFiles(t *testing.T) {
 	each(t, false, func(t *testing.T, b box) {
 		script := append([]string{"sh", "-c", `ulimit -S -n 500; exec "$@"`, "sh"}, b.words(b.shown(), "sh", "-c", "ulimit -S -n; ulimit -H -n")...)
-		hard := b.do(t, nil, "sh", "-c", "ulimit -H -n")
-		require.NotEqual(t, "500\n", hard.stdout, "control")
+		hard, err := strconv.Atoi(strings.TrimSpace(b.do(t, nil, "sh", "-c", "ulimit -H -n").stdout))
+		require.NoError(t, err)
+		require.Greater(t, hard, 500, "control")
 		if e := b.do(t, b.change(nil), script...); b.engine != "docker" { // which has limits of its own
-			assert.Equal(t, "500\n"+hard.stdout, e.stdout, e)
+			assert.Equal(t, fmt.Sprintf("500\n%d\n", min(hard, 65536)), e.stdout, e)
 		}
 	})
 }

@@ -171,7 +171,11 @@ func TestWhoCanWriteToAProgram(t *testing.T) {
 	require.NoError(t, os.Chmod(program, 0o755))
 	require.NoError(t, os.Chmod(dir, 0o755))
 	assert.NotContains(t, []string{program, dir}, writable(program, me), "positive control")
-	assert.Empty(t, writable("/proc/version", 0), "root's alone, up to the root")
+	var root unix.Stat_t
+	require.NoError(t, unix.Lstat("/", &root))
+	if root.Uid == 0 && root.Mode&0o022 == 0 { // the root directory of a machine in memory may be everybody's
+		assert.Empty(t, writable("/proc/version", 0), "root's alone, up to the root")
+	}
 	assert.Equal(t, "/no/such", writable("/no/such", 0))
 }
 
