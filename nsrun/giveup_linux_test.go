@@ -25,7 +25,7 @@ func TestHalfARequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, server := withServer(t, func() *Session { return open(t) })
-			stopped(t, append([]int{server}, below(server)...)...)
+			stoppedTree(t, server)
 			large := append([]string{"true"}, strings.Split(strings.Repeat(strings.Repeat("y", 100_000)+" ", 10), " ")...)
 			again := func() { // gives up in the middle, until that is not necessary
 				for limit := testenv.Scale(50 * time.Millisecond); ; limit *= 2 {

@@ -2,6 +2,7 @@ package nsrun
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,15 @@ func stopped(t *testing.T, pids ...int) (resume func()) {
 		eventually(t, "it is stopped", func() bool { return strings.Contains("Tt", state(pid)) })
 	}
 	return resume
+}
+
+// stoppedTree stops a server first, which then makes and reaps nothing, and then its children that have not ended.
+func stoppedTree(t *testing.T, server int) (resume func()) {
+	t.Helper()
+	first := stopped(t, server)
+	children := slices.DeleteFunc(below(server), func(pid int) bool { return state(pid) == "Z" })
+	rest := stopped(t, children...)
+	return func() { first(); rest() }
 }
 
 // kept opens a session whose server is a keeper: without namespaces.
@@ -66,8 +76,12 @@ func TestAServerThatIsStopped(t *testing.T) {
 				require.NoError(t, err, "positive control")
 				require.Equal(t, OK, r.Verdict)
 			}
-			eventually(t, "all have ended", func() bool { return len(below(server)) == v.children })
-			resume := stopped(t, append([]int{server}, below(server)...)...)
+			rests := func() bool { // what has ended and is not reaped yet is a child too, and cannot be stopped
+				all := below(server)
+				return len(all) == v.children && !slices.ContainsFunc(all, func(pid int) bool { return state(pid) == "Z" })
+			}
+			eventually(t, "all have ended", rests)
+			resume := stoppedTree(t, server)
 			short := testenv.Scale(100 * time.Millisecond)
 			returns(t, "Exec with a context that ends", func() {
 				ctx, cancel := context.WithTimeout(context.Background(), short)
@@ -92,8 +106,8 @@ func TestAServerThatIsStopped(t *testing.T) {
 				r, err := s.Exec(context.Background(), []string{"true"}, nil)
 				return err == nil && r.Verdict == OK
 			})
-			eventually(t, "what was given up is gone", func() bool { return len(below(server)) == v.children })
-			stopped(t, append([]int{server}, below(server)...)...)
+			eventually(t, "what was given up is gone", rests)
+			stoppedTree(t, server)
 			returns(t, "Exec of a large request with a context that ends", func() {
 				ctx, cancel := context.WithTimeout(context.Background(), short)
 				defer cancel()
