@@ -14,7 +14,8 @@
 //
 // Any bytes can be told: what is not UTF-8 is an object with the one member "base64" where a string would stand. What does not print, and
 // what a shell would expand, is escaped, so that neither a terminal nor a shell finds anything in a log to obey. Secrets on command lines are
-// replaced where they have the look of one: see [Redact].
+// replaced where they have the look of one: see [Redact]. Labels are the caller's own words, by which it finds a run again: see [Filter]. There
+// is nothing of what a command reads or writes.
 //
 // It does not protect against whoever can write the file: rows can be cut off at the end, and all hashes can be computed again. Against the
 // first, and the second, helps to keep the number of rows and the hash of the last one, as [Verify] tells them, where that hand does not
