@@ -113,13 +113,14 @@ func (b box) look(t *testing.T, argv []string, point string, errno unix.Errno) (
 	data, err := os.ReadFile(log)
 	require.NoError(t, err, e)
 	require.NoError(t, os.Remove(log))
-	e.stdout = sizes.ReplaceAllString(numbers.ReplaceAllString(e.stdout, "#"), "$1 $2 #")
+	e.stdout = columns.ReplaceAllString(sizes.ReplaceAllString(numbers.ReplaceAllString(e.stdout, "#"), "$1 $2 #"), " ")
 	return e, strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
 var (
 	numbers = regexp.MustCompile(`[0-9a-f]{12,}|nsrun-[0-9a-z]+|bindfile[0-9A-Za-z]+`)     // names that an engine makes up for each sandbox
 	sizes   = regexp.MustCompile(`(?m)^(d[-a-zA-Z]{9}) +[0-9]+ +([0-9]+ +[0-9]+) +[0-9]+`) // of directories; /proc has a link for each process
+	columns = regexp.MustCompile(` {2,}`)                                                   // which ls makes as wide as the longest of those
 )
 
 // judgeLook says what is wrong with the ending of a run whose look failed.
