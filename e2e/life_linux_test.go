@@ -270,7 +270,7 @@ func missingLayer(t *testing.T, w *world) {
 	e = degraded()
 	assert.Equal(t, 0, e.code, "%v", e)
 	assert.Contains(t, e.stdout, "ran\n")
-	assert.Contains(t, e.stdout, `"engine":"landlock"`, "the strongest engine that works")
+	assert.Contains(t, e.stdout, `"backend":"landlock"`, "the strongest backend that works")
 	inResult, inNote := `"lost":["view"`, "nsrun: note: guarantees lost: view, "
 	if testenv.Landlock() < 3 { // which has the right to truncate
 		inResult, inNote = `"lost":["files","view"`, "nsrun: note: guarantees lost: files, view, "

@@ -32,7 +32,7 @@ func unscoped(t *testing.T, b *Builder) *Session {
 	s, err := Open(context.Background(), p)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
-	require.Equal(t, "native", s.plan.Engine)
+	require.Equal(t, "native", s.plan.Backend)
 	require.False(t, s.room.Scoped())
 	return s
 }
@@ -93,7 +93,7 @@ func TestASupervisorBehindADomain(t *testing.T) {
 	neighbour := echo(t, s)
 	r := sh(t, s, "kill -0 $$ && echo self; kill -0 $PPID || kill -9 $PPID || kill -0 1 || echo none")
 	assert.Equal(t, "self\nnone\n", string(r.Stdout))
-	if s.plan.Engine == "native" { // pids are its own
+	if s.plan.Backend == "native" { // pids are its own
 		r = sh(t, s, "i=1; while [ $i -lt 100 ]; do [ $i = $$ ] || kill -9 $i && [ $i != $$ ] && echo hit $i; i=$((i+1)); done 2>/dev/null; exit 0")
 		assert.Empty(t, string(r.Stdout))
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,14 +90,14 @@ func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*
 }
 
 // ask makes a command of what is asked for, with its time, and tells rec of the start.
-func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command engine.Command, limit time.Duration, err error) {
+func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command backend.Command, limit time.Duration, err error) {
 	if command, err = s.command(argv, opts.Dir, opts.Env); err != nil {
 		return command, 0, err
 	}
 	if limit, err = s.bound(opts.Timeout); err != nil {
 		return command, 0, err
 	}
-	return command, limit, rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine)
+	return command, limit, rec.begin(command.Args, command.Dir, command.Env, s.plan.Backend)
 }
 
 // exec is Exec.
@@ -157,11 +157,11 @@ var errStart = errors.New("the command has not begun within its time")
 // notBegun is what comes of a command of which no word has come. If its sandbox, or its time, has ended meanwhile, it may have begun, and
 // was killed then.
 func (s *Session) notBegun(err error) (*ExecResult, error) {
-	out := engine.Outcome{Started: time.Now(), Status: unix.WaitStatus(unix.SIGKILL)}
+	out := backend.Outcome{Started: time.Now(), Status: unix.WaitStatus(unix.SIGKILL)}
 	switch {
 	case errors.Is(err, errStart):
 		out.TimedOut = true
-	case errors.Is(err, engine.ErrLost):
+	case errors.Is(err, backend.ErrLost):
 		out.Killed = unix.SIGKILL
 	default:
 		return nil, err
@@ -172,9 +172,9 @@ func (s *Session) notBegun(err error) (*ExecResult, error) {
 // job is one command until its end.
 type job struct {
 	session *Session
-	room    *engine.Room
-	task    *engine.Task
-	before  engine.Evidence // what had happened in the room's cgroup
+	room    *backend.Room
+	task    *backend.Task
+	before  backend.Evidence // what had happened in the room's cgroup
 
 	mu        sync.Mutex
 	timers    []*time.Timer
@@ -190,7 +190,7 @@ type job struct {
 const treeBound = time.Second
 
 // wait waits for the command's end, at the latest when ctx or its time ends.
-func (j *job) wait(ctx context.Context, limit time.Duration) (out engine.Outcome, cancelled bool) {
+func (j *job) wait(ctx context.Context, limit time.Duration) (out backend.Outcome, cancelled bool) {
 	stop := context.AfterFunc(ctx, func() {
 		j.mark(&j.cancelled)
 		j.kill()
@@ -200,7 +200,7 @@ func (j *job) wait(ctx context.Context, limit time.Duration) (out engine.Outcome
 	}
 	status, usage, err := j.task.Wait()
 	stop()
-	out = engine.Outcome{Started: j.task.Started, Wall: time.Since(j.task.Started), Status: status, Usage: usage}
+	out = backend.Outcome{Started: j.task.Started, Wall: time.Since(j.task.Started), Status: status, Usage: usage}
 	j.mu.Lock()
 	out.TimedOut, cancelled = j.timedOut, j.cancelled
 	ending := j.timedOut || j.cancelled || j.flooded
@@ -273,7 +273,7 @@ func (j *job) kill() {
 
 // lost is called when a supervisor has ended without a word: with its sandbox, or because a command has killed it, which only the
 // sandbox's end makes up for.
-func (s *Session) lost(room *engine.Room) {
+func (s *Session) lost(room *backend.Room) {
 	select {
 	case <-room.Gone():
 	case <-time.After(treeBound):

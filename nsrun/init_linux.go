@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/internal/spawner"
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -53,7 +53,7 @@ func Shutdown() {
 }
 
 // order has the spawner open a sandbox.
-func order(p *plan.Plan, protected []string) (*engine.Room, error) {
+func order(p *plan.Plan, protected []string) (*backend.Room, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
@@ -72,10 +72,10 @@ func order(p *plan.Plan, protected []string) (*engine.Room, error) {
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "answer", Err: err, Hint: hintOf(err)}
 	}
-	var info engine.Info
+	var info backend.Info
 	err = json.Unmarshal(answer.Info, &info)
 	if answer.Failure == nil && err == nil && len(fds) == 2 {
-		return engine.NewRoom(p, info, fds[0], fds[1]), nil
+		return backend.NewRoom(p, info, fds[0], fds[1]), nil
 	}
 	wire.CloseAll(fds) // whose sandbox ends with them
 	if answer.Failure != nil {

@@ -193,10 +193,10 @@ func (b *Builder) DefineProfile(p policy.Profile) *Builder {
 // Hostname is the host's name inside; the default is "sandbox".
 func (b *Builder) Hostname(name string) *Builder { b.spec.Hostname = name; return b }
 
-// Backend names the engine, and accepts what it declares to lose.
+// Backend names the backend, and accepts what it declares to lose.
 func (b *Builder) Backend(e policy.Backend) *Builder { b.spec.Backend = e; return b }
 
-// Degrade accepts what this host cannot enforce, with the strongest engine that works. Each loss is in the receipts.
+// Degrade accepts what this host cannot enforce, with the strongest backend that works. Each loss is in the receipts.
 func (b *Builder) Degrade() *Builder { b.spec.Fallback = policy.Degrade; return b }
 
 // Require lists guarantees that must hold whatever else is said.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,7 +57,7 @@ func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process,
 func (s *Session) startProcess(ctx context.Context, req StartRequest, rec *record) (*Process, error) {
 	command, err := s.command(req.Args, req.Dir, req.Env)
 	if err == nil {
-		err = rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine)
+		err = rec.begin(command.Args, command.Dir, command.Env, s.plan.Backend)
 	}
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s *Session) startProcess(ctx context.Context, req StartRequest, rec *recor
 }
 
 // open makes the pipes: ours in p, the command's in c.
-func (p *Process) open(c *engine.Command, size *Size) (ours []*os.File, err error) {
+func (p *Process) open(c *backend.Command, size *Size) (ours []*os.File, err error) {
 	if c.Terminal = size.window(); size != nil {
 		return nil, nil
 	}

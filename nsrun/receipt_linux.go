@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -16,9 +16,9 @@ import (
 // Receipt is what was really on, mechanism by mechanism, and what was not. Of a run that was refused or failed it is what would have
 // been.
 type Receipt struct {
-	// Engine is the one that carried the policy out.
-	Engine string `json:"engine,omitempty"`
-	// Container is what a container was made with, by the engine docker.
+	// Backend is the one that carried the policy out.
+	Backend string `json:"backend,omitempty"`
+	// Container is what a container was made with, by the backend docker.
 	Container *plan.Container `json:"container,omitempty"`
 	// Namespaces are those that were the sandbox's own.
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -62,7 +62,7 @@ type SeccompReceipt struct {
 	Profile     string   `json:"profile"`                // its name; "off" is none
 	ProfileHash string   `json:"profile_hash,omitempty"` // SHA-256 of the profile's filter alone
 	Deny        []string `json:"deny,omitempty"`         // further calls that were refused, by name
-	Refuse      []string `json:"refuse,omitempty"`       // groups of calls that the engine refused of its own
+	Refuse      []string `json:"refuse,omitempty"`       // groups of calls that the backend refused of its own
 	Filters     int      `json:"filters"`                // how many there were
 	SHA256      string   `json:"sha256"`                 // of all filters, one after the other
 }
@@ -75,10 +75,10 @@ type LimitReceipt struct {
 	Usual bool `json:"usual,omitempty"`
 }
 
-func receipt(p *plan.Plan, out engine.Outcome) Receipt {
-	r := Receipt{Engine: p.Engine, Container: p.Container, Namespaces: p.Namespaces, Network: p.Network, NetworkBy: networkBy(p), Capabilities: "none", NoNewPrivs: true,
+func receipt(p *plan.Plan, out backend.Outcome) Receipt {
+	r := Receipt{Backend: p.Backend, Container: p.Container, Namespaces: p.Namespaces, Network: p.Network, NetworkBy: networkBy(p), Capabilities: "none", NoNewPrivs: true,
 		Landlock: landlockReceipt(p.Landlock, out), Seccomp: seccompReceipt(p.Seccomp), KillTree: killTree(p), SelfTest: out.Tried, Holds: p.Holds}
-	if p.Engine == plan.EngineNone {
+	if p.Backend == plan.BackendNone {
 		r.Capabilities, r.NoNewPrivs = "the caller's", false
 	}
 	r.Limits = limitReceipts(p)
@@ -115,7 +115,7 @@ func networkBy(p *plan.Plan) string {
 
 func killTree(p *plan.Plan) string {
 	switch {
-	case p.Engine == plan.EngineDocker:
+	case p.Backend == plan.BackendDocker:
 		return "container"
 	case slices.Contains(p.Namespaces, plan.Pid):
 		return "pid namespace"
@@ -125,7 +125,7 @@ func killTree(p *plan.Plan) string {
 	return "process group"
 }
 
-func landlockReceipt(l *plan.Landlock, out engine.Outcome) *LandlockReceipt {
+func landlockReceipt(l *plan.Landlock, out backend.Outcome) *LandlockReceipt {
 	if l == nil {
 		return nil
 	}

@@ -3,17 +3,17 @@ package nsrun
 import (
 	"errors"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
 // Error is a step that failed before the command ran: which, on what, why, and one action that helps.
-type Error = engine.Error
+type Error = backend.Error
 
 // What an [Error] of the stage "exec" wraps.
 var (
-	ErrNotFound      = engine.ErrNotFound
-	ErrNotExecutable = engine.ErrNotExecutable
+	ErrNotFound      = backend.ErrNotFound
+	ErrNotExecutable = backend.ErrNotExecutable
 )
 
 // Verdict is how a run ended, in one word.
@@ -94,7 +94,7 @@ type Result struct {
 	Step string `json:"step,omitempty"`
 	// Hint is one action that helps.
 	Hint string `json:"hint,omitempty"`
-	// Unmet lists what this host, or the engine, lacks of what was asked for; nothing has run then.
+	// Unmet lists what this host, or the backend, lacks of what was asked for; nothing has run then.
 	Unmet []plan.Note `json:"unmet,omitempty"`
 	// Started is when, by RFC 3339.
 	Started string `json:"started,omitempty"`
@@ -128,7 +128,7 @@ type Result struct {
 func failed(p *plan.Plan, err error) Result {
 	r := Failure(err)
 	if p != nil {
-		r.Receipt = receipt(p, engine.Outcome{})
+		r.Receipt = receipt(p, backend.Outcome{})
 	}
 	return r
 }
@@ -149,7 +149,7 @@ func Failure(err error) Result {
 		return r
 	}
 	r.Verdict, r.Step, r.Hint = Setup, step.Stage, step.Hint
-	var told engine.Interrupted
+	var told backend.Interrupted
 	switch {
 	case errors.Is(err, ErrNotFound):
 		r.Verdict, r.Code = NotFound, CodeNotFound
@@ -157,7 +157,7 @@ func Failure(err error) Result {
 		r.Verdict, r.Code = Interrupted, 128+int(told)
 	case errors.Is(err, ErrNotExecutable):
 		r.Verdict, r.Code = NotExecutable, CodeNotExecutable
-	case errors.Is(err, engine.ErrEnd):
+	case errors.Is(err, backend.ErrEnd):
 		r.Verdict, r.Code = Lost, CodeLost
 	}
 	return r

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -42,12 +42,12 @@ type Session struct {
 
 	renewing chan struct{} // holds a token: one at a time makes a new sandbox
 	mu       sync.Mutex
-	room     *engine.Room
+	room     *backend.Room
 	receipt  Receipt
 	lapsed   bool // the room is to be replaced by a new one when the next command is started
 	closed   bool // it is not
 	held     map[closer]struct{}
-	told     engine.Evidence // of the room's cgroup, when a command had last failed
+	told     backend.Evidence // of the room's cgroup, when a command had last failed
 }
 
 // closer has pipes that are closed with the session.
@@ -152,11 +152,11 @@ func newSession(p Policy) *Session {
 
 // evidence is what has happened in the room's cgroup since a command that has failed was started, as far as no other one was told of it: of
 // several that run at the same time the first to fail is.
-func (s *Session) evidence(room *engine.Room, before engine.Evidence) engine.Evidence {
+func (s *Session) evidence(room *backend.Room, before backend.Evidence) backend.Evidence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if room != s.room {
-		return engine.Evidence{}
+		return backend.Evidence{}
 	}
 	now := room.Evidence()
 	since := now.Since(before.Later(s.told))
@@ -165,10 +165,10 @@ func (s *Session) evidence(room *engine.Room, before engine.Evidence) engine.Evi
 }
 
 // settle takes a room for the session's, which ends with it.
-func (s *Session) settle(room *engine.Room) {
-	s.room, s.lapsed, s.told = room, false, engine.Evidence{}
+func (s *Session) settle(room *backend.Room) {
+	s.room, s.lapsed, s.told = room, false, backend.Evidence{}
 	room.Doom = func() { s.doom(room) }
-	s.receipt = receipt(s.plan, engine.Outcome{Seen: room.Info.Seen, Rules: room.Info.Rules, Tried: room.Info.Tried})
+	s.receipt = receipt(s.plan, backend.Outcome{Seen: room.Info.Seen, Rules: room.Info.Rules, Tried: room.Info.Tried})
 	go func() {
 		<-room.Gone()
 		s.mu.Lock()
@@ -191,13 +191,13 @@ func (s *Session) finish() {
 
 // lapse ends a sandbox, and returns when nothing of it is left. Another one takes its place when the next command is started, unless the
 // session is closed.
-func (s *Session) lapse(room *engine.Room) {
+func (s *Session) lapse(room *backend.Room) {
 	s.doom(room)
 	<-room.Gone()
 }
 
 // doom is lapse, and does not wait.
-func (s *Session) doom(room *engine.Room) {
+func (s *Session) doom(room *backend.Room) {
 	s.mu.Lock()
 	if s.room == room {
 		s.lapsed = true
@@ -207,7 +207,7 @@ func (s *Session) doom(room *engine.Room) {
 }
 
 // current returns the sandbox that commands are started in.
-func (s *Session) current() (room *engine.Room, lapsed bool, err error) {
+func (s *Session) current() (room *backend.Room, lapsed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -225,7 +225,7 @@ func (s *Session) current() (room *engine.Room, lapsed bool, err error) {
 }
 
 // ready returns the sandbox that commands are started in, a new one if the last has lapsed.
-func (s *Session) ready(ctx context.Context) (*engine.Room, error) {
+func (s *Session) ready(ctx context.Context) (*backend.Room, error) {
 	room, lapsed, err := s.current()
 	if err != nil || !lapsed {
 		return room, err
@@ -234,7 +234,7 @@ func (s *Session) ready(ctx context.Context) (*engine.Room, error) {
 }
 
 // renew makes a new sandbox in the place of one that has lapsed.
-func (s *Session) renew() (*engine.Room, error) {
+func (s *Session) renew() (*backend.Room, error) {
 	<-s.renewing
 	defer func() { s.renewing <- struct{}{} }()
 	room, lapsed, err := s.current()
@@ -259,7 +259,7 @@ func (s *Session) renew() (*engine.Room, error) {
 	return next, nil
 }
 
-func discard(r *engine.Room) {
+func discard(r *backend.Room) {
 	r.Kill()
 	<-r.Gone()
 }
@@ -316,7 +316,7 @@ func (s *Session) Close() error {
 }
 
 // start starts a command in the session's sandbox.
-func (s *Session) start(ctx context.Context, c engine.Command) (*job, error) {
+func (s *Session) start(ctx context.Context, c backend.Command) (*job, error) {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
@@ -333,10 +333,10 @@ func (s *Session) start(ctx context.Context, c engine.Command) (*job, error) {
 			return &job{session: s, room: room, task: task, before: before}, nil
 		case context.Cause(ctx) != nil:
 			return nil, context.Cause(ctx)
-		case errors.Is(err, engine.ErrGone):
+		case errors.Is(err, backend.ErrGone):
 			<-room.Gone() // and if it has lapsed there is another one
 			continue
-		case errors.Is(err, engine.ErrLost):
+		case errors.Is(err, backend.ErrLost):
 			s.lost(room)
 			return nil, &Error{Stage: "server", Op: "start", Err: err, Hint: "the session was closed, or another command's Fresh or end has replaced its sandbox"}
 		case errors.As(err, &failed) && failed.Stage == "directory":

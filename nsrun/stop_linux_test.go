@@ -43,7 +43,7 @@ func stoppedTree(t *testing.T, server int) (resume func()) {
 func kept(t *testing.T) *Session {
 	t.Helper()
 	if testenv.Landlock() == 0 {
-		t.Skip("this kernel has no Landlock, which is all that this engine has")
+		t.Skip("this kernel has no Landlock, which is all that this backend has")
 	}
 	b := NewPolicy().Backend(policy.BackendLandlock)
 	p, err := b.Build()
@@ -53,7 +53,7 @@ func kept(t *testing.T) *Session {
 		t.Skipf("no session without namespaces here: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
-	require.Equal(t, "landlock", s.plan.Engine)
+	require.Equal(t, "landlock", s.plan.Backend)
 	return s
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -198,7 +198,7 @@ const brief = 5 * time.Millisecond
 // quick copies here what a command writes that ends soon, and reports whether it has ended, or has something to say. Most commands of an agent's
 // do, and three goroutines cost more than the command. Nobody waits for its time or its context meanwhile, so nothing of the caller's is called
 // here, which may not return.
-func (s *streams) quick(task *engine.Task) bool {
+func (s *streams) quick(task *backend.Task) bool {
 	if s.tty || s.stdin != nil {
 		return false
 	}
@@ -218,7 +218,7 @@ func (s *streams) quick(task *engine.Task) bool {
 		if left <= 0 {
 			return false
 		}
-		ready := engine.Await(left, task.Channel(), from[0], from[1])
+		ready := backend.Await(left, task.Channel(), from[0], from[1])
 		if ready[0] {
 			return true
 		}
@@ -307,11 +307,11 @@ func (s *streams) bound(p *plan.Plan, excess func()) {
 	}
 }
 
-// counted says how much there was, as the engine does for a single run, and notes what was lost.
-func (s *streams) counted() (out [2]engine.Passed) {
+// counted says how much there was, as the backend does for a single run, and notes what was lost.
+func (s *streams) counted() (out [2]backend.Passed) {
 	for i, k := range s.sinks {
 		if k != nil {
-			out[i] = engine.Passed{Counted: true, Bytes: k.total, Over: k.excessive(), Lost: k.lost}
+			out[i] = backend.Passed{Counted: true, Bytes: k.total, Over: k.excessive(), Lost: k.lost}
 			if k.excessive() {
 				out[i].Bytes = k.most
 			}

@@ -165,7 +165,7 @@ func (a *app) auditShow(f *auditFlags, name string) int {
 	each := a.auditTable
 	if f.asJSON {
 		each = a.auditRows
-	} else if failed := a.print(fmt.Sprintf(auditColumns, "STARTED", "VERDICT", "CODE", "MS", "ENGINE", "COMMAND")); failed != 0 {
+	} else if failed := a.print(fmt.Sprintf(auditColumns, "STARTED", "VERDICT", "CODE", "MS", "BACKEND", "COMMAND")); failed != 0 {
 		return failed
 	}
 	damaged, err := audit.Runs(log, filter, each)
@@ -191,7 +191,7 @@ func (a *app) auditTable(t audit.Told) error {
 		at = begun.UTC().Format(time.RFC3339)
 	}
 	plain := func(s string) string { return audit.Plain(audit.Text(s)) }
-	_, err := fmt.Fprintf(a.stdout, auditColumns, plain(at), plain(t.Verdict()), code, wall, plain(t.Start.Engine), t.Command())
+	_, err := fmt.Fprintf(a.stdout, auditColumns, plain(at), plain(t.Verdict()), code, wall, plain(t.Start.Backend), t.Command())
 	return err
 }
 

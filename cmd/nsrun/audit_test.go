@@ -20,7 +20,7 @@ import (
 func TestAuditOfAKilledRun(t *testing.T) {
 	needSandbox(t)
 	backends := []string{"native", "none"}
-	if exec.Command("nsrun", "run", "--backend", "landlock", "--", "true").Run() == nil { // where there is that engine
+	if exec.Command("nsrun", "run", "--backend", "landlock", "--", "true").Run() == nil { // where there is that backend
 		backends = append(backends, "landlock")
 	}
 	for _, backend := range backends {

@@ -15,11 +15,11 @@ const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private ro
   nsrun profile check -- CMD ARG...   say what a profile makes of CMD; also: profile list, profile show NAME
   nsrun audit show|verify FILE        what an audit log tells, and whether it is whole
   nsrun schema manifest|ceiling|result|session    print a JSON Schema
-  nsrun status [--json]               say which engines there are
+  nsrun status [--json]               say which backends there are
   nsrun version
   nsrun help VERB                     flags and examples
   nsrun help autonomy                 what readonly, supervised and full make of grants
-  nsrun help guarantees               what each promises, and which engines give it
+  nsrun help guarantees               what each promises, and which backends give it
   nsrun help limits                   their names, units and defaults, and what holds each
   nsrun help verdicts                 how a run can have ended, by what exit code and evidence
 
@@ -56,12 +56,12 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --no-landlock          leave Landlock out
   --hostname NAME        (default sandbox)
   --uid N, --gid N       ids inside (default the caller's)
-  --fallback degrade     run without what this host cannot enforce, by the strongest engine that works, and
+  --fallback degrade     run without what this host cannot enforce, by the strongest backend that works, and
                          say so (default strict)
   --backend NAME         auto (native, or with degrade the strongest that works), native, bwrap, docker
                          (or Podman), landlock (no namespaces), none (no sandbox); nsrun status has what
                          each of them loses
-  --require LIST         guarantees that must hold whatever the engine and the fallback (repeat)
+  --require LIST         guarantees that must hold whatever the backend and the fallback (repeat)
   --isolation LEVEL      container (default); subprocess: no sandbox, but a process group, limits, time and
                          environment as asked for; permissive: the command as you would run it, but for time
   --autonomy LEVEL       readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy
@@ -108,7 +108,7 @@ variable, and a note for everything that is not as asked. It changes nothing and
 Exit codes: 0; 125 run would be refused, or a look at this host shows that it would fail: the error on stderr is
 run's. In the second case the plan is printed, too.
 
-  --json        the plan as JSON: all that the engine is given
+  --json        the plan as JSON: all that the backend is given
   --syscalls    the system calls that it comes to, like strace
   --as bwrap    the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors and
                 a session that only nsrun sets up); on stderr what it loses
@@ -236,9 +236,9 @@ Example:
   nsrun bwrap --ro-bind / / --dev /dev --unshare-all -- ls /
 `
 
-const statusHelp = `nsrun status [--json]     say whether runs are sandboxed here and now, and by which engine
+const statusHelp = `nsrun status [--json]     say whether runs are sandboxed here and now, and by which backend
 
-For each engine that --backend can name: whether it can carry out the default policy on this host, where it
+For each backend that --backend can name: whether it can carry out the default policy on this host, where it
 is, its version, and the guarantees that it does not give in full. A bwrap that is nsrun itself is passed over.
 
 Variables that count here and in run: NSRUN_SANDBOX (0, off, no, false: no sandbox), NSRUN_FALLBACK (strict,

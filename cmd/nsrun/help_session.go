@@ -19,7 +19,7 @@ input come in the order of requests. A process's standard input then ends after 
 write, which have no timeout, hold up a close or the end for 30 s at most, a client that reads nothing for 10 s.
 
   open     "manifest": PATH, or "policy": {...} as in a manifest, with "dir" for its relative "code"
-           ok: session, dir (where commands start), engine, receipt (holds, lost, notes)
+           ok: session, dir (where commands start), backend, receipt (holds, lost, notes)
   exec     runs a command, and answers when it has ended
              "args": ["prog", "arg"] or "shell": "script"; one of them
              "stdin"            what it reads (default nothing)
@@ -82,7 +82,7 @@ Exit codes: 0 standard input ended; 125 standard output is gone, or nobody reads
 Example:
   nsrun session          lines with > are what the client writes
   > {"id": 1, "op": "open", "policy": {"workspace": "/home/me/project"}}
-  {"id":1,"ok":{"session":"","dir":"/home/me/project","engine":"native","receipt":{"engine":"native",...}}}
+  {"id":1,"ok":{"session":"","dir":"/home/me/project","backend":"native","receipt":{"backend":"native",...}}}
   > {"id": 2, "op": "exec", "args": ["wc", "-c"], "stdin": "hello"}
   {"id":2,"ok":{"version":1,"verdict":"ok","code":0,"exit_status":0,"wall_ms":1.3,...,"stdout":"5\n",...}}
   > {"id": 3, "op": "exec", "args": ["no-such-program"]}

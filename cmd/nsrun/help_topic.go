@@ -20,13 +20,13 @@ var topics = []struct {
 // guaranteesHelp prints the table of guarantees.
 func guaranteesHelp() string {
 	var out strings.Builder
-	out.WriteString(wrap("The guarantees that --require, \"require\" and NSRUN_REQUIRE may name, what holds, and which engines give each in full at best; "+
+	out.WriteString(wrap("The guarantees that --require, \"require\" and NSRUN_REQUIRE may name, what holds, and which backends give each in full at best; "+
 		"nsrun status says what is so here.", 112))
 	for _, t := range plan.Traits {
 		var give []string
-		for i, cell := range t.Engines {
+		for i, cell := range t.Backends {
 			if cell.Grade == plan.Carried {
-				give = append(give, plan.Engines()[i])
+				give = append(give, plan.Backends()[i])
 			}
 		}
 		fmt.Fprintf(&out, "\n  %s: %s\n", t.Name, strings.Join(give, " "))

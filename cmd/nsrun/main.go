@@ -45,7 +45,7 @@ func verbs() []verb {
 		{"profile", "say which command lines a profile accepts", (*app).profile},
 		{"audit", "show what an audit log tells, and check that it is whole", (*app).audit},
 		{"schema", "print a JSON Schema of what nsrun reads or writes", (*app).schema},
-		{"status", "say which engines there are", (*app).status},
+		{"status", "say which backends there are", (*app).status},
 		{"version", "print the version", (*app).version},
 		{"help", "print help", (*app).help},
 	}

@@ -111,7 +111,7 @@ func TestSessionRunsCommands(t *testing.T) {
 	require.NoError(t, os.WriteFile(manifest, []byte(`{"workspace":`+strconv.Quote(work)+`,"workspace_at":"/workspace","limits":{"timeout":"20s"}}`), 0o644))
 	opened := c.ask(`{"op":"open","manifest":` + strconv.Quote(manifest) + `}`).OK
 	assert.Equal(t, "/workspace", opened["dir"])
-	assert.Equal(t, "native", opened["engine"])
+	assert.Equal(t, "native", opened["backend"])
 	assert.Contains(t, opened["receipt"].(map[string]any)["holds"], "network")
 
 	ok := c.ask(`{"op":"exec","args":["sh","-c","cat >a; cat a; pwd; echo $X >&2"],"stdin":"é","env":{"X":"y"}}`).OK

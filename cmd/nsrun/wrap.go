@@ -112,7 +112,7 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 	}
 	_, err = nsrun.Compile(req)
 	var lacks *nsrun.PolicyCompatibilityError
-	if errors.As(err, &lacks) { // for the causes, and for engines that are other programs
+	if errors.As(err, &lacks) { // for the causes, and for backends that are other programs
 		_, err = plan.Compile(req, nsrun.Probe())
 	}
 	return err

@@ -163,7 +163,7 @@ func TestResult(t *testing.T) {
 		r := w.result(t, "--", "sh", "-c", "exit 3")
 		assert.Equal(t, "exit", r.Verdict)
 		assert.Equal(t, 3, r.Code)
-		assert.Equal(t, "docker", r.Receipt.Engine)
+		assert.Equal(t, "docker", r.Receipt.Backend)
 		var features []string
 		for _, n := range r.Receipt.Notes {
 			features = append(features, n.Feature)

@@ -112,7 +112,7 @@ func (p *parser) plan(command []string) *plan.Plan {
 		id.GID = *p.gid
 	}
 	out := &plan.Plan{
-		Version: plan.Version, Engine: "native", Command: slices.Clone(command), Env: append([]string{}, p.env...), Identity: id,
+		Version: plan.Version, Backend: "native", Command: slices.Clone(command), Env: append([]string{}, p.env...), Identity: id,
 		Namespaces: p.namespaces(), Network: "host", LastCap: p.facts.LastCap,
 		Mechanisms: plan.Mechanisms{
 			MountAPI: p.facts.Can(facts.MountAPI) && p.facts.Can(facts.MountSetattr) && !p.debugged[noMountSetattr], Openat2: p.facts.Can(facts.Openat2) && !p.debugged[noOpenat2],

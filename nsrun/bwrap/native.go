@@ -10,7 +10,7 @@ import (
 )
 
 // useNative is the way out of every loss that nsrun itself does not have.
-const useNative = "run it with nsrun's own engine"
+const useNative = "run it with nsrun's own backend"
 
 // loss is a note in the making: the same loss at several places is one note.
 type loss struct {

@@ -41,7 +41,7 @@ type Manifest struct {
 	UID, GID *int
 	// Fallback says what to do about wishes that cannot be enforced.
 	Fallback policy.Fallback
-	// Backend says which engine carries the policy out.
+	// Backend says which backend carries the policy out.
 	Backend policy.Backend
 	// Require lists guarantees that must hold.
 	Require []string

@@ -27,7 +27,7 @@ func (c *compiler) selfTest() error {
 	if !c.pol.SelfTest {
 		return nil
 	}
-	if p.Engine == EngineNone {
+	if p.Backend == BackendNone {
 		c.impossible("sandbox", "there is no sandbox to test", "leave out self_test")
 		return nil
 	}
@@ -40,11 +40,11 @@ func (c *compiler) selfTest() error {
 		case ActVsock, ActUser:
 			promised = profile
 		case ActTrace: // bubblewrap's own pid 1 is kept away by either
-			promised = profile || p.Landlock != nil || p.Engine != EngineBwrap
+			promised = profile || p.Landlock != nil || p.Backend != BackendBwrap
 		case ActForeign:
 			promised = profile && c.facts.Arch == "amd64" // a 64-bit program has no way to make one on arm64
 		case ActSignal:
-			promised = p.Engine != EngineLandlock || p.KillScope
+			promised = p.Backend != BackendLandlock || p.KillScope
 		}
 		if promised {
 			p.SelfTest = append(p.SelfTest, act)

@@ -23,7 +23,7 @@ func (c *compiler) audit() {
 	if len(c.pol.Labels) > 0 && len(c.pol.Audit) == 0 {
 		c.note("labels", "told to nobody, as there is no audit log", "name one with audit or --audit FILE, or leave the labels out")
 	}
-	if c.plan.Engine == EngineNone {
+	if c.plan.Backend == BackendNone {
 		return
 	}
 	for _, file := range c.pol.Audit {

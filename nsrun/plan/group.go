@@ -18,7 +18,7 @@ func TakesCgroup(limit string) bool { return controllers[limit] != "" }
 // groups are the places for a cgroup of the sandbox's own. Another program makes its sandbox out of reach of one. With cheap, they are those
 // where a child can be born, without a change to what is there.
 func (c *compiler) groups(cheap bool) (places []cgroup.Place) {
-	if c.plan.Engine == EngineBwrap || c.plan.Engine == EngineDocker {
+	if c.plan.Backend == BackendBwrap || c.plan.Backend == BackendDocker {
 		return nil
 	}
 	for _, g := range c.facts.Groups {
@@ -70,12 +70,12 @@ func (c *compiler) noGroup() string {
 
 // scope plans to ask a service manager for a place, for limits that are asked for and that no other place has the controllers of. It takes
 // milliseconds, so usual limits do without. The process that runs the plan is moved there with all it holds, so it must be for this
-// alone; it can be in one group of version 2, so there must be no place in that tree. Under the engine none the command could leave the
+// alone; it can be in one group of version 2, so there must be no place in that tree. Under the backend none the command could leave the
 // group.
 func (c *compiler) scope() {
 	m := c.facts.Manager
 	if m == nil || !c.req.Sole || c.req.Session || c.facts.State(facts.SystemdScope) == facts.No || c.plan.Bwrap != nil ||
-		c.plan.Engine != EngineNative && c.plan.Engine != EngineLandlock ||
+		c.plan.Backend != BackendNative && c.plan.Backend != BackendLandlock ||
 		slices.ContainsFunc(c.facts.Groups, func(g facts.Group) bool { return g.Version == 2 }) {
 		return
 	}

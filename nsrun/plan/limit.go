@@ -65,7 +65,7 @@ func (c *compiler) ours() int64 {
 
 // usual are the limits of a sandbox whose policy does not say. Memory is the host's but for a quarter.
 func (c *compiler) usual() (limits []policy.Limit) {
-	if c.plan.Engine == EngineNone || c.plan.Bwrap != nil {
+	if c.plan.Backend == BackendNone || c.plan.Bwrap != nil {
 		return nil
 	}
 	all := slices.Clone(policy.UsualLimits)
@@ -91,8 +91,8 @@ func (c *compiler) bound(l policy.Limit, usual bool) error {
 	case "memory_mb", "pids", "cpu_percent", "io_read_mb", "io_write_mb":
 		c.shared(l, usual)
 	case "tmpfs_mb": // in the mounts
-		if c.plan.Engine == EngineLandlock || c.plan.Engine == EngineNone {
-			c.lose(Note{Feature: "tmpfs_mb", Loss: "the engine " + c.plan.Engine + " has no private file systems to bound", Fix: "use the engine native"}, false)
+		if c.plan.Backend == BackendLandlock || c.plan.Backend == BackendNone {
+			c.lose(Note{Feature: "tmpfs_mb", Loss: "the backend " + c.plan.Backend + " has no private file systems to bound", Fix: "use the backend native"}, false)
 			return nil
 		}
 		c.hold(l, "tmpfs", usual)
@@ -168,9 +168,9 @@ func (c *compiler) output(l policy.Limit, usual bool) {
 	switch {
 	case c.plan.Bwrap != nil:
 		return
-	case c.plan.Engine != EngineBwrap && c.plan.Engine != EngineDocker:
+	case c.plan.Backend != BackendBwrap && c.plan.Backend != BackendDocker:
 	case !usual && !c.req.Session:
-		c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "use the engine native, or cut the output with head -c"}, false)
+		c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "use the backend native, or cut the output with head -c"}, false)
 		return
 	default:
 		return

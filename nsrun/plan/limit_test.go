@@ -37,11 +37,11 @@ func TestWhatHoldsALimit(t *testing.T) {
 	pids := policy.Limit{Name: "pids", Value: 10}
 	cpu := policy.Limit{Name: "cpu_percent", Value: 150}
 	for name, c := range map[string]struct {
-		limit  policy.Limit
-		uid    int
-		groups []facts.Group
-		engine policy.Backend
-		want   want
+		limit   policy.Limit
+		uid     int
+		groups  []facts.Group
+		backend policy.Backend
+		want    want
 	}{
 		"memory by version 2": {memory, 1000, []facts.Group{v2}, "", want{held: []Held{{"memory_mb=64", "cgroup v2", false}},
 			trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("memory.max", "67108864"), {Name: "memory.swap.max", Value: "0", Optional: true}}}}}},
@@ -81,7 +81,7 @@ func TestWhatHoldsALimit(t *testing.T) {
 			f := host("6.18.0", 7, c.uid)
 			f.Groups = c.groups
 			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the usual ones to keep out of it
-			p, err := Compile(Request{Policy: policy.Policy{Backend: c.engine, Limits: []policy.Limit{c.limit}}, Command: []string{"true"}}, f)
+			p, err := Compile(Request{Policy: policy.Policy{Backend: c.backend, Limits: []policy.Limit{c.limit}}, Command: []string{"true"}}, f)
 			if c.want.unmet != "" {
 				require.ErrorContains(t, err, c.want.unmet)
 				return
@@ -178,10 +178,10 @@ func TestProcessesOfRootByTheirNumbers(t *testing.T) {
 	const many = 2000
 	yes := facts.Answer{State: facts.Yes}
 	for name, c := range map[string]struct {
-		pids   int64 // 0 is the usual number
-		change func(*facts.Facts)
-		engine policy.Backend
-		want   int64
+		pids    int64 // 0 is the usual number
+		change  func(*facts.Facts)
+		backend policy.Backend
+		want    int64
 	}{
 		"asked for":           {many, nil, "", many + 2},
 		"usual":               {0, nil, "", 4098},
@@ -202,7 +202,7 @@ func TestProcessesOfRootByTheirNumbers(t *testing.T) {
 			if c.change != nil {
 				c.change(&f)
 			}
-			pol := policy.Policy{Backend: c.engine, Fallback: policy.Degrade}
+			pol := policy.Policy{Backend: c.backend, Fallback: policy.Degrade}
 			if c.pids > 0 {
 				pol = pol.WithLimit("pids", c.pids)
 			}

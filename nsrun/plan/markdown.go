@@ -8,21 +8,21 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// Markdown returns the traits as a table for the README: what is promised, and how far each engine gives it.
+// Markdown returns the traits as a table for the README: what is promised, and how far each backend gives it.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString("| guarantee | what holds |")
-	for _, e := range Engines() {
+	for _, e := range Backends() {
 		out.WriteString(" " + e + " |")
 	}
-	out.WriteString("\n|---|---|" + strings.Repeat("---|", len(engines)) + "\n")
+	out.WriteString("\n|---|---|" + strings.Repeat("---|", len(backends)) + "\n")
 	var losses []string
 	for _, t := range Traits {
 		fmt.Fprintf(&out, "| `%s` | %s |", t.Name, t.Promise)
-		for i, cell := range t.Engines {
+		for i, cell := range t.Backends {
 			out.WriteString(" " + cell.Grade.mark() + " |")
 			if cell.Loss != "" {
-				losses = append(losses, fmt.Sprintf("- %s, `%s`: %s", engines[i], t.Name, cell.Loss))
+				losses = append(losses, fmt.Sprintf("- %s, `%s`: %s", backends[i], t.Name, cell.Loss))
 			}
 		}
 		out.WriteString("\n")

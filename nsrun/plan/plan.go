@@ -14,14 +14,14 @@ import (
 // Version is the version of the plan's JSON form.
 const Version = 1
 
-// Plan is all that an engine needs to run one command.
+// Plan is all that a backend needs to run one command.
 type Plan struct {
 	Version    int        `json:"version"`
 	Name       string     `json:"name,omitempty"`
 	Autonomy   string     `json:"autonomy,omitempty"` // unless it is supervised
 	Profile    string     `json:"profile,omitempty"`  // what command lines may run
 	Rule       string     `json:"rule,omitempty"`     // of the profile, that accepted this one
-	Engine     string     `json:"engine"`
+	Backend    string     `json:"backend"`
 	Command    []string   `json:"command"`
 	Dir        string     `json:"dir"`
 	Env        []string   `json:"env"`
@@ -93,7 +93,7 @@ type Output struct {
 	Pipes bool `json:"pipes,omitempty"`
 }
 
-// Container is what the engine docker takes beside the rest of a plan. Amounts of 0 mean no bound.
+// Container is what the backend docker takes beside the rest of a plan. Amounts of 0 mean no bound.
 type Container struct {
 	CLI        string `json:"cli"`                   // "docker" or "podman"
 	MemoryMB   int64  `json:"memory_mb,omitempty"`   // the most memory of all processes together, in MiB
@@ -121,7 +121,7 @@ type Seccomp struct {
 	Hash    string   `json:"hash,omitempty"` // SHA-256 of the profile's filter for the host's architecture
 	Deny    []string `json:"deny,omitempty"`
 	Raw     []byte   `json:"raw,omitempty"`
-	// Refuse lists groups of calls that are refused in the stead of namespaces that an engine does not have, and of noexec where there is no
+	// Refuse lists groups of calls that are refused in the stead of namespaces that a backend does not have, and of noexec where there is no
 	// mount: see [seccomp.Refuse].
 	Refuse []string `json:"refuse,omitempty"`
 }
@@ -154,13 +154,13 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// The engines.
+// The backends.
 const (
-	EngineNative   = "native"
-	EngineBwrap    = "bwrap"
-	EngineDocker   = "docker"
-	EngineLandlock = "landlock"
-	EngineNone     = "none"
+	BackendNative   = "native"
+	BackendBwrap    = "bwrap"
+	BackendDocker   = "docker"
+	BackendLandlock = "landlock"
+	BackendNone     = "none"
 )
 
 // The names of the namespaces, in the order that plans list them.

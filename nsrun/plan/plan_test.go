@@ -151,8 +151,8 @@ func TestDegradeNeverComesToNone(t *testing.T) {
 	var refused *CompatibilityError
 	require.ErrorAs(t, err, &refused, "to go without a sandbox takes a word of its own")
 	assert.Contains(t, err.Error(), "user_namespace: ")
-	assert.Contains(t, err.Error(), "nor can the engine bwrap: ", "each engine says why not")
-	assert.Contains(t, err.Error(), "nor can the engine landlock: ")
+	assert.Contains(t, err.Error(), "nor can the backend bwrap: ", "each backend says why not")
+	assert.Contains(t, err.Error(), "nor can the backend landlock: ")
 }
 
 func TestDegradeNotesEachLoss(t *testing.T) {
@@ -254,7 +254,7 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 
 // TestEveryPolicyFieldReachesThePlan does the same for policies.
 func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
-	// They show only on a host, or with an engine, that lacks something: TestDegradeNotesEachLoss, TestRequire.
+	// They show only on a host, or with a backend, that lacks something: TestDegradeNotesEachLoss, TestRequire.
 	explained := map[string]bool{"Fallback": true, "Require": true,
 		"Profiles": true} // definitions, which are asked before there is a plan
 	explained["ManifestSHA256"] = true // for audit logs, which whoever runs a plan keeps

@@ -11,7 +11,7 @@ import (
 func (c *compiler) pids(v uint64, usual bool) {
 	loss := ""
 	switch {
-	case c.plan.Engine == EngineLandlock || c.plan.Engine == EngineNone:
+	case c.plan.Backend == BackendLandlock || c.plan.Backend == BackendNone:
 		loss = "without a cgroup, or a user namespace of its own, RLIMIT_NPROC counts all processes of the caller's"
 	case c.facts.UID == 0 && c.pidMax(v, usual):
 		return
@@ -35,7 +35,7 @@ const leastPidMax = 1024
 // Linux 6.14.
 func (c *compiler) pidMax(v uint64, usual bool) bool {
 	most := min(int64(v)+c.ours()+1, 1<<22) // PID_MAX_LIMIT
-	if c.plan.Bwrap != nil || c.plan.Engine != EngineNative || c.facts.State(facts.PidMax) != facts.Yes || v < leastPidMax ||
+	if c.plan.Bwrap != nil || c.plan.Backend != BackendNative || c.facts.State(facts.PidMax) != facts.Yes || v < leastPidMax ||
 		c.facts.PidMaxLeast == 0 || most < int64(c.facts.PidMaxLeast) {
 		return false
 	}

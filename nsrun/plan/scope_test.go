@@ -61,7 +61,7 @@ func TestWhenAScopeIsAskedFor(t *testing.T) {
 		"of each process":     {limited("open_files"), nil, ""},
 		"a session":           {func(r *Request, _ *facts.Facts) { r.Session, r.Command = true, nil }, nil, ""},
 		"a program of others": {func(r *Request, _ *facts.Facts) { r.Sole = false }, nil, ""},
-		"no engine":           {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendNone }, nil, ""},
+		"no backend":          {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendNone }, nil, ""},
 		"bubblewrap":          {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendBwrap }, nil, ""},
 		"a container": {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendDocker },
 			[]Held{{"memory_mb=50", "cgroup", false}, {"pids=4096", "cgroup", true}}, ""},
@@ -106,7 +106,7 @@ func TestWhenAScopeIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestAPlanSaysAllOfAScope is what its reader sees, and what the engine is given.
+// TestAPlanSaysAllOfAScope is what its reader sees, and what the backend is given.
 func TestAPlanSaysAllOfAScope(t *testing.T) {
 	r := Request{Policy: policy.Policy{}.WithLimit("memory_mb", 50).WithLimit("pids", 20), Command: []string{"true"}, Sole: true}
 	p, err := Compile(r, managed(1000, all))

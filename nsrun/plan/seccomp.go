@@ -16,12 +16,12 @@ func (c *compiler) seccomp() error {
 	want := c.pol.Seccomp
 	if want.Profile == policy.SeccompOff && len(want.Deny) == 0 && len(want.Raw) == 0 {
 		c.note("seccomp", "switched off by the policy", "")
-		if c.plan.Engine != EngineLandlock { // which has a filter of its own
+		if c.plan.Backend != BackendLandlock { // which has a filter of its own
 			return nil
 		}
 	}
 	if !c.facts.Can(facts.Seccomp) {
-		c.lack(facts.Seccomp, c.plan.Engine == EngineLandlock)
+		c.lack(facts.Seccomp, c.plan.Backend == BackendLandlock)
 		return nil
 	}
 	if want.Profile == "" {

@@ -26,12 +26,12 @@ func (p *Plan) String() string {
 		line("autonomy", "%s", strings.TrimSuffix(p.Autonomy+": "+autonomyText(p.Autonomy), ": "))
 	}
 	line("directory", "%s", p.Dir)
-	line("engine", "%s", p.Engine)
+	line("backend", "%s", p.Backend)
 	if b := p.Container; b != nil {
 		line("container", "%s", strings.Join(append([]string{b.CLI}, b.Limits()...), " "))
 	}
 	id, privileges := p.Identity, "no capabilities, no_new_privs"
-	if p.Engine == EngineNone {
+	if p.Backend == BackendNone {
 		privileges = "the caller's privileges"
 	}
 	line("identity", "uid %d gid %d (on the host %d, %d), %s", id.UID, id.GID, id.HostUID, id.HostGID, privileges)
@@ -63,9 +63,9 @@ func (p *Plan) String() string {
 		line("label", "%s=%s", l.Name, l.Value)
 	}
 	p.Bwrap.text(&out)
-	if p.Engine == EngineNone && len(p.Mounts) > 0 {
+	if p.Backend == BackendNone && len(p.Mounts) > 0 {
 		out.WriteString("\nlooked for, and no more\n")
-	} else if p.Engine == EngineLandlock {
+	} else if p.Backend == BackendLandlock {
 		out.WriteString("\ngrants\n")
 	} else if len(p.Mounts) > 0 || p.Bwrap != nil {
 		out.WriteString("\nmounts\n")

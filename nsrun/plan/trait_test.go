@@ -26,13 +26,13 @@ func TestTraitsAreComplete(t *testing.T) {
 		assert.NotEmpty(t, row.Without, row.Name)
 		assert.False(t, seen[row.Name], "%s has two rows", row.Name)
 		seen[row.Name] = true
-		assert.Equal(t, Carried, row.Engines[0].Grade, "%s: native gives every guarantee", row.Name)
-		for i, cell := range row.Engines {
+		assert.Equal(t, Carried, row.Backends[0].Grade, "%s: native gives every guarantee", row.Name)
+		for i, cell := range row.Backends {
 			if cell.Grade == Weaker {
-				assert.NotEmpty(t, cell.Loss, "%s, %s: weaker says by what", row.Name, Engines()[i])
+				assert.NotEmpty(t, cell.Loss, "%s, %s: weaker says by what", row.Name, Backends()[i])
 			}
 			if cell.Grade == Carried {
-				assert.Empty(t, cell.Loss, "%s, %s", row.Name, Engines()[i])
+				assert.Empty(t, cell.Loss, "%s, %s", row.Name, Backends()[i])
 			}
 		}
 		got, ok := LookupTrait(row.Name)
@@ -47,7 +47,7 @@ func TestTraitsAreComplete(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// TestNoGuaranteeIsLostInSilence holds for every engine, host and policy here: a guarantee holds, or a note tells, or the policy has no
+// TestNoGuaranteeIsLostInSilence holds for every backend, host and policy here: a guarantee holds, or a note tells, or the policy has no
 // use for it.
 func TestNoGuaranteeIsLostInSilence(t *testing.T) {
 	for name, pol := range map[string]policy.Policy{"workspace": workspacePolicy(), "network": networkPolicy()} {
@@ -62,9 +62,9 @@ func TestNoGuaranteeIsLostInSilence(t *testing.T) {
 						pol.Network == policy.NetworkHost && (row.Name == "network" || row.Name == "loopback")
 					noted := slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Feature == row.Name })
 					held := slices.Contains(p.Holds, row.Name)
-					noted = noted || !held && p.Engine == EngineNone && strings.Contains(p.String(), "sandbox: the command runs without a sandbox: no guarantee holds but ")
-					assert.True(t, held || noted || useless, "%s, engine %s, %s: %s is lost in silence", name, p.Engine, where, row.Name)
-					assert.False(t, held && noted && row.Name != "landlock", "%s, engine %s, %s: %s holds and does not", name, p.Engine, where, row.Name)
+					noted = noted || !held && p.Backend == BackendNone && strings.Contains(p.String(), "sandbox: the command runs without a sandbox: no guarantee holds but ")
+					assert.True(t, held || noted || useless, "%s, backend %s, %s: %s is lost in silence", name, p.Backend, where, row.Name)
+					assert.False(t, held && noted && row.Name != "landlock", "%s, backend %s, %s: %s holds and does not", name, p.Backend, where, row.Name)
 				}
 			}
 		}
@@ -80,7 +80,7 @@ func TestRequire(t *testing.T) {
 		}
 	}
 	p := compileFor(t, pol, user)
-	assert.Equal(t, EngineNative, p.Engine, "native holds what can be required")
+	assert.Equal(t, BackendNative, p.Backend, "native holds what can be required")
 
 	pol.Backend = policy.BackendLandlock
 	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, user)
@@ -109,7 +109,7 @@ func TestRequireIsStrongerThanDegrade(t *testing.T) {
 	_, err = Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
 	var refused *CompatibilityError
 	require.ErrorAs(t, err, &refused, "the ladder does not go below what is required")
-	assert.Contains(t, err.Error(), "nor can the engine landlock: view: ")
+	assert.Contains(t, err.Error(), "nor can the backend landlock: view: ")
 }
 
 func TestTheLadder(t *testing.T) {
@@ -118,21 +118,21 @@ func TestTheLadder(t *testing.T) {
 		lacks []facts.Name
 		want  string
 	}{
-		{nil, EngineNative},
-		{[]facts.Name{facts.UserNS}, EngineBwrap},
-		{[]facts.Name{facts.UserNS, facts.Bwrap}, EngineDocker},
-		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker}, EngineDocker},
-		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker, facts.Podman}, EngineLandlock},
-		{[]facts.Name{facts.Landlock}, EngineNative},
+		{nil, BackendNative},
+		{[]facts.Name{facts.UserNS}, BackendBwrap},
+		{[]facts.Name{facts.UserNS, facts.Bwrap}, BackendDocker},
+		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker}, BackendDocker},
+		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker, facts.Podman}, BackendLandlock},
+		{[]facts.Name{facts.Landlock}, BackendNative},
 	} {
 		p := compileFor(t, pol, host("6.18", 7, 1000, tt.lacks...))
-		assert.Equal(t, tt.want, p.Engine, tt.lacks)
-		if p.Engine != EngineNative {
+		assert.Equal(t, tt.want, p.Backend, tt.lacks)
+		if p.Backend != BackendNative {
 			assert.Contains(t, p.String(), "native cannot be used here: user_namespace")
 		}
 	}
 	unasked := facts.Facts{Arch: "amd64", UID: 1, LandlockABI: 7, Answers: map[facts.Name]facts.Answer{facts.UserNS: {State: facts.No}}}
-	assert.Equal(t, EngineLandlock, compileFor(t, pol, unasked).Engine, "a program that nobody has asked about is no rung")
+	assert.Equal(t, BackendLandlock, compileFor(t, pol, unasked).Backend, "a program that nobody has asked about is no rung")
 	podman := compileFor(t, backend(pol, policy.BackendDocker), host("6.18", 7, 1000, facts.Docker))
 	assert.Equal(t, "podman", podman.Container.CLI)
 }
@@ -140,7 +140,7 @@ func TestTheLadder(t *testing.T) {
 func TestStrictSaysWhatDegradeWouldDo(t *testing.T) {
 	_, err := Compile(Request{Policy: workspacePolicy(), Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
 	require.Error(t, err)
-	assert.Contains(t, err.Error(), "with fallback degrade (--fallback degrade) the engine landlock would run it, without the guarantees view,")
+	assert.Contains(t, err.Error(), "with fallback degrade (--fallback degrade) the backend landlock would run it, without the guarantees view,")
 }
 
 func TestLandlockRefusesWhatTakesAMount(t *testing.T) {
@@ -178,7 +178,7 @@ func TestIsolationLevels(t *testing.T) {
 	pol := workspacePolicy()
 	pol.Isolation = policy.Subprocess
 	p := compileFor(t, pol, hosts["kernel 6.18, user"])
-	assert.Equal(t, EngineNone, p.Engine)
+	assert.Equal(t, BackendNone, p.Backend)
 	assert.Equal(t, []string{"environment", "descriptors", "status"}, p.Holds, "memory_mb binds each process alone")
 	assert.NotContains(t, strings.Join(p.Env, "\n"), "GH_TOKEN")
 	assert.NotEmpty(t, p.Limits)
@@ -250,5 +250,5 @@ func TestWithoutAProfile(t *testing.T) {
 func TestTmpfsLimitNeedsATmpfs(t *testing.T) {
 	pol := backend(policy.Default("/home/me"), policy.BackendLandlock).WithLimit("tmpfs_mb", 1)
 	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
-	assert.ErrorContains(t, err, "tmpfs_mb: the engine landlock has no private file systems to bound")
+	assert.ErrorContains(t, err, "tmpfs_mb: the backend landlock has no private file systems to bound")
 }

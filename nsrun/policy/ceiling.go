@@ -267,22 +267,22 @@ func (k *cutter) layers(c Ceiling) {
 		k.Fallback = Strict
 		k.note("fallback", "degrade is beyond the ceiling; what cannot be enforced refuses the run", `"fallback": "degrade"`)
 	}
-	k.engine(c)
+	k.backend(c)
 	if k.HostEtc && !c.HostEtc {
 		k.HostEtc = false
 		k.note("fs", "the host's account files are beyond the ceiling; the sandbox has its own", `"host_etc": true`)
 	}
 }
 
-// engine cuts wishes for less of a sandbox, and adds what the operator requires.
-func (k *cutter) engine(c Ceiling) {
+// backend cuts wishes for less of a sandbox, and adds what the operator requires.
+func (k *cutter) backend(c Ceiling) {
 	switch b := k.Backend; {
 	case b == BackendNone && c.Isolation.Level() == Container:
 		k.Backend = BackendAuto
 		k.note("backend", "none is beyond the ceiling; there is a sandbox", `"isolation": "subprocess"`)
 	case b != "" && b != BackendAuto && b != BackendNative && b != BackendNone && c.Fallback != Degrade: // it carries less: see plan
 		k.Backend = BackendAuto
-		k.note("backend", string(b)+" is beyond the ceiling; the engine is nsrun's own", `"fallback": "degrade"`)
+		k.note("backend", string(b)+" is beyond the ceiling; the backend is nsrun's own", `"fallback": "degrade"`)
 	}
 	most := c.Isolation.Level()
 	if most == Permissive && (len(c.Limits) > 0 || !slices.Contains(c.PassEnv, "*")) { // permissive has neither limits nor a choice of variables

@@ -258,7 +258,7 @@ func TestAWorkingDirectoryThatWasCutIsTheRoot(t *testing.T) {
 	}
 }
 
-func TestCeilingOnEngines(t *testing.T) {
+func TestCeilingOnBackends(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		p    Policy

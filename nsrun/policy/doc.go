@@ -9,5 +9,5 @@
 //	if err := p.Validate(); err != nil { ... } // all faults, joined
 //
 // A Policy protects nothing: it is a wish. It cannot say whether a path exists, where a symlink leads, or what the kernel can
-// enforce; plan, engine and facts do.
+// enforce; plan, backend and facts do.
 package policy

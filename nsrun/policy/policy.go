@@ -38,7 +38,7 @@ type Policy struct {
 	KillGrace time.Duration `json:"kill_grace,omitempty"`
 	// Fallback says what to do with a wish that the host cannot enforce. The zero value refuses the run.
 	Fallback Fallback `json:"fallback,omitempty"`
-	// Backend is the engine that carries the policy out. The zero value is BackendAuto. To name one is to accept what it cannot carry.
+	// Backend is the backend that carries the policy out. The zero value is BackendAuto. To name one is to accept what it cannot carry.
 	Backend Backend `json:"backend,omitempty"`
 	// Isolation is how much of a sandbox there is. The zero value is Container, all of it.
 	Isolation Isolation `json:"isolation,omitempty"`
@@ -190,7 +190,7 @@ const (
 	Degrade Fallback = "degrade" // run without, and say so in a Note
 )
 
-// Backend names an engine.
+// Backend names a backend.
 type Backend string
 
 // The backends. The empty Backend is BackendAuto.

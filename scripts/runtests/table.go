@@ -33,7 +33,7 @@ var table = map[string]pkg{
 	"e2e/clients":                {once: true, leaves: true, slow: 60, slice: 7, more: "bubblewrap"},
 	"e2e/container":              {once: true, leaves: true, slow: 15, slice: 7, more: docker},
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
-	"e2e/engine":                 {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
+	"e2e/backend":                {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
 	"e2e/host":                   {seconds: 13, once: true},
 	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
 	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
@@ -42,7 +42,7 @@ var table = map[string]pkg{
 	"nsrun/audit":                {quick: true, seconds: 6, race: 8},
 	"nsrun/bwrap":                {quick: true, seconds: 1},
 	"nsrun/facts":                {quick: true, seconds: 1},
-	"nsrun/internal/engine":      {seconds: 30, slow: 95, slice: 6, race: 90},
+	"nsrun/internal/backend":     {seconds: 30, slow: 95, slice: 6, race: 90},
 	"nsrun/internal/house":       {quick: true, seconds: 1},
 	"nsrun/internal/probe":       {quick: true, seconds: 2},
 	"nsrun/internal/scope":       {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},
@@ -61,7 +61,7 @@ var table = map[string]pkg{
 }
 
 // testPrograms are what tests start, beside cmd/nsrun.
-var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/engine/testdata/act", "e2e/engine/testdata/unlucky", "e2e/host/testdata/lock",
+var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/backend/testdata/act", "e2e/backend/testdata/unlucky", "e2e/host/testdata/lock",
 	"e2e/container/testdata/inside", "e2e/docker/testdata/probe"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.

@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"runtime"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
@@ -82,7 +82,7 @@ func serve(work chan<- func()) error {
 // carryOut opens a sandbox and answers. Whoever does not want the answer any more closes the sandbox by not taking it.
 func carryOut(order wire.Order, reply int, fork func(func())) {
 	defer unix.Close(reply)
-	opened, err := engine.Open(order.Whole(), engine.OpenOptions{Protected: order.Protected, Fork: fork})
+	opened, err := backend.Open(order.Whole(), backend.OpenOptions{Protected: order.Protected, Fork: fork})
 	if err != nil {
 		_ = wire.Send(reply, wire.Answer{Failure: failure(err)})
 		return
@@ -99,16 +99,16 @@ func carryOut(order wire.Order, reply int, fork func(func())) {
 }
 
 func failure(err error) *wire.Failure {
-	var e *engine.Error
+	var e *backend.Error
 	if !errors.As(err, &e) {
 		return &wire.Failure{Stage: "spawner", Text: err.Error()}
 	}
 	f := &wire.Failure{Stage: e.Stage, Index: e.Index, Op: e.Op, Path: e.Path, Text: e.Err.Error(), Hint: e.Hint}
 	f.SetErrno(e.Err)
 	switch {
-	case errors.Is(err, engine.ErrNotFound):
+	case errors.Is(err, backend.ErrNotFound):
 		f.Kind = kindNotFound
-	case errors.Is(err, engine.ErrNotExecutable):
+	case errors.Is(err, backend.ErrNotExecutable):
 		f.Kind = kindNotExecutable
 	}
 	return f
@@ -120,14 +120,14 @@ const (
 	kindNotExecutable = "not executable"
 )
 
-// Error is the failure as the engine's error that it was.
+// Error is the failure as the backend's error that it was.
 func Error(f *wire.Failure) error {
 	var more []error
 	switch f.Kind {
 	case kindNotFound:
-		more = []error{engine.ErrNotFound}
+		more = []error{backend.ErrNotFound}
 	case kindNotExecutable:
-		more = []error{engine.ErrNotExecutable}
+		more = []error{backend.ErrNotExecutable}
 	}
-	return &engine.Error{Stage: f.Stage, Index: f.Index, Op: f.Op, Path: f.Path, Err: f.Cause(more...), Hint: f.Hint}
+	return &backend.Error{Stage: f.Stage, Index: f.Index, Op: f.Op, Path: f.Path, Err: f.Cause(more...), Hint: f.Hint}
 }

@@ -57,8 +57,8 @@ func words[To, From []byte | string](in []From) []To {
 
 // Answer says what came of an Order. Of its parts one is given.
 type Answer struct {
-	Info    json.RawMessage `json:"info,omitempty"`    // an engine.Info, of a sandbox that serves
-	Outcome json.RawMessage `json:"outcome,omitempty"` // an engine.Outcome, of a command that has run
+	Info    json.RawMessage `json:"info,omitempty"`    // a backend.Info, of a sandbox that serves
+	Outcome json.RawMessage `json:"outcome,omitempty"` // a backend.Outcome, of a command that has run
 	Failure *Failure        `json:"failure,omitempty"`
 }
 

@@ -101,7 +101,7 @@ type pong struct {
 type opened struct {
 	Session string        `json:"session"`
 	Dir     string        `json:"dir"` // where commands start
-	Engine  string        `json:"engine"`
+	Backend string        `json:"backend"`
 	Receipt nsrun.Receipt `json:"receipt"`
 }
 
@@ -143,7 +143,7 @@ func (s *server) open(c *call, b *sandbox, req *request) (any, *Error) {
 	b.box = box
 	close(b.ready)
 	r := box.Receipt()
-	return opened{Session: b.name, Dir: box.WorkingDir(), Engine: r.Engine, Receipt: r}, nil
+	return opened{Session: b.name, Dir: box.WorkingDir(), Backend: r.Backend, Receipt: r}, nil
 }
 
 // closed is what close answers: the names of the sessions that were open, or were to be.

@@ -1,0 +1,239 @@
+package backend
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/rlimit/cgroup"
+	"golang.org/x/sys/unix"
+)
+
+// What a sandbox's end does to a command that is asked for.
+var (
+	ErrGone = errors.New("the sandbox has ended")                                                            // nothing has run
+	ErrLost = errors.New("the sandbox has ended while the command was started, which may have begun to run") // and was killed then
+)
+
+// Room is an opened sandbox, from its owner's side. Its methods may be called at the same time.
+type Room struct {
+	Plan *plan.Plan
+	Info Info
+	// Doom is called when the sandbox has to end for the sake of one command. Who sets it, before the first command is started, calls [Room.Kill].
+	Doom func()
+
+	pidfd  *os.File
+	socket *os.File
+	gone   chan struct{} // closed when the sandbox has ended
+	turn   chan struct{} // holds a token: a request is sent as a whole
+
+	mu       sync.Mutex
+	group    *cgroup.Group   // its cgroup, if it has one, until it has ended
+	evidence cgroup.Evidence // that there was then
+}
+
+// NewRoom takes the descriptors of an opened sandbox.
+func NewRoom(p *plan.Plan, info Info, socket, pidfd int) *Room {
+	_ = unix.SetNonblock(pidfd, true) // so that the poller takes them
+	_ = unix.SetNonblock(socket, true)
+	r := &Room{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"),
+		gone: make(chan struct{}), turn: make(chan struct{}, 1)}
+	r.turn <- struct{}{}
+	r.Doom = r.Kill
+	r.group, _ = cgroup.Attach(info.Cgroups) // an error is that it has gone already
+	go r.watch()
+	return r
+}
+
+// watch waits for pid 1's end, which comes after that of all others (pid_namespaces(7)), or for the keeper's.
+func (r *Room) watch() {
+	if conn, err := r.pidfd.SyscallConn(); err == nil {
+		_ = conn.Read(func(fd uintptr) bool {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, err := unix.Poll(fds, 0)
+			return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+		})
+		// Its parent has still to reap it, which is a matter of microseconds; then nothing is left to be seen.
+		for range 200 {
+			reaped := false
+			_ = conn.Control(func(fd uintptr) { reaped = unix.PidfdSendSignal(int(fd), 0, nil, 0) != nil })
+			if reaped {
+				break
+			}
+			time.Sleep(time.Millisecond / 2)
+		}
+	}
+	r.socket.Close()
+	r.pidfd.Close()
+	r.mu.Lock()
+	group := r.group
+	r.evidence, r.group = group.Read(), nil
+	r.mu.Unlock()
+	_ = group.Remove() // what cannot be removed a later run will
+	close(r.gone)
+}
+
+// Evidence is what has happened in the sandbox's cgroup, to its end.
+func (r *Room) Evidence() cgroup.Evidence {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.group == nil {
+		return r.evidence
+	}
+	return r.group.Read()
+}
+
+// Scoped reports whether what one command has started can be killed without the rest: see [Task.Kill].
+func (r *Room) Scoped() bool { return r.Plan.Scoped() }
+
+// Gone is closed when nothing of the sandbox is alive.
+func (r *Room) Gone() <-chan struct{} { return r.gone }
+
+// Kill ends all that is alive in the sandbox. [Room.Gone] tells when that has happened.
+func (r *Room) Kill() {
+	if !keeps(r.Plan) {
+		r.signal(unix.SIGKILL)
+		return
+	}
+	r.socket.Close() // the keeper must live to kill the others; that we are gone is its signal
+	go func() {
+		for _, sig := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} { // should somebody have stopped it. Who stands by kills the rest
+			select {
+			case <-r.gone:
+				return
+			case <-time.After(time.Second):
+				r.signal(sig)
+			}
+		}
+	}()
+}
+
+func (r *Room) signal(sig unix.Signal) {
+	if conn, err := r.pidfd.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), sig, nil, 0) })
+	}
+}
+
+// send sends a request with its descriptors.
+func (r *Room) send(message []byte, channel int, files [3]*os.File, until <-chan struct{}) error {
+	descriptors := []int{channel}
+	for _, f := range files {
+		if f != nil {
+			conn, err := f.SyscallConn()
+			if err != nil {
+				return &Error{Stage: "descriptors", Op: f.Name(), Err: err}
+			}
+			_ = conn.Control(func(fd uintptr) { descriptors = append(descriptors, int(fd)) })
+		}
+	}
+	select {
+	case <-r.turn:
+		defer func() { r.turn <- struct{}{} }()
+	case <-until:
+		return os.ErrDeadlineExceeded
+	case <-r.gone:
+		return ErrGone
+	}
+	forget := deadline(until, r.socket.SetWriteDeadline)
+	sent, err := r.write(message, unix.UnixRights(descriptors...))
+	forget()
+	if sent > 0 && sent < len(message) { // half a request cannot be taken back, and must not become a whole one by the next
+		r.Doom()
+		r.socket.Close()
+	}
+	return err
+}
+
+// write writes all of message to the server.
+func (r *Room) write(message, rights []byte) (sent int, err error) {
+	conn, err := r.socket.SyscallConn()
+	if err != nil {
+		return 0, ErrGone
+	}
+	for sent < len(message) && err == nil {
+		var failed error
+		err = conn.Write(func(fd uintptr) bool {
+			n := 0
+			n, failed = unix.SendmsgN(int(fd), message[sent:], rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+			if failed == nil {
+				sent, rights = sent+n, nil
+			}
+			return !errors.Is(failed, unix.EAGAIN)
+		})
+		if err == nil && !errors.Is(failed, unix.EINTR) {
+			err = failed
+		}
+	}
+	var errno unix.Errno
+	switch {
+	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
+		return sent, err
+	case !errors.As(err, &errno), errno == unix.EPIPE, errno == unix.ECONNRESET: // not an errno: the socket was closed here
+		return sent, ErrGone
+	}
+	return sent, &Error{Stage: "channels", Op: "sendmsg", Err: err}
+}
+
+// deadline sets a deadline that has passed as soon as until is closed. The function it returns takes that back.
+func deadline(until <-chan struct{}, set func(time.Time) error) (forget func()) {
+	if until == nil {
+		return func() {}
+	}
+	stop, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-until:
+			_ = set(time.Unix(1, 0))
+			<-stop
+			_ = set(time.Time{})
+		case <-stop:
+		}
+	}()
+	return func() {
+		close(stop)
+		<-over
+	}
+}
+
+// dying waits a little for the sandbox's end, and reports whether that came.
+func (r *Room) dying() bool {
+	select {
+	case <-r.gone:
+		return true
+	case <-time.After(20 * soon):
+		return false
+	}
+}
+
+// Grant is a place of the host's that is shown inside.
+type Grant struct {
+	Source, Dest string
+	File         bool // not a directory
+	ReadOnly     bool // inside
+	mount        int
+}
+
+// Grant finds what shows name, a path inside, if that is a place of the host's.
+func (r *Room) Grant(name string) (Grant, bool) {
+	seen, best := r.Info.Seen, -1
+	for i, s := range seen {
+		if s.Missing || s.Covered || s.Dest == "" || !inside(name, s.Dest) {
+			continue
+		}
+		if best < 0 || len(s.Dest) >= len(seen[best].Dest) {
+			best = i
+		}
+	}
+	if best < 0 || r.Plan.Mounts[best].Kind != mounts.Bind || seen[best].Link {
+		return Grant{}, false
+	}
+	at := seen[best]
+	if inside(at.Source, "/proc") || inside(at.Source, "/dev") { // the kernel's, which shows the caller: by the backend landlock, the host's own
+		return Grant{}, false
+	}
+	return Grant{Source: at.Source, Dest: at.Dest, File: at.File, ReadOnly: r.Plan.Mounts[best].Flags.Has(mounts.ReadOnly), mount: best}, true
+}

@@ -1,0 +1,166 @@
+package backend
+
+import (
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// The sandbox of a session has a server in the place of pid 1, or of the keeper: it builds the room as for one command, and then starts
+// commands on request (sys.Program.Serve). What is the same for all commands is part of its program; what is not comes with the request,
+// written by the caller: see request_linux.go.
+
+// lowerServer writes p as the life of a server. Channel f.status is a stream socket here.
+func lowerServer(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
+	l := newLowering(p, f, trace)
+	l.p.ForRequests()
+	if keeps(p) {
+		return l.lower(l.serverKeep, look)
+	}
+	return l.lower(l.serverLife, look)
+}
+
+// serverLife is that of pid 1.
+func (l *lowering) serverLife(look mounts.Looker) error {
+	return l.all(
+		l.dieWithCaller,
+		l.joinGroup,
+		l.closeInherited,
+		l.mapIDs,
+		l.noNestedUsers,
+		l.fewWatchers,
+		l.numbers,
+		l.network,
+		l.names,
+		l.clearArguments,
+		func() error { return l.root(look) },
+		l.selfTest,
+		l.commandUsers,
+		l.noNewPrivs, // for the supervisors' Landlock domain
+		l.ruleset,
+		func() error { l.dropCapabilities(); return nil }, // not before commandUsers: see becomeInit
+		l.notDumpable, // nor before it: whose maps are written in /proc/self
+		l.awaitChildren,
+		l.handlers, // once for all commands
+		l.holdNothing,
+		l.serve,
+	)
+}
+
+// serverKeep is that of a keeper: see keep.
+func (l *lowering) serverKeep(look mounts.Looker) error {
+	return l.all(
+		l.ownSession,
+		l.joinGroup,
+		l.closeInherited,
+		l.adopt,
+		l.noNewPrivsHere,
+		l.killScope,
+		func() error { return l.grants(look) },
+		l.awaitChildren,
+		l.standBy,
+		l.selfTest,
+		l.ruleset,
+		l.notDumpable,
+		l.handlers,
+		l.holdNothing,
+		l.serve,
+		l.endKept,
+	)
+}
+
+// commandUsers makes the user namespace that all commands live in, which owns nothing, and keeps a descriptor of it. Its owner, this
+// process, may send children into it without a capability (cap_capable in security/commoncap.c).
+func (l *lowering) commandUsers() error {
+	l.step("identity", "second user namespace")
+	helper := l.p.Slot()
+	var err error
+	l.p.SpawnHelper(helper, func() {
+		err = l.ownUsers()
+		l.p.At(sys.Step{Stage: "identity", Op: "open", Path: "/proc/self/ns/user"})
+		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc/self/ns/user"), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(sys.SlotUsers)
+	})
+	l.p.Expect(helper, false, unix.ECHILD)
+	return err
+}
+
+// ruleset builds what Landlock will enforce on every command, once.
+func (l *lowering) ruleset() error {
+	if l.plan.Landlock == nil {
+		return nil
+	}
+	r, err := l.landlockRules()
+	if err != nil {
+		return err
+	}
+	l.prepared = landlock.Build(l.p, r)
+	return nil
+}
+
+// holdNothing puts an empty file in the place of the standard descriptors, so that nothing else gets their numbers, and tells the caller
+// that all is ready.
+func (l *lowering) holdNothing() error {
+	l.step("server", "standard descriptors")
+	empty := l.p.Slot()
+	l.p.Add(unix.SYS_MEMFD_CREATE, sys.Str("nothing"), sys.Words(unix.MFD_CLOEXEC, "MFD_CLOEXEC")).Keep(empty)
+	for fd := range 3 {
+		l.p.Add(unix.SYS_DUP3, sys.Of(empty), sys.Int(fd), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+	}
+	l.p.Add(unix.SYS_CLOSE, sys.Of(empty))
+	l.step("server", "ready")
+	l.p.Add(unix.SYS_WRITE, sys.Int(l.fds.report), sys.Bytes(make([]byte, sys.FailureSize)), sys.Int(sys.FailureSize)).Min(sys.FailureSize) // no failure
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report))
+	return nil
+}
+
+func (l *lowering) serve() error {
+	l.step("server", "serve")
+	var err error
+	part := func(parts ...func() error) func() {
+		return func() {
+			if err == nil {
+				err = l.all(parts...)
+			}
+		}
+	}
+	supervisor := []func() error{l.adopt}
+	if l.plan.Scoped() {
+		supervisor = append(supervisor, func() error { landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal}); return nil })
+	}
+	terminal := func() error { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil); return nil }
+	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: keeps(l.plan),
+		Prepare: part(supervisor...), Terminal: part(terminal), Confine: part(l.servedMile()...)})
+	return err
+}
+
+// servedMile is what of the last mile is the same for all commands: see lastMile and bareMile. A request's part comes before it, up to
+// the working directory, and exec after it. To enter the command's user namespace makes the memory, which is pid 1's too, what fs.suid_dumpable
+// says (commit_creds in kernel/cred.c), so it is made not dumpable again. no_new_privs is inherited.
+func (l *lowering) servedMile() []func() error {
+	return []func() error{l.setLimits, l.keyring, l.mask, l.capabilities, l.notDumpable, l.restrict, l.closeRest, l.openFiles, l.seccomp}
+}
+
+func (l *lowering) restrict() error {
+	if l.plan.Landlock != nil {
+		landlock.Restrict(l.p, l.prepared)
+	}
+	return nil
+}
+
+// closeRest closes what exec would close as well, so that nothing depends on that.
+func (l *lowering) closeRest() error {
+	if l.plan.Mechanisms.CloseRange {
+		l.step("descriptors", "close all but 0, 1, 2")
+		l.p.Add(unix.SYS_CLOSE_RANGE, sys.Int(3), sys.Int(1<<31-1), sys.Int(0))
+	}
+	return nil
+}
+
+// endKept kills what is left when the caller is gone or has closed the session.
+func (l *lowering) endKept() error {
+	l.killRest()
+	l.p.Drain()
+	return nil
+}
