@@ -57,24 +57,24 @@ func (l *lowering) part(name, path string) {
 	l.p.At(sys.Step{Stage: "mount", Index: l.index + 1, Op: name, Path: path})
 }
 
-// loose lowers tree by bubblewrap's rules.
-func (l *lowering) loose(tree Tree) ([]Seen, error) {
+// lowerCompatTree lowers tree by bubblewrap's rules.
+func (l *lowering) lowerCompatTree(tree Tree) ([]Seen, error) {
 	l.made, l.prefix = map[string]node{}, "/"+oldRoot
 	sources := make([]*Look, len(tree.Ops))
 	for i, op := range tree.Ops { // all of them before anything is made, as bubblewrap does
 		l.index = i
 		look, err := l.source(op)
 		if err != nil {
-			return nil, l.looseError(op, err)
+			return nil, l.compatError(op, err)
 		}
 		sources[i] = look
 	}
-	l.looseRoot()
+	l.compatRoot()
 	result := make([]Seen, len(tree.Ops))
 	for i, op := range tree.Ops {
 		l.index, l.seen = i, Seen{Op: i, Dest: op.Dest}
-		if err := l.looseOp(op, sources[i]); err != nil {
-			return nil, l.looseError(op, err)
+		if err := l.compatOp(op, sources[i]); err != nil {
+			return nil, l.compatError(op, err)
 		}
 		result[i] = l.seen
 	}
@@ -88,7 +88,7 @@ func (l *lowering) loose(tree Tree) ([]Seen, error) {
 	return result, nil
 }
 
-func (l *lowering) looseError(op Op, err error) error {
+func (l *lowering) compatError(op Op, err error) error {
 	e := &OpError{Index: l.index, Op: op, Err: err}
 	var part *partError
 	if errors.As(err, &part) {
@@ -103,9 +103,9 @@ const (
 	oldRoot = "oldroot"
 )
 
-// looseRoot makes that tmpfs the root, which is how the host's root comes to have nothing of it below itself. It is stacked on "/":
+// compatRoot makes that tmpfs the root, which is how the host's root comes to have nothing of it below itself. It is stacked on "/":
 // no directory of the host is mounted on.
-func (l *lowering) looseRoot() {
+func (l *lowering) compatRoot() {
 	p := l.p
 	l.base, l.host = p.Slot(), p.Slot()
 	path, directory := sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC"), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")
@@ -196,32 +196,32 @@ func (l *lowering) magic(source string) (*Look, error) {
 	return &Look{Path: source, Mode: st.Mode}, nil
 }
 
-func (l *lowering) looseOp(op Op, source *Look) error {
+func (l *lowering) compatOp(op Op, source *Look) error {
 	switch op.Kind {
 	case Bind:
-		return l.looseBind(op, source)
+		return l.compatBind(op, source)
 	case Tmpfs:
-		return l.looseFS(op, partTmpfs, "tmpfs", looseTmpfs(op), node{place: ours, dir: true})
+		return l.compatFS(op, partTmpfs, "tmpfs", compatTmpfs(op), node{place: ours, dir: true})
 	case Proc:
-		return l.looseProc(op)
+		return l.compatProc(op)
 	case Dev:
-		return l.looseDev(op)
+		return l.compatDev(op)
 	case Mqueue:
-		return l.looseFS(op, partMqueue, "mqueue", "", node{place: kernel, dir: true})
+		return l.compatFS(op, partMqueue, "mqueue", "", node{place: kernel, dir: true})
 	case Dir:
-		return l.looseDir(op)
+		return l.compatDir(op)
 	case File:
-		return l.looseFile(op)
+		return l.compatFile(op)
 	case Data:
-		return l.looseData(op)
+		return l.compatData(op)
 	case Symlink:
-		return l.looseSymlink(op)
+		return l.compatSymlink(op)
 	case Remount:
-		return l.looseRemount(op)
+		return l.compatRemount(op)
 	case Chmod:
-		return l.looseChmod(op)
+		return l.compatChmod(op)
 	case Overlay:
-		return l.looseOverlay(op)
+		return l.compatOverlay(op)
 	}
 	return fmt.Errorf("bug: operation %q in a loose tree", op.Kind)
 }

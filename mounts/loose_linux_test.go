@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func lowerLoose(t *testing.T, have Have, host Looker, ops ...Op) (string, []Seen, error) {
+func lowerCompat(t *testing.T, have Have, host Looker, ops ...Op) (string, []Seen, error) {
 	t.Helper()
 	p := sys.Program{Trace: true}
-	seen, err := Lower(&p, Tree{Ops: ops, Loose: true}, have, host)
+	seen, err := Lower(&p, Tree{Ops: ops, Compat: true}, have, host)
 	return p.String(), seen, err
 }
 
-// TestLooseDestinations says where an operation ends up, or with what it is refused. Each starts with /w of the host writable at /w, and
+// TestCompatDestinations says where an operation ends up, or with what it is refused. Each starts with /w of the host writable at /w, and
 // symlinks made by the sandbox.
-func TestLooseDestinations(t *testing.T) {
+func TestCompatDestinations(t *testing.T) {
 	host := fakeHost{"/w/d/f": "file", "/w/f": "file", "/w/rel": "-> d", "/w/abs": "-> /w/d", "/w/out": "-> /etc", "/w/dang": "-> gone", "/w/loop": "-> loop",
 		"/w/up": "-> ../../../w/d", "/etc/passwd": "file", "/usr/x": "file"}
 	start := []Op{{Kind: Bind, Source: "/w", Dest: "/w"}, {Kind: Symlink, Source: "w/d", Dest: "/own"}, {Kind: Symlink, Source: "/nowhere", Dest: "/lost"}}
@@ -37,7 +37,7 @@ func TestLooseDestinations(t *testing.T) {
 		"/w/dang/x": "parents: no such file or directory", "/lost/x": "parents: no such file or directory",
 		"/w/out/x": "parents: no such file or directory", // there is no /etc in the new root, and a link's target is not made
 	} {
-		_, seen, err := lowerLoose(t, newWay, host, append(start[:3:3], Op{Kind: Tmpfs, Dest: dest, Mode: 0o755})...)
+		_, seen, err := lowerCompat(t, newWay, host, append(start[:3:3], Op{Kind: Tmpfs, Dest: dest, Mode: 0o755})...)
 		got := ""
 		var op *OpError
 		if err == nil {
@@ -51,8 +51,8 @@ func TestLooseDestinations(t *testing.T) {
 	}
 }
 
-// TestLooseParts names the part of each operation that cannot be done, by which a front end finds its words.
-func TestLooseParts(t *testing.T) {
+// TestCompatParts names the part of each operation that cannot be done, by which a front end finds its words.
+func TestCompatParts(t *testing.T) {
 	host := fakeHost{"/w/d/f": "file", "/w/f": "file", "/w/l": "-> f", "/usr/x": "file", "/dev/null": "char 1:3"}
 	file := Op{Kind: File, Mode: 0o666}
 	at := func(op Op, dest string) Op { op.Dest = dest; return op }
@@ -88,7 +88,7 @@ func TestLooseParts(t *testing.T) {
 		null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		require.NoError(t, err)
 		fd = null
-		_, _, err = lowerLoose(t, newWay, host, Op{Kind: Bind, Source: "/w", Dest: "/w"}, c.op)
+		_, _, err = lowerCompat(t, newWay, host, Op{Kind: Bind, Source: "/w", Dest: "/w"}, c.op)
 		unix.Close(null)
 		if c.part == "" {
 			assert.NoError(t, err, name)
@@ -105,8 +105,8 @@ func TestLooseParts(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestLooseModesOfParents: a bind's parents are 0700, which is upstream's.
-func TestLooseModesOfParents(t *testing.T) {
+// TestCompatModesOfParents: a bind's parents are 0700, which is upstream's.
+func TestCompatModesOfParents(t *testing.T) {
 	for _, c := range []struct {
 		op   Op
 		want string
@@ -116,16 +116,16 @@ func TestLooseModesOfParents(t *testing.T) {
 		{Op{Kind: Tmpfs, Dest: "/p/x", Mode: 0o705}, `"p", 0705`}, {Op{Kind: File, Dest: "/p/x", Mode: 0o666}, `"p", 0755`},
 		{Op{Kind: Data, Dest: "/p/x", Mode: 0o600}, `"p", 0700`},
 	} {
-		text, _, err := lowerLoose(t, newWay, plainHost, c.op)
+		text, _, err := lowerCompat(t, newWay, plainHost, c.op)
 		require.NoError(t, err)
 		assert.Contains(t, text, "mkdirat($1, "+c.want+")", "%v", c.op)
 	}
 }
 
-// TestLooseRootIsReopened: what is mounted over "/" is the root from then on.
-func TestLooseRootIsReopened(t *testing.T) {
+// TestCompatRootIsReopened: what is mounted over "/" is the root from then on.
+func TestCompatRootIsReopened(t *testing.T) {
 	for _, have := range []Have{newWay, {}} {
-		text, _, err := lowerLoose(t, have, plainHost, Op{Kind: Bind, Source: "/", Dest: "/", Flags: Flags{ReadOnly}}, Op{Kind: Tmpfs, Dest: "/"},
+		text, _, err := lowerCompat(t, have, plainHost, Op{Kind: Bind, Source: "/", Dest: "/", Flags: Flags{ReadOnly}}, Op{Kind: Tmpfs, Dest: "/"},
 			Op{Kind: Dir, Dest: "/usr/new", Mode: 0o755})
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, strings.Count(text, `"newroot", O_PATH|O_DIRECTORY|O_CLOEXEC`), 3, "opened when made, and after each mount over it")
@@ -133,9 +133,9 @@ func TestLooseRootIsReopened(t *testing.T) {
 	}
 }
 
-// TestLooseHostIsEnteredByDescriptor: what is made below a bind is made by a name in a directory that was opened without following.
-func TestLooseHostIsEnteredByDescriptor(t *testing.T) {
-	text, _, err := lowerLoose(t, newWay, plainHost, Op{Kind: Bind, Source: "/home/me/w", Dest: "/w"}, Op{Kind: Dir, Dest: "/w/sub/a/b", Mode: 0o755},
+// TestCompatHostIsEnteredByDescriptor: what is made below a bind is made by a name in a directory that was opened without following.
+func TestCompatHostIsEnteredByDescriptor(t *testing.T) {
+	text, _, err := lowerCompat(t, newWay, plainHost, Op{Kind: Bind, Source: "/home/me/w", Dest: "/w"}, Op{Kind: Dir, Dest: "/w/sub/a/b", Mode: 0o755},
 		Op{Kind: Tmpfs, Dest: "/w/sub/a/t", Mode: 0o755}, Op{Kind: Dir, Dest: "/w/sub/a/t/in", Mode: 0o755})
 	require.NoError(t, err)
 	for _, line := range strings.Split(text, "\n") {
@@ -248,7 +248,7 @@ func TestADescriptorThatIsNotOpenIsNoneOfOurs(t *testing.T) {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
 			continue // of the test's own
 		}
-		_, _, err := lowerLoose(t, newWay, host, Op{Kind: Bind, Source: fmt.Sprintf("/proc/self/fd/%d", fd), FD: &fd, Dest: "/x"})
+		_, _, err := lowerCompat(t, newWay, host, Op{Kind: Bind, Source: fmt.Sprintf("/proc/self/fd/%d", fd), FD: &fd, Dest: "/x"})
 		var op *OpError
 		if assert.ErrorAs(t, err, &op, "%d", fd) {
 			assert.Equal(t, "source", op.Part, "%d", fd)

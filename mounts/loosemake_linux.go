@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (l *lowering) looseBind(op Op, source *Look) error {
+func (l *lowering) compatBind(op Op, source *Look) error {
 	if source == nil {
 		l.seen.Missing = true
 		return nil
@@ -64,7 +64,7 @@ func (l *lowering) sameAs(fd int, dest string) error {
 // identity is the size of st_dev and st_ino, the first two words of struct stat on amd64 and arm64 alike.
 const identity = 16
 
-func looseTmpfs(op Op) string {
+func compatTmpfs(op Op) string {
 	options := fmt.Sprintf("mode=%04o", op.Mode)
 	if op.Size > 0 {
 		options += fmt.Sprintf(",size=%d", op.Size)
@@ -75,8 +75,8 @@ func looseTmpfs(op Op) string {
 	return options
 }
 
-// looseFS mounts a file system of its own at op's destination.
-func (l *lowering) looseFS(op Op, part, fstype, options string, n node) error {
+// compatFS mounts a file system of its own at op's destination.
+func (l *lowering) compatFS(op Op, part, fstype, options string, n node) error {
 	dest, err := l.point(op, true)
 	if err != nil {
 		return err
@@ -88,10 +88,10 @@ func (l *lowering) looseFS(op Op, part, fstype, options string, n node) error {
 	return nil
 }
 
-// looseCovered are places below /proc that are made read-only if they can be written to.
-var looseCovered = []string{"sys", "sysrq-trigger", "irq", "bus"}
+// compatCovered are places below /proc that are made read-only if they can be written to.
+var compatCovered = []string{"sys", "sysrq-trigger", "irq", "bus"}
 
-func (l *lowering) looseProc(op Op) error {
+func (l *lowering) compatProc(op Op) error {
 	if op.Source != "" {
 		look, err := l.realpath(op.Source)
 		if err != nil {
@@ -99,14 +99,14 @@ func (l *lowering) looseProc(op Op) error {
 		}
 		bind := op
 		bind.Flags = Flags{NoSuid, NoDev}
-		if err := l.looseBind(bind, &look); err != nil {
+		if err := l.compatBind(bind, &look); err != nil {
 			return err
 		}
-	} else if err := l.looseFS(op, partProc, "proc", "", node{place: kernel, source: "/proc", dir: true}); err != nil {
+	} else if err := l.compatFS(op, partProc, "proc", "", node{place: kernel, source: "/proc", dir: true}); err != nil {
 		return err
 	}
 	dest := l.seen.Dest
-	for _, name := range looseCovered {
+	for _, name := range compatCovered {
 		cover := Op{Kind: Rebind, Dest: join(dest, name), Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev}}
 		l.part(partCover, path.Join(op.Dest, name))
 		l.enter(dest)
@@ -120,14 +120,14 @@ func (l *lowering) looseProc(op Op) error {
 	return nil
 }
 
-// looseLinks are the symlinks of a /dev, in the order they are made.
-var looseLinks = []struct{ Name, Target string }{
+// compatLinks are the symlinks of a /dev, in the order they are made.
+var compatLinks = []struct{ Name, Target string }{
 	{"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}, {"fd", "/proc/self/fd"}, {"core", "/proc/kcore"},
 }
 
-func (l *lowering) looseDev(op Op) error {
+func (l *lowering) compatDev(op Op) error {
 	tmpfs := Op{Kind: Dev, Dest: op.Dest, Mode: 0o755, Flags: Flags{NoSuid, NoDev}, Context: op.Context}
-	if err := l.looseFS(tmpfs, partTmpfs, "tmpfs", looseTmpfs(tmpfs), node{place: ours, dir: true}); err != nil {
+	if err := l.compatFS(tmpfs, partTmpfs, "tmpfs", compatTmpfs(tmpfs), node{place: ours, dir: true}); err != nil {
 		return err
 	}
 	dest := l.seen.Dest
@@ -137,7 +137,7 @@ func (l *lowering) looseDev(op Op) error {
 		}
 	}
 	l.part(partSymlink, op.Dest)
-	for _, s := range looseLinks {
+	for _, s := range compatLinks {
 		l.makeLink(s.Target, join(dest, s.Name))
 	}
 	l.part(partMkdir, op.Dest)
@@ -170,7 +170,7 @@ func (l *lowering) devNode(open, part string, op Op, source, dest string) error 
 	return nil
 }
 
-func (l *lowering) looseDir(op Op) error {
+func (l *lowering) compatDir(op Op) error {
 	s, err := l.reach(op)
 	switch {
 	case err != nil:
@@ -185,8 +185,8 @@ func (l *lowering) looseDir(op Op) error {
 	return nil
 }
 
-// looseFile writes a file, over one that is there already.
-func (l *lowering) looseFile(op Op) error {
+// compatFile writes a file, over one that is there already.
+func (l *lowering) compatFile(op Op) error {
 	s, err := l.reach(op)
 	switch {
 	case err != nil:
@@ -220,8 +220,8 @@ func (l *lowering) fill(file sys.Slot, op Op) {
 	l.p.Add(unix.SYS_CLOSE, sys.Of(file))
 }
 
-// looseData binds a file that is nowhere else: it is made beside the new root, and unlinked once it is mounted.
-func (l *lowering) looseData(op Op) error {
+// compatData binds a file that is nowhere else: it is made beside the new root, and unlinked once it is mounted.
+func (l *lowering) compatData(op Op) error {
 	dest, err := l.point(op, false)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (l *lowering) looseData(op Op) error {
 	return nil
 }
 
-func (l *lowering) looseSymlink(op Op) error {
+func (l *lowering) compatSymlink(op Op) error {
 	s, err := l.reach(op)
 	switch {
 	case err != nil:
@@ -267,7 +267,7 @@ func (l *lowering) makeLink(target, dest string) {
 	l.record(dest, node{place: link, target: target})
 }
 
-func (l *lowering) looseRemount(op Op) error {
+func (l *lowering) compatRemount(op Op) error {
 	s, err := l.reach(op)
 	switch {
 	case err != nil:
@@ -284,7 +284,7 @@ func (l *lowering) looseRemount(op Op) error {
 	return nil
 }
 
-func (l *lowering) looseChmod(op Op) error {
+func (l *lowering) compatChmod(op Op) error {
 	s, err := l.follow(op.Dest, nil)
 	if err == nil && !s.exists() {
 		err = unix.ENOENT
@@ -314,8 +314,8 @@ func (l *lowering) numbered(slot sys.Slot, n int) {
 	l.p.Add(unix.SYS_CLOSE, sys.Of(slot))
 }
 
-// looseOverlay mounts an overlay whose layers are named by descriptors: no path needs escaping, and none is looked up twice.
-func (l *lowering) looseOverlay(op Op) error {
+// compatOverlay mounts an overlay whose layers are named by descriptors: no path needs escaping, and none is looked up twice.
+func (l *lowering) compatOverlay(op Op) error {
 	dirs, hosts, err := l.overlayDirs(op)
 	if err != nil {
 		return err

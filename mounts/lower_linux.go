@@ -92,8 +92,8 @@ func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
 	l := &lowering{p: p, have: have, look: look, view: newView()}
 	l.fdSource, l.fdDest = l.number(), l.number()
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
-	if tree.Loose {
-		return l.loose(tree)
+	if tree.Compat {
+		return l.lowerCompatTree(tree)
 	}
 	for _, op := range tree.Ops {
 		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {

@@ -171,12 +171,12 @@ type Tree struct {
 	Dir string `json:"dir,omitempty"`
 	// Writable leaves the root tmpfs itself writable. The zero value makes it read-only once everything stands.
 	Writable bool `json:"writable,omitempty"`
-	// Loose builds the tree by bubblewrap's rules instead of this package's own: destinations may be relative, may lie under symlinks,
+	// Compat builds the tree by bubblewrap's rules instead of this package's own: destinations may be relative, may lie under symlinks,
 	// which are followed within the new root, and are made where they are missing, on the host too if that is where they lie. The
 	// root stays writable. Modes are taken as they are, 0 included. The parents of a Dir, Tmpfs, File and Data get 0755 without the
 	// bits for group and others that the operation's own mode lacks altogether, those of any other operation 0700.
 	//
 	// A Proc with Source binds the host's procfs instead of mounting one of its own. A Dev with Source binds that terminal as
 	// console. An Overlay without Upper is in memory with Scratch, else read-only.
-	Loose bool `json:"loose,omitempty"`
+	Compat bool `json:"loose,omitempty"`
 }

@@ -362,7 +362,7 @@ func (c *compiler) environment() error {
 	c.dropped(dropped)
 	for _, v := range environ {
 		if value, ok := strings.CutPrefix(v, "PATH="); ok {
-			if entry, loose := policy.LoosePath(value); loose {
+			if entry, compat := policy.RelativePathEntry(value); compat {
 				c.note("env", fmt.Sprintf("PATH holds %q: programs are looked for in whatever directory a command happens to be", entry), "give absolute directories alone")
 			}
 		}

@@ -27,7 +27,7 @@ func (c *compiler) landlock() error {
 	for _, op := range c.plan.Mounts {
 		access := grant(op)
 		if c.plan.Bwrap != nil {
-			access |= looseGrant(op)
+			access |= compatGrant(op)
 		}
 		if access != 0 {
 			rules = append(rules, landlock.PathRule{Path: op.Dest, Access: access, Optional: op.Optional})
@@ -93,8 +93,8 @@ func grant(op mounts.Op) landlock.Access {
 	return 0
 }
 
-// looseGrant is what an operation of bubblewrap's grants beyond that: its root is writable, and its devices are devices.
-func looseGrant(op mounts.Op) landlock.Access {
+// compatGrant is what an operation of bubblewrap's grants beyond that: its root is writable, and its devices are devices.
+func compatGrant(op mounts.Op) landlock.Access {
 	switch op.Kind {
 	case mounts.Dir, mounts.Mqueue:
 		return landlock.ReadWrite

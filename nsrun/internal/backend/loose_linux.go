@@ -15,8 +15,8 @@ import (
 // contract does: what the caller has left open, ignored or set reaches the command, capabilities may stay, the process that waits is
 // there only if something needs it, and nothing is added.
 
-// lowerLoose writes such a plan. The order is bubblewrap's, because its errors and what its callers may do meanwhile depend on it.
-func (l *lowering) lowerLoose(look mounts.Looker) error {
+// compatProgram writes such a plan. The order is bubblewrap's, because its errors and what its callers may do meanwhile depend on it.
+func (l *lowering) compatProgram(look mounts.Looker) error {
 	return l.all(
 		l.enterNamespaces,
 		l.dieDuringSetUp, // nothing is left behind if the caller dies half-way
@@ -29,7 +29,7 @@ func (l *lowering) lowerLoose(look mounts.Looker) error {
 		l.firstMaps,
 		l.clearUmask,
 		l.fileLabel,
-		func() error { return l.looseRoot(look) },
+		func() error { return l.compatRoot(look) },
 		l.hostnames,
 		l.secondUsers,
 		l.assertNoUsers,
@@ -225,9 +225,9 @@ func (l *lowering) fileLabel() error {
 	return nil
 }
 
-func (l *lowering) looseRoot(look mounts.Looker) (err error) {
+func (l *lowering) compatRoot(look mounts.Looker) (err error) {
 	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
-	l.seen, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Loose: true}, have, look)
+	l.seen, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Compat: true}, have, look)
 	return err
 }
 
@@ -317,7 +317,7 @@ func (l *lowering) newSession() error {
 func (l *lowering) waiter() error {
 	b := l.plan.Bwrap
 	if !b.Waiter {
-		return l.looseMile()
+		return l.compatExecStages()
 	}
 	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...)
 	keep = append(keep, b.SyncFDs...)
@@ -328,7 +328,7 @@ func (l *lowering) waiter() error {
 	l.parents = make([]byte, 8)
 	l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
 	var err error
-	l.p.Spawn(l.command, nil, func() { err = l.looseMile() })
+	l.p.Spawn(l.command, nil, func() { err = l.compatExecStages() })
 	if err != nil {
 		return err
 	}

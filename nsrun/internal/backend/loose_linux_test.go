@@ -35,8 +35,8 @@ func parse(t *testing.T, args ...string) *plan.Plan {
 	return p
 }
 
-// looseTouch plans a command that leaves a marker in a directory that is bound writable.
-func looseTouch(t *testing.T, options ...string) (*plan.Plan, string) {
+// compatTouch plans a command that leaves a marker in a directory that is bound writable.
+func compatTouch(t *testing.T, options ...string) (*plan.Plan, string) {
 	t.Helper()
 	dir := t.TempDir()
 	args := append([]string{"--ro-bind", "/", "/", "--tmpfs", "/tmp", "--bind", dir, dir, "--chdir", dir}, options...)
@@ -53,8 +53,8 @@ var everything = []string{
 // overlays are what is left of each kind. Before Linux 5.11 a user namespace has none.
 var overlays = []string{"--overlay-src", "/usr", "--overlay-src", "/etc", "--ro-overlay", "/tmp/o", "--overlay-src", "/etc", "--tmp-overlay", "/tmp/w"}
 
-// TestEveryFaultInALooseRunFailsClosed is TestEveryFaultFailsClosed for bubblewrap's rules.
-func TestEveryFaultInALooseRunFailsClosed(t *testing.T) {
+// TestEveryFaultInACompatRunFailsClosed is TestEveryFaultFailsClosed for bubblewrap's rules.
+func TestEveryFaultInACompatRunFailsClosed(t *testing.T) {
 	plain, everything := func(*plan.Plan) {}, everything
 	if probe.Host().Can(facts.Overlay) {
 		everything = slices.Concat(everything, overlays)
@@ -69,7 +69,7 @@ func TestEveryFaultInALooseRunFailsClosed(t *testing.T) {
 		"nothing but the own root": {nil, plain},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, marker := looseTouch(t, c.options...)
+			p, marker := compatTouch(t, c.options...)
 			c.change(p)
 			f := newPoints(t, p, Lower)
 			good := func(when string) {
@@ -81,14 +81,14 @@ func TestEveryFaultInALooseRunFailsClosed(t *testing.T) {
 				reapEvery(t)
 			}
 			good("before")
-			inBatches(t, f.sample(), func(i int) { injectLoose(t, f, marker, i) }, func() { reapEvery(t) })
+			inBatches(t, f.sample(), func(i int) { injectCompat(t, f, marker, i) }, func() { reapEvery(t) })
 			good("after")
 			require.Less(t, f.times, 3, "one program serves all runs")
 		})
 	}
 }
 
-func injectLoose(t *testing.T, points *points, marker string, i int) {
+func injectCompat(t *testing.T, points *points, marker string, i int) {
 	t.Helper()
 	expected, spawned, conditional := true, false, false
 	f := fault{i: i}
@@ -141,7 +141,7 @@ func TestTheCommandWaitsForItsMonitor(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	for name, options := range map[string][]string{"with a waiter": {"--unshare-pid", "--unshare-user"}, "without": nil} {
 		t.Run(name, func(t *testing.T) {
-			p, marker := looseTouch(t, options...)
+			p, marker := compatTouch(t, options...)
 			ch, err := openChannels()
 			require.NoError(t, err)
 			defer ch.close()
@@ -170,8 +170,8 @@ func TestTheCommandWaitsForItsMonitor(t *testing.T) {
 	}
 }
 
-// TestLooseRunEndsWithTheCommand checks that a run ends while a process that the command has left behind goes on.
-func TestLooseRunEndsWithTheCommand(t *testing.T) {
+// TestCompatRunEndsWithTheCommand checks that a run ends while a process that the command has left behind goes on.
+func TestCompatRunEndsWithTheCommand(t *testing.T) {
 	stay := filepath.Join(t.TempDir(), "stay")
 	require.NoError(t, os.WriteFile(stay, nil, 0o644))
 	p := parse(t, "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "sh", "-c", `while test -e "$0"; do sleep 0.02; done & exit 3`, stay)

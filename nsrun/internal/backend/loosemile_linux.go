@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// looseMile is the last mile by bubblewrap's rules. Filters come last, and after them nothing but exec.
-func (l *lowering) looseMile() error {
+// compatExecStages is the last mile by bubblewrap's rules. Filters come last, and after them nothing but exec.
+func (l *lowering) compatExecStages() error {
 	b := l.plan.Bwrap
 	l.step("descriptors", "close what options have used")
 	for _, fd := range b.Consumed {

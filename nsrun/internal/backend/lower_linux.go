@@ -82,7 +82,7 @@ func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error
 	life, joined := l.life, false
 	switch {
 	case p.Bwrap != nil:
-		life, joined = l.lowerLoose, joins(p.Bwrap)
+		life, joined = l.compatProgram, joins(p.Bwrap)
 	case keeps(p):
 		life = l.keep
 	}

@@ -30,8 +30,8 @@ type monitor struct {
 	witnessed bool // the last mile has come to exec
 }
 
-// runLoose runs a plan that has plan.Bwrap. It returns before the sandbox is gone, so the process should end soon.
-func runLoose(p *plan.Plan, opts Options) (Outcome, error) {
+// runCompat runs a plan that has plan.Bwrap. It returns before the sandbox is gone, so the process should end soon.
+func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ch, err := openChannels()

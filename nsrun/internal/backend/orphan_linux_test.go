@@ -31,7 +31,7 @@ const monitorVar = "NSRUN_TEST_CALLER"
 func TestNoCommandAfterTheCallersThread(t *testing.T) {
 	for _, kind := range []string{"compat", "compat, as pid 1", "compat, with a waiter", "native"} {
 		t.Run(kind, func(t *testing.T) {
-			_, marker := looseTouch(t)
+			_, marker := compatTouch(t)
 			require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 			defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 			gate, open, err := os.Pipe() // the sandbox begins when this has ended
@@ -94,7 +94,7 @@ func TestCallerToBeKilled(t *testing.T) {
 	}
 	l := newLowering(p, fds{report: ch.childReport, status: childStatus, theirs: []int{int(ch.report.Fd()), status}}, false)
 	l.p.Add(unix.SYS_READ, sys.Int(gate), sys.Bytes(make([]byte, 1)), sys.Int(1))
-	life := l.lowerLoose
+	life := l.compatProgram
 	if kind == "native" {
 		life = l.life
 	}

@@ -73,7 +73,7 @@ type Outcome struct {
 // has left behind.
 func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	if p.Bwrap != nil {
-		return runLoose(p, opts)
+		return runCompat(p, opts)
 	}
 	switch p.Backend {
 	case plan.BackendNative, plan.BackendLandlock, plan.BackendNone:
