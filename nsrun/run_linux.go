@@ -339,7 +339,7 @@ func Syscalls(p *plan.Plan) (string, error) {
 
 // AsBwrap writes a plan as the call of bubblewrap's that the backend "bwrap" makes on this host: its arguments, the descriptors that
 // it reads and what they hold, and what it does not carry. The backend makes that call in a session of its own. Inside, the same binary goes the
-// last mile: see [LastMile].
+// last mile: see [ExecStages].
 func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
 	call, err := backend.RenderOuter(p, nil)
 	if err != nil {
@@ -348,8 +348,10 @@ func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
 	return call.Args, call.Losses, nil
 }
 
-// LastMile is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, having told whoever started it.
-func LastMile(channel, orders, stderr int) error { return backend.LastMile(channel, orders, stderr) }
+// ExecStages is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, having told whoever started it.
+func ExecStages(channel, orders, stderr int) error {
+	return backend.ExecStages(channel, orders, stderr)
+}
 
 // Inside is for the nsrun command alone: it is pid 1 of a container that the backend docker has made. It returns only if it fails.
 func Inside() error { return backend.Inside() }

@@ -83,7 +83,7 @@ func (a *app) main(args []string) int {
 		return 0
 	}
 	if name == "last-mile" {
-		return a.lastMile(args[1:])
+		return a.execStages(args[1:])
 	}
 	if name == "inside" {
 		return a.inside(args[1:])

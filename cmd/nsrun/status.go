@@ -193,8 +193,8 @@ func (e backendStatus) String() string {
 	return text
 }
 
-// lastMile is not for people: it is what this binary does inside of a bubblewrap.
-func (a *app) lastMile(args []string) int {
+// execStages is not for people: it is what this binary does inside of a bubblewrap.
+func (a *app) execStages(args []string) int {
 	var fds []int
 	for _, word := range args {
 		if n, err := strconv.Atoi(word); err == nil && n > 2 {
@@ -204,7 +204,7 @@ func (a *app) lastMile(args []string) int {
 	if len(fds) != 3 {
 		return a.fail(errors.New("last-mile is for nsrun itself"))
 	}
-	if err := nsrun.LastMile(fds[0], fds[1], fds[2]); err != nil {
+	if err := nsrun.ExecStages(fds[0], fds[1], fds[2]); err != nil {
 		return a.fail(err)
 	}
 	return nsrun.CodeFailed

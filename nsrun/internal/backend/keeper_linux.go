@@ -106,8 +106,8 @@ func (l *lowering) standBy() error {
 	return nil
 }
 
-// bareMile is the containment of a command without namespaces: what [lowering.lastMile] has of it.
-func (l *lowering) bareMile() error {
+// hostExecStages is the containment of a command without namespaces: what [lowering.execStages] has of it.
+func (l *lowering) hostExecStages() error {
 	parts := []func() error{l.dieWithKeeper, l.session, l.descriptors, l.directory, l.setLimits}
 	if l.plan.Backend == plan.BackendLandlock {
 		parts = append(parts, l.keyring, l.signals, l.capabilities, l.ready, l.notDumpable, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp)

@@ -64,7 +64,7 @@ func TestNoCommandAfterItsKeeper(t *testing.T) {
 					return l.closeAllBut(3, []int{min(ch.childReport, ch.childStatus), max(ch.childReport, ch.childStatus), spare})
 				},
 					l.adopt, l.noNewPrivsHere, func() error { return l.grants(&host) }, l.awaitChildren,
-					func() error { return l.spawn(func() error { gate(l.p, sys.Int(spare)); return l.bareMile() }) }, l.keepUntilEnd)
+					func() error { return l.spawn(func() error { gate(l.p, sys.Int(spare)); return l.hostExecStages() }) }, l.keepUntilEnd)
 			}
 			lowered, err := l.lower(keep, &host)
 			require.NoError(t, err)

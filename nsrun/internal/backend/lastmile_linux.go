@@ -18,12 +18,12 @@ import (
 // spawnCommand forks the last mile, and tells the caller its pidfd.
 func (l *lowering) spawnCommand() error {
 	if keeps(l.plan) {
-		return l.spawn(l.bareMile)
+		return l.spawn(l.hostExecStages)
 	}
-	return l.spawn(l.lastMile)
+	return l.spawn(l.execStages)
 }
 
-func (l *lowering) spawn(mile func() error) error {
+func (l *lowering) spawn(stages func() error) error {
 	l.step("command", "fork")
 	if keeps(l.plan) {
 		l.parents = make([]byte, 8)
@@ -32,7 +32,7 @@ func (l *lowering) spawn(mile func() error) error {
 	l.command = l.p.Slot()
 	message := newFDMessage('P')
 	var err error
-	l.p.Spawn(l.command, message.fd(), func() { err = mile() })
+	l.p.Spawn(l.command, message.fd(), func() { err = stages() })
 	if err != nil {
 		return err
 	}
@@ -45,9 +45,9 @@ func (l *lowering) spawn(mile func() error) error {
 	return nil
 }
 
-// lastMile is the containment of the command, in the order that the security argument needs. Each part takes away what the ones
+// execStages is the containment of the command, in the order that the security argument needs. Each part takes away what the ones
 // before it needed, and exec comes under all of them.
-func (l *lowering) lastMile() error {
+func (l *lowering) execStages() error {
 	return l.all(
 		l.session,      // no controlling terminal to push input into: CVE-2017-5226
 		l.descriptors,  // 0, 1, 2 and our channels, which exec closes

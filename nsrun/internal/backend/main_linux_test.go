@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 		for i, word := range os.Args[2:] {
 			fds[i], _ = strconv.Atoi(word)
 		}
-		fmt.Fprintln(os.Stderr, LastMile(fds[0], fds[1], fds[2]))
+		fmt.Fprintln(os.Stderr, ExecStages(fds[0], fds[1], fds[2]))
 		os.Exit(1)
 	}
 	os.Exit(testenv.Main(m.Run))

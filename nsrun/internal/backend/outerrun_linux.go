@@ -343,9 +343,9 @@ func (f *farFailure) explain(p *plan.Plan) error {
 	return explain(e)
 }
 
-// LastMile is what nsrun's binary does inside of a bubblewrap: it takes orders from one descriptor, gives its word over another, and
+// ExecStages is what nsrun's binary does inside of a bubblewrap: it takes orders from one descriptor, gives its word over another, and
 // becomes the command. It returns only if that fails.
-func LastMile(channel, ordersFD, stderrFD int) error {
+func ExecStages(channel, ordersFD, stderrFD int) error {
 	runtime.LockOSThread() // the thread that is confined is the one that executes
 	file := os.NewFile(uintptr(ordersFD), "orders")
 	var o Orders

@@ -131,14 +131,14 @@ func (l *lowering) serve() error {
 	}
 	terminal := func() error { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil); return nil }
 	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: keeps(l.plan),
-		Prepare: part(supervisor...), Terminal: part(terminal), Confine: part(l.servedMile()...)})
+		Prepare: part(supervisor...), Terminal: part(terminal), Confine: part(l.sessionExecStages()...)})
 	return err
 }
 
-// servedMile is what of the last mile is the same for all commands: see lastMile and bareMile. A request's part comes before it, up to
+// sessionExecStages is what of the last mile is the same for all commands: see execStages and hostExecStages. A request's part comes before it, up to
 // the working directory, and exec after it. To enter the command's user namespace makes the memory, which is pid 1's too, what fs.suid_dumpable
 // says (commit_creds in kernel/cred.c), so it is made not dumpable again. no_new_privs is inherited.
-func (l *lowering) servedMile() []func() error {
+func (l *lowering) sessionExecStages() []func() error {
 	return []func() error{l.setLimits, l.keyring, l.mask, l.capabilities, l.notDumpable, l.restrict, l.closeRest, l.openFiles, l.seccomp}
 }
 
