@@ -52,14 +52,14 @@ func Shutdown() {
 	<-owner.ended
 }
 
-// order has the spawner open a sandbox.
-func order(p *plan.Plan, protected []string) (*backend.Room, error) {
+// requestSandbox has the spawner open a sandbox.
+func requestSandbox(p *plan.Plan, protected []string) (*backend.Room, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
 	}
 	defer unix.Close(pair[0])
-	err = give(wire.NewOrder(p, protected), pair[1])
+	err = give(wire.NewRequest(p, protected), pair[1])
 	unix.Close(pair[1])
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func hintOf(err error) string {
 }
 
 // give sends an order. A spawner that has been killed is replaced once; one that only cannot be told keeps its sandboxes.
-func give(o wire.Order, reply int) error {
+func give(o wire.Request, reply int) error {
 	owner.Lock()
 	defer owner.Unlock()
 	for tries := 0; ; tries++ {

@@ -52,7 +52,7 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 			result, err = s.runApart(ctx, argv, opts, rec)
 			return err
 		}
-		s.room, err = within(ctx, func() (*backend.Room, error) { return order(pl, s.policy.protected) }, discard)
+		s.room, err = within(ctx, func() (*backend.Room, error) { return requestSandbox(pl, s.policy.protected) }, discard)
 		return err
 	})
 	if err != nil || s.room == nil {
@@ -87,7 +87,7 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 		unix.Close(socket)
 		<-over
 	}()
-	if err := wire.Send(socket, wire.NewOrder(&pl, s.policy.protected)); err != nil {
+	if err := wire.Send(socket, wire.NewRequest(&pl, s.policy.protected)); err != nil {
 		return nil, &Error{Stage: "runner", Err: err}
 	}
 	streams.copy(nil)

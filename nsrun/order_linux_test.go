@@ -31,7 +31,7 @@ func TestTooFewDescriptorsForASandbox(t *testing.T) {
 				require.NoError(t, unix.Prlimit(c.of, unix.RLIMIT_NOFILE, &limit, nil))
 				returns(t, "order", func() {
 					var failed *Error
-					room, err := order(s.plan, nil)
+					room, err := requestSandbox(s.plan, nil)
 					if err == nil {
 						fine++
 						room.Kill()

@@ -301,7 +301,7 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 		return append(notes, losses...), err
 	}
 	if p.Backend == plan.BackendBwrap {
-		call, err := backend.RenderOuter(p, nil)
+		call, err := backend.RenderBwrap(p, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -341,7 +341,7 @@ func Syscalls(p *plan.Plan) (string, error) {
 // it reads and what they hold, and what it does not carry. The backend makes that call in a session of its own. Inside, the same binary goes the
 // last mile: see [ExecStages].
 func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
-	call, err := backend.RenderOuter(p, nil)
+	call, err := backend.RenderBwrap(p, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -349,12 +349,12 @@ func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
 }
 
 // ExecStages is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, having told whoever started it.
-func ExecStages(channel, orders, stderr int) error {
-	return backend.ExecStages(channel, orders, stderr)
+func ExecStages(channel, requests, stderr int) error {
+	return backend.ExecStages(channel, requests, stderr)
 }
 
-// Inside is for the nsrun command alone: it is pid 1 of a container that the backend docker has made. It returns only if it fails.
-func Inside() error { return backend.Inside() }
+// ContainerInit is for the nsrun command alone: it is pid 1 of a container that the backend docker has made. It returns only if it fails.
+func ContainerInit() error { return backend.ContainerInit() }
 
 // missing tells of the mounts that were left out.
 func missing(p *plan.Plan, seen []backend.Seen) []plan.Note {

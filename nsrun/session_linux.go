@@ -134,7 +134,7 @@ func open(p Policy) (*Session, error) {
 		return nil, err
 	}
 	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true}, func(pl *plan.Plan) (err error) {
-		s.room, err = order(pl, p.protected)
+		s.room, err = requestSandbox(pl, p.protected)
 		return err
 	})
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *Session) renew() (*backend.Room, error) {
 		return room, err
 	}
 	<-room.Gone()
-	next, err := order(s.plan, s.policy.protected)
+	next, err := requestSandbox(s.plan, s.policy.protected)
 	if err != nil {
 		return nil, err
 	}

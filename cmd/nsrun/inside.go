@@ -6,12 +6,12 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 )
 
-// inside is not for people: it is what this binary does as pid 1 of a container.
-func (a *app) inside(args []string) int {
+// containerInit is not for people: it is what this binary does as pid 1 of a container.
+func (a *app) containerInit(args []string) int {
 	if len(args) != 0 {
 		return a.fail(errors.New("inside is for nsrun itself"))
 	}
-	if err := nsrun.Inside(); err != nil {
+	if err := nsrun.ContainerInit(); err != nil {
 		return a.fail(err)
 	}
 	return nsrun.CodeFailed

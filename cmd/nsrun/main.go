@@ -86,7 +86,7 @@ func (a *app) main(args []string) int {
 		return a.execStages(args[1:])
 	}
 	if name == "inside" {
-		return a.inside(args[1:])
+		return a.containerInit(args[1:])
 	}
 	if name == "-h" || name == "--help" {
 		name = "help"

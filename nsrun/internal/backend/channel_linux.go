@@ -11,9 +11,9 @@ import (
 
 const goarch = runtime.GOARCH
 
-// letGo sends the message that the process which becomes the command waits for. It is no error if that process has ended: it has failed, and
+// sendRelease sends the message that the process which becomes the command waits for. It is no error if that process has ended: it has failed, and
 // its report says why.
-func letGo(socket int) error {
+func sendRelease(socket int) error {
 	err := error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
 		err = unix.Send(socket, []byte{'g'}, unix.MSG_NOSIGNAL)

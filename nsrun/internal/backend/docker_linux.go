@@ -32,7 +32,7 @@ type Docker struct {
 	Seen   []mounts.Seen
 
 	view    *boxView
-	orders  insideOrders
+	request containerRequest
 	profile []byte // of seccomp, as OCI JSON; nil for none
 }
 
@@ -57,11 +57,11 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	}
 	out := &Docker{Seen: l.Seen, view: view, Losses: slices.Concat(dockerLosses(p, cli), view.losses)}
 	out.Args = slices.Concat(cli.args(p), view.args)
-	out.orders = insideOrders{Orders: orders(p, l.Seen), Late: view.late, Mechanisms: p.Mechanisms}
-	out.orders.Places = view.places
-	out.orders.Dev = "/dev" // Docker's own is always there
-	out.orders.Limits = slices.Concat(otherLimits(), p.Limits)
-	out.profile, err = outerProfile(p.Seccomp)
+	out.request = containerRequest{RemoteRequest: remoteRequest(p, l.Seen), Late: view.late, Mechanisms: p.Mechanisms}
+	out.request.Locations = view.locations
+	out.request.Dev = "/dev" // Docker's own is always there
+	out.request.Limits = slices.Concat(otherLimits(), p.Limits)
+	out.profile, err = containerFilter(p.Seccomp)
 	return out, err
 }
 
@@ -78,9 +78,9 @@ func refuseDocker(p *plan.Plan) error {
 	return nil
 }
 
-// outerProfile is what the container's pid 1 runs under: the plan's profile and what the last mile needs besides. The command gets all of
+// containerFilter is what the container's pid 1 runs under: the plan's profile and what the last mile needs besides. The command gets all of
 // its filters exactly, and from the last mile.
-func outerProfile(s *plan.Seccomp) ([]byte, error) {
+func containerFilter(s *plan.Seccomp) ([]byte, error) {
 	if s == nil {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func (c ContainerCLI) args(p *plan.Plan) []string {
 	args := []string{"--rm", "--pull=never", "--network=" + network, "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
 		"--security-opt=label=disable", // SELinux would refuse what is granted, which has the host's labels
 		fmt.Sprintf("--user=%d:%d", id.HostUID, id.HostGID), "--hostname=" + p.Hostname, "--ipc=private", "--cgroupns=private",
-		"--log-driver=none", "--init=false", "--no-healthcheck", "--workdir=/", "--entrypoint=" + insideName, "--sig-proxy=false"}
+		"--log-driver=none", "--init=false", "--no-healthcheck", "--workdir=/", "--entrypoint=" + remoteBinary, "--sig-proxy=false"}
 	if box := p.Container; box != nil {
 		if box.MemoryMB > 0 {
 			args = append(args, fmt.Sprintf("--memory=%dm", box.MemoryMB), fmt.Sprintf("--memory-swap=%dm", box.MemoryMB))
@@ -229,15 +229,15 @@ func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
 	}
 	canary.Outside = slices.DeleteFunc(canary.Outside, func(dir string) bool { return dir == "/sys" || dir == "/run" }) // a container has its own
-	box.orders.Canary = canary
+	box.request.Canary = canary
 	d := newDockerRun(p, opts, cli, box)
 	defer d.close()
 	err = d.all()
 	d.mu.Lock()
 	out := d.out
 	d.mu.Unlock()
-	out.Started, out.Seen, out.Losses, out.Tried = d.started, box.Seen, box.Losses, triedInside(p, canary)
-	if rules := box.orders.Landlock; rules != nil {
+	out.Started, out.Seen, out.Losses, out.Tried = d.started, box.Seen, box.Losses, triedRemotely(p, canary)
+	if rules := box.request.Landlock; rules != nil {
 		out.Rules = rules.Paths
 	}
 	return out, err

@@ -47,10 +47,10 @@ func TestViewIsCarried(t *testing.T) {
 	}, v.args, "what is covered is not mounted")
 	assert.Equal(t, []made{{Path: "/tmp/sub", Mode: 0o755}, {Path: "/tmp/link", Target: "sub", Mode: 0o755}}, v.late)
 	assert.Equal(t, [][]byte{[]byte("x")}, v.files)
-	require.Len(t, v.places, 1)
+	require.Len(t, v.locations, 1)
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(dir, &st))
-	assert.Equal(t, Place{"/data", st.Dev, st.Ino}, v.places[0])
+	assert.Equal(t, Location{"/data", st.Dev, st.Ino}, v.locations[0])
 
 	data, name := v.image()
 	assert.Regexp(t, "^nsrun-root:[0-9a-f]{32}$", name)
@@ -91,7 +91,7 @@ func TestViewRefusesWhatAContainerCannotBe(t *testing.T) {
 	}
 }
 
-func TestBindIsReadBackAsItWasSaid(t *testing.T) {
+func TestBindIsReadBackAsItWasWritten(t *testing.T) {
 	for _, name := range []string{"/a", "/a b", "/a,b", `/a"b`, `/"`, "/a\nb", "/a=b", "/readonly,src=/etc", `/a",dst="/etc`} {
 		option := ContainerCLI{}.bind(name, name, true)
 		fields, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(option, "--mount="))).Read()
@@ -119,8 +119,8 @@ func TestPid1FindsAnotherFile(t *testing.T) {
 	require.NoError(t, errors.Join(os.Mkdir(dir+"/a", 0o755), os.Mkdir(dir+"/b", 0o755), os.Symlink("a", dir+"/link")))
 	st, err := statNoLinks(dir + "/a")
 	require.NoError(t, err)
-	at := func(name string) *farFailure {
-		p := &pid1{orders: insideOrders{Orders: Orders{Places: []Place{{dir + name, st.Dev, st.Ino}}}}}
+	at := func(name string) *remoteFailure {
+		p := &pid1{request: containerRequest{RemoteRequest: RemoteRequest{Locations: []Location{{dir + name, st.Dev, st.Ino}}}}}
 		return p.ready()
 	}
 	assert.Nil(t, at("/a"))
@@ -130,16 +130,16 @@ func TestPid1FindsAnotherFile(t *testing.T) {
 	require.NotNil(t, at("/missing"))
 }
 
-func TestWhatClientsSay(t *testing.T) {
+func TestWhatClientsPrint(t *testing.T) {
 	for text, want := range map[string]string{
 		"docker: Error response from daemon: no such thing.\nSee 'docker run --help'.\n": "no such thing",
 		"docker: invalid argument\n\nRun 'docker run --help' for more information\n":     "invalid argument",
 		"WARNING: no swap\n": "docker: why",
 		"":                   "docker: why",
 	} {
-		assert.EqualError(t, ContainerCLI{}.said([]byte(text), errors.New("why")), want)
+		assert.EqualError(t, ContainerCLI{}.lastError([]byte(text), errors.New("why")), want)
 	}
-	assert.EqualError(t, ContainerCLI{Podman: true}.said([]byte("Error: crun: no\n"), errors.New("why")), "crun: no")
+	assert.EqualError(t, ContainerCLI{Podman: true}.lastError([]byte("Error: crun: no\n"), errors.New("why")), "crun: no")
 }
 
 func TestFindContainerCLI(t *testing.T) {
@@ -198,7 +198,7 @@ func TestSweeperRemovesWhatIsLeft(t *testing.T) {
 	assert.Equal(t, fds, openFDs(t))
 }
 
-func TestSweeperIsLetGo(t *testing.T) {
+func TestSweeperIsReleased(t *testing.T) {
 	fds := openFDs(t)
 	s, err := newSweeper(t.TempDir(), nil)
 	require.NoError(t, err)

@@ -37,12 +37,12 @@ func (d *dockerRun) accept() error {
 		d.kill()
 		return nil
 	}
-	return d.sendOrders()
+	return d.sendRequest()
 }
 
-// sendOrders passes the orders and the standard descriptors.
-func (d *dockerRun) sendOrders() error {
-	if err := wire.Send(d.channel, d.box.orders, 0, 1, 2); err != nil {
+// sendRequest passes the orders and the standard descriptors.
+func (d *dockerRun) sendRequest() error {
+	if err := wire.Send(d.channel, d.box.request, 0, 1, 2); err != nil {
 		return &Error{Stage: "docker", Op: "send orders", Err: err}
 	}
 	return nil
@@ -61,14 +61,14 @@ func (d *dockerRun) listen() {
 			d.timeUp()
 		case fds[1].Revents != 0:
 			d.orphaned()
-		case !d.hear():
+		case !d.receive():
 			return
 		}
 	}
 }
 
-// hear takes one message, and says whether there may be more.
-func (d *dockerRun) hear() bool {
+// receive takes one message, and says whether there may be more.
+func (d *dockerRun) receive() bool {
 	buf, oob := make([]byte, 1<<14), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := unix.Recvmsg(d.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // that comes once: see takeMessage
@@ -82,10 +82,10 @@ func (d *dockerRun) hear() bool {
 	case passed:
 		d.passed(buf[0], fd)
 	case buf[0] == 'F':
-		d.failed = new(farFailure)
+		d.failed = new(remoteFailure)
 		_ = json.Unmarshal(body, d.failed)
 	case buf[0] == 'X':
-		d.exit = new(farExit)
+		d.exit = new(remoteExit)
 		_ = json.Unmarshal(body, d.exit)
 	}
 	return true

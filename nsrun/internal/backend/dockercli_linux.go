@@ -170,13 +170,13 @@ func (c ContainerCLI) ask(patience time.Duration, stdin []byte, args ...string) 
 		return "", fmt.Errorf("%s %s: %w within %v", c.Name(), args[0], errNoAnswer, patience)
 	}
 	if err != nil {
-		return "", c.said(stderr.Bytes(), err)
+		return "", c.lastError(stderr.Bytes(), err)
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// said is what a client printed as an error, without the words that every message of it has.
-func (c ContainerCLI) said(text []byte, fallback error) error {
+// lastError is what a client printed as an error, without the words that every message of it has.
+func (c ContainerCLI) lastError(text []byte, fallback error) error {
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)

@@ -21,15 +21,15 @@ type dockerRun struct {
 	name    string
 	started time.Time
 
-	dir      string // private, with what is mounted from there; empty once it is gone
-	sweeper  *sweeper
-	listener int
-	channel  int
-	client   *exec.Cmd // which stays until the container has been removed
-	clientFD int       // its pidfd
-	said     *os.File  // what it says, and pid 1 before it has been heard of
-	failed   *farFailure
-	exit     *farExit
+	dir          string // private, with what is mounted from there; empty once it is gone
+	sweeper      *sweeper
+	listener     int
+	channel      int
+	client       *exec.Cmd // which stays until the container has been removed
+	clientFD     int       // its pidfd
+	clientOutput *os.File  // what it says, and pid 1 before it has been heard of
+	failed       *remoteFailure
+	exit         *remoteExit
 }
 
 func newDockerRun(p *plan.Plan, opts Options, cli ContainerCLI, box *Docker) *dockerRun {
@@ -137,8 +137,8 @@ func (d *dockerRun) explainClient() error {
 	if err == nil {
 		err = errors.New("the container has ended and said nothing")
 	}
-	text, _ := io.ReadAll(io.NewSectionReader(d.said, 0, 1<<14))
-	return &Error{Stage: "docker", Op: "run", Err: d.cli.said(text, err), Hint: "see to it that " + d.cli.Name() + " works, or use --backend native"}
+	text, _ := io.ReadAll(io.NewSectionReader(d.clientOutput, 0, 1<<14))
+	return &Error{Stage: "docker", Op: "run", Err: d.cli.lastError(text, err), Hint: "see to it that " + d.cli.Name() + " works, or use --backend native"}
 }
 
 // awaitEnd waits until the container's processes are gone, pid 1 being the last of them, and then until the engine has removed it.
@@ -180,8 +180,8 @@ func (d *dockerRun) endClient() {
 	}
 }
 
-// deafen takes away the socket's end that others could connect to: a pid 1 that comes now ends at once.
-func (d *dockerRun) deafen() {
+// closeListener takes away the socket's end that others could connect to: a pid 1 that comes now ends at once.
+func (d *dockerRun) closeListener() {
 	if d.listener >= 0 {
 		unix.Close(d.listener)
 		d.listener = -1
@@ -190,7 +190,7 @@ func (d *dockerRun) deafen() {
 
 // cleanUp takes away the private directory, and the socket.
 func (d *dockerRun) cleanUp() {
-	d.deafen()
+	d.closeListener()
 	if d.dir != "" {
 		_ = os.RemoveAll(d.dir)
 		d.dir = ""
@@ -202,7 +202,7 @@ func (d *dockerRun) cleanUp() {
 }
 
 func (d *dockerRun) close() {
-	d.deafen()
+	d.closeListener()
 	if d.channel >= 0 {
 		unix.Close(d.channel) // which ends pid 1, if it is still there
 	}
@@ -211,8 +211,8 @@ func (d *dockerRun) close() {
 	if d.clientFD >= 0 {
 		unix.Close(d.clientFD)
 	}
-	if d.said != nil {
-		d.said.Close()
+	if d.clientOutput != nil {
+		d.clientOutput.Close()
 	}
 	d.run.close()
 }

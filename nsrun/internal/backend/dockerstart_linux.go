@@ -66,7 +66,7 @@ func (d *dockerRun) prepare() (err error) {
 			return err
 		}
 	}
-	if d.said, err = sys.MemoryFile(nil); err != nil {
+	if d.clientOutput, err = sys.MemoryFile(nil); err != nil {
 		return err
 	}
 	return d.openChannel()
@@ -103,7 +103,7 @@ func (d *dockerRun) start(image string) error {
 		return &Error{Stage: "docker", Op: "look for nsrun's binary", Err: err}
 	}
 	args := append([]string{"run", "--name=" + d.name}, d.box.Args...)
-	args = append(args, d.cli.bind(exe, insideName, true), d.cli.bind(d.dir+"/channel", channelName, false))
+	args = append(args, d.cli.bind(exe, remoteBinary, true), d.cli.bind(d.dir+"/channel", channelName, false))
 	for _, p := range d.box.view.points {
 		if p.file >= 0 {
 			args = append(args, d.cli.bind(d.file(p.file), p.op.Dest, true))
@@ -115,7 +115,7 @@ func (d *dockerRun) start(image string) error {
 		args = append(args, "--security-opt=seccomp=unconfined")
 	}
 	client := d.cli.command(context.Background(), append(args, image, "inside")...)
-	client.Stdout, client.Stderr = d.said, d.said
+	client.Stdout, client.Stderr = d.clientOutput, d.clientOutput
 	client.ExtraFiles = []*os.File{d.sweeper.lifeline}
 	if err := client.Start(); err != nil {
 		return &Error{Stage: "docker", Op: "start", Path: d.cli.Path, Err: err}

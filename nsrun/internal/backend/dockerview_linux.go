@@ -17,17 +17,17 @@ import (
 // boxView is a plan's view as a container has it. Symlinks and empty directories in the root are in its image, which holds nothing else
 // and is called by what it holds: hosts have one or two layouts, so there are one or two images. What is below a tmpfs is made by pid 1.
 type boxView struct {
-	cli    ContainerCLI
-	id     plan.Identity
-	points []point
-	links  []made
-	late   []made
-	files  [][]byte // contents of the private directory's files
-	modes  []uint32
-	args   []string
-	places []Place
-	losses []plan.Note
-	mounts []mounts.Mount
+	cli       ContainerCLI
+	id        plan.Identity
+	points    []point
+	links     []made
+	late      []made
+	files     [][]byte // contents of the private directory's files
+	modes     []uint32
+	args      []string
+	locations []Location
+	losses    []plan.Note
+	mounts    []mounts.Mount
 }
 
 // point is a mount of the container.
@@ -161,7 +161,7 @@ func (v *boxView) render(p point) error {
 	if err != nil {
 		return err
 	}
-	v.places = append(v.places, Place{op.Dest, st.Dev, st.Ino})
+	v.locations = append(v.locations, Location{op.Dest, st.Dev, st.Ino})
 	v.args = append(v.args, v.cli.bind(op.Source, op.Dest, op.Flags.Has(mounts.ReadOnly)))
 	return nil
 }

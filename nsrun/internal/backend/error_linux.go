@@ -78,7 +78,7 @@ func (r *run) explainFailure() error {
 	errno := syscall.Errno(r.failure.Errno)
 	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
 	switch {
-	case r.let && int(r.failure.Index) >= r.lowered.forked: // beside the command, in the process that watches it
+	case r.released && int(r.failure.Index) >= r.lowered.forked: // beside the command, in the process that watches it
 		e.Err = unknownEnd(errno)
 		return e
 	case step.Stage == "exec":

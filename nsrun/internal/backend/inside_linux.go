@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// insideOrders are what pid 1 of a container is given.
-type insideOrders struct {
-	Orders
+// containerRequest are what pid 1 of a container is given.
+type containerRequest struct {
+	RemoteRequest
 	Late       []made          `json:"late,omitempty"` // what it makes in the container's own file systems
 	Mechanisms plan.Mechanisms `json:"mechanisms"`
 }
 
-// farExit is how the command ended.
-type farExit struct {
+// remoteExit is how the command ended.
+type remoteExit struct {
 	Status uint32
 	Usage  unix.Rusage
 }
@@ -31,12 +31,12 @@ type farExit struct {
 // pid1 is nsrun's binary as pid 1 of a container.
 type pid1 struct {
 	channel int
-	orders  insideOrders
+	request containerRequest
 }
 
-// Inside is what nsrun's binary does as pid 1 of a container: it takes orders from whoever started the container, starts the command,
+// ContainerInit is what nsrun's binary does as pid 1 of a container: it takes orders from whoever started the container, starts the command,
 // and tells how that ended. It returns only if it cannot take orders.
-func Inside() error {
+func ContainerInit() error {
 	runtime.LockOSThread() // for the fork
 	// The command runs as the same user: it must not look into this process, nor take its connection (pidfd_getfd(2), ptrace(2)).
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -53,18 +53,18 @@ func Inside() error {
 		return fmt.Errorf("inside of the container: whoever started it cannot be reached: %w", err)
 	}
 	p := &pid1{channel: channel}
-	if err := p.takeOrders(); err != nil {
+	if err := p.receiveRequest(); err != nil {
 		return fmt.Errorf("inside of the container: orders: %w", err)
 	}
 	go p.dieWithCaller()
-	p.tell('F', p.live())
+	p.send('F', p.supervise())
 	os.Exit(1)
 	return nil
 }
 
-// takeOrders takes the orders and the command's standard descriptors.
-func (p *pid1) takeOrders() error {
-	files, err := wire.Receive(p.channel, &p.orders)
+// receiveRequest takes the orders and the command's standard descriptors.
+func (p *pid1) receiveRequest() error {
+	files, err := wire.Receive(p.channel, &p.request)
 	if err == nil && len(files) != 3 {
 		err = fmt.Errorf("%d descriptors came with them", len(files))
 	}
@@ -90,8 +90,8 @@ func (p *pid1) dieWithCaller() {
 	}
 }
 
-// tell sends a message. One that cannot be sent has nobody to read it.
-func (p *pid1) tell(kind byte, what any) {
+// send sends a message. One that cannot be sent has nobody to read it.
+func (p *pid1) send(kind byte, what any) {
 	data, err := json.Marshal(what)
 	if err != nil {
 		data = []byte("{}")
@@ -99,8 +99,8 @@ func (p *pid1) tell(kind byte, what any) {
 	_ = unix.Send(p.channel, append([]byte{kind}, data...), unix.MSG_NOSIGNAL)
 }
 
-// live starts the command and reaps what ends, until the command does. It returns if the command could not be started.
-func (p *pid1) live() *farFailure {
+// supervise starts the command and reaps what ends, until the command does. It returns if the command could not be started.
+func (p *pid1) supervise() *remoteFailure {
 	if f := p.ready(); f != nil {
 		return f
 	}
@@ -115,27 +115,27 @@ func (p *pid1) live() *farFailure {
 		unix.Close(null)
 	}
 	for {
-		var exit farExit
+		var exit remoteExit
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, &exit.Usage)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
-			return &farFailure{Stage: "wait", Text: err.Error()}
+			return &remoteFailure{Stage: "wait", Text: err.Error()}
 		case err == nil && pid == command:
 			exit.Status = uint32(status)
-			p.tell('X', exit)
+			p.send('X', exit)
 			os.Exit(0) // and the kernel ends all others: pid_namespaces(7)
 		}
 	}
 }
 
 // ready makes sure that the view is what the plan says, and makes what only a process inside can.
-func (p *pid1) ready() *farFailure {
-	if f := p.orders.checkPlaces(); f != nil {
+func (p *pid1) ready() *remoteFailure {
+	if f := p.request.checkLocations(); f != nil {
 		return f
 	}
 	unix.Umask(0)
-	for _, m := range p.orders.Late {
+	for _, m := range p.request.Late {
 		op, err := "mkdir", error(nil)
 		if m.Target == "" {
 			err = unix.Mkdir(m.Path, m.Mode)
@@ -143,7 +143,7 @@ func (p *pid1) ready() *farFailure {
 			op, err = "symlink", unix.Symlink(m.Target, m.Path)
 		}
 		if err != nil {
-			return &farFailure{Stage: "mount", Op: op, Path: m.Path, Errno: int(errnoOf(err))}
+			return &remoteFailure{Stage: "mount", Op: op, Path: m.Path, Errno: int(errnoOf(err))}
 		}
 	}
 	return nil
@@ -157,22 +157,22 @@ func errnoOf(err error) (errno syscall.Errno) {
 }
 
 // startCommand forks the last mile, which becomes the command, and tells the caller its pidfd.
-func (p *pid1) startCommand() (int, *farFailure) {
+func (p *pid1) startCommand() (int, *remoteFailure) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return 0, &farFailure{Stage: "channels", Errno: int(errnoOf(err))}
+		return 0, &remoteFailure{Stage: "channels", Errno: int(errnoOf(err))}
 	}
-	l := farMile(&p.orders.Orders)
-	l.plan.Mechanisms, l.fds = p.orders.Mechanisms, fds{report: pipe[1], status: pipe[1]}
+	l := remoteLowering(&p.request.RemoteRequest)
+	l.plan.Mechanisms, l.fds = p.request.Mechanisms, fds{report: pipe[1], status: pipe[1]}
 	l.plan.Mechanisms.Openat2 = false // which the container's own filter may refuse: Docker's did before 20.10
 	l.plan.LastCap = -1               // the bounding set is empty already
 	if err := l.all(l.descriptors, l.selfTest, l.session, l.directory, l.setLimits, l.keyring, l.signals, l.capabilities, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp, l.exec); err != nil {
-		return 0, &farFailure{Stage: "prepare", Text: err.Error()}
+		return 0, &remoteFailure{Stage: "prepare", Text: err.Error()}
 	}
 	pid, pidfd, err := l.p.Fork(0, pipe[1])
 	unix.Close(pipe[1])
 	if err != nil {
-		return 0, &farFailure{Stage: "command", Op: "fork", Errno: int(errnoOf(err))}
+		return 0, &remoteFailure{Stage: "command", Op: "fork", Errno: int(errnoOf(err))}
 	}
 	report := make([]byte, sys.FailureSize)
 	n, err := unix.Read(pipe[0], report)
@@ -181,7 +181,7 @@ func (p *pid1) startCommand() (int, *farFailure) {
 	}
 	unix.Close(pipe[0])
 	if failed, ok := sys.ParseFailure(report[:max(n, 0)]); ok {
-		f := l.farFailure(failed)
+		f := l.remoteFailure(failed)
 		return 0, &f
 	}
 	_ = unix.Sendmsg(p.channel, []byte{'P'}, unix.UnixRights(pidfd), nil, unix.MSG_NOSIGNAL)

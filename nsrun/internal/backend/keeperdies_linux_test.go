@@ -72,7 +72,7 @@ func TestNoCommandAfterItsKeeper(t *testing.T) {
 			require.NoError(t, err)
 			unix.Close(pidfd)
 			ch.closeChild()
-			require.NoError(t, letGo(int(ch.status.Fd())), "this process lives, and has done all that it must")
+			require.NoError(t, sendRelease(int(ch.status.Fd())), "this process lives, and has done all that it must")
 			var command int
 			testenv.Eventually(t, func() bool {
 				command, _ = strconv.Atoi(children(t, strconv.Itoa(keeper)))

@@ -357,8 +357,8 @@ func (l *lowering) exec() error {
 }
 
 const (
-	// maxPlaces is how many places PATH may have: a program's calls can leave out 32767 others at the most.
-	maxPlaces = 1000
+	// maxPathEntries is how many places PATH may have: a program's calls can leave out 32767 others at the most.
+	maxPathEntries = 1000
 	// maxLists is how large all that is written anew for each place may be together, in bytes. What else a request holds has room beside it.
 	maxLists = sys.MaxRequest * 3 / 4
 )
@@ -372,8 +372,8 @@ func (l *lowering) execAs(name string, argv, environ []string) error {
 	env := sys.List(environ)
 	words := sys.List(argv)
 	n := len(candidates)
-	if n > maxPlaces {
-		return &Error{Stage: "command", Op: "look for", Path: name, Err: fmt.Errorf("PATH has %d places; %d are the most", n, maxPlaces),
+	if n > maxPathEntries {
+		return &Error{Stage: "command", Op: "look for", Path: name, Err: fmt.Errorf("PATH has %d places; %d are the most", n, maxPathEntries),
 			Hint: "shorten PATH, or give the program's path"}
 	}
 	shells := make([]sys.Arg, n)
@@ -441,8 +441,8 @@ func candidates(name string, environ []string) []string {
 	return out
 }
 
-// placesOf is how many candidates there are.
-func placesOf(name string, environ []string) int {
+// countPathEntries is how many candidates there are.
+func countPathEntries(name string, environ []string) int {
 	if strings.Contains(name, "/") {
 		return 1
 	}

@@ -152,7 +152,7 @@ func TestTheCommandWaitsForItsMonitor(t *testing.T) {
 			m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1}
 			defer m.close()
 			require.NoError(t, m.start())
-			_ = letGo(int(m.ch.status.Fd()))
+			_ = sendRelease(int(m.ch.status.Fd()))
 			testenv.Eventually(t, func() bool {
 				n, err := unix.Poll([]unix.PollFd{{Fd: int32(ch.status.Fd()), Events: unix.POLLIN}}, 0)
 				return err == nil && n == 1

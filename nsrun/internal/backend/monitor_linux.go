@@ -56,7 +56,7 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 		return Outcome{}, err
 	}
 	out := Outcome{Started: time.Now(), Seen: lowered.Seen}
-	status, err := m.live()
+	status, err := m.supervise()
 	out.Status, out.Wall = status, time.Since(out.Started)
 	return out, err
 }
@@ -124,13 +124,13 @@ func (m *monitor) close() {
 // kill ends the sandbox. Without a pid namespace that is its first process alone; the others notice by the end of their channels.
 func (m *monitor) kill() { _ = unix.PidfdSendSignal(m.pidfd, unix.SIGKILL, nil, 0) }
 
-// live tells who wants to know, lets the sandbox go on, and waits for the command's end.
-func (m *monitor) live() (unix.WaitStatus, error) {
+// supervise tells who wants to know, lets the sandbox go on, and waits for the command's end.
+func (m *monitor) supervise() (unix.WaitStatus, error) {
 	if err := m.inform(); err != nil {
 		m.waitGone()
 		return 0, err
 	}
-	err := letGo(int(m.ch.status.Fd()))
+	err := sendRelease(int(m.ch.status.Fd()))
 	if m.sole { // while the sandbox is set up
 		dropCapabilities()
 	}
@@ -167,7 +167,7 @@ func (m *monitor) answer() error {
 			break
 		}
 	}
-	return letGo(int(m.ch.status.Fd()))
+	return sendRelease(int(m.ch.status.Fd()))
 }
 
 // dropCapabilities takes from this process what it needs no more now that the sandbox has been forked: as bubblewrap's monitor, it holds
@@ -305,13 +305,13 @@ func (m *monitor) inform() error {
 				members = append(members, fmt.Sprintf("\"%s-namespace\": %d", r.name, st.Ino))
 			}
 		}
-		if err := m.tell(b.InfoFD, "{\n    "+strings.Join(members, ",\n    ")+"\n}\n"); err != nil {
+		if err := m.writeDocument(b.InfoFD, "{\n    "+strings.Join(members, ",\n    ")+"\n}\n"); err != nil {
 			return err
 		}
 		if b.InfoFD != nil {
 			unix.Close(*b.InfoFD)
 		}
-		if err := m.tell(b.StatusFD, "{ "+strings.Join(members, ", ")+" }\n"); err != nil {
+		if err := m.writeDocument(b.StatusFD, "{ "+strings.Join(members, ", ")+" }\n"); err != nil {
 			return err
 		}
 	}
@@ -325,8 +325,8 @@ func (m *monitor) inform() error {
 	return nil
 }
 
-// tell writes a document, whole, to a descriptor of the caller's. It is shorter than what a pipe that is ready takes at once.
-func (m *monitor) tell(fd *int, document string) error {
+// writeDocument writes a document, whole, to a descriptor of the caller's. It is shorter than what a pipe that is ready takes at once.
+func (m *monitor) writeDocument(fd *int, document string) error {
 	if fd == nil {
 		return nil
 	}

@@ -113,6 +113,6 @@ func TestCallerToBeKilled(t *testing.T) {
 	m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1}
 	require.NoError(t, m.start())
 	os.NewFile(announce, "announce").WriteString(fmt.Sprintln(unix.Gettid()))
-	_, err = m.live()
+	_, err = m.supervise()
 	t.Fatal("the sandbox has ended first:", err)
 }

@@ -43,48 +43,48 @@ func FindBwrap() (string, error) {
 	return "", ErrNoBwrap
 }
 
-// insideName is where our binary is seen inside, for the last mile.
-const insideName = "/.nsrun"
+// remoteBinary is where our binary is seen inside, for the last mile.
+const remoteBinary = "/.nsrun"
 
 // Descriptors of the bubblewrap process. What follows them are contents that it reads.
 const (
-	outerChannel = 3 + iota // a SEQPACKET socket: word from the last mile
-	outerOrders             // what the last mile does, as JSON
-	outerStderr             // the command's standard error; bubblewrap's own is read by us
-	outerData
+	bwrapChannel = 3 + iota // a SEQPACKET socket: word from the last mile
+	bwrapRequest            // what the last mile does, as JSON
+	bwrapStderr             // the command's standard error; bubblewrap's own is read by us
+	bwrapData
 )
 
-// Orders are what the last mile inside of a bubblewrap is given.
-type Orders struct {
-	Command  []string       `json:"command"`
-	Env      []string       `json:"env"`
-	Dir      string         `json:"dir"`
-	Dev      string         `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
-	Limits   []rlimit.Limit `json:"limits,omitempty"`
-	AtMost   []rlimit.Limit `json:"at_most,omitempty"`
-	Landlock *plan.Landlock `json:"landlock,omitempty"`
-	Seccomp  *plan.Seccomp  `json:"seccomp,omitempty"`
-	SelfTest []plan.Act     `json:"self_test,omitempty"`
-	Canary   *Canary        `json:"canary,omitempty"`
-	Places   []Place        `json:"places,omitempty"` // what must stand where
+// RemoteRequest are what the last mile inside of a bubblewrap is given.
+type RemoteRequest struct {
+	Command   []string       `json:"command"`
+	Env       []string       `json:"env"`
+	Dir       string         `json:"dir"`
+	Dev       string         `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
+	Limits    []rlimit.Limit `json:"limits,omitempty"`
+	AtMost    []rlimit.Limit `json:"at_most,omitempty"`
+	Landlock  *plan.Landlock `json:"landlock,omitempty"`
+	Seccomp   *plan.Seccomp  `json:"seccomp,omitempty"`
+	SelfTest  []plan.Act     `json:"self_test,omitempty"`
+	Canary    *Canary        `json:"canary,omitempty"`
+	Locations []Location     `json:"places,omitempty"` // what must stand where
 }
 
-// Outer is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
-type Outer struct {
+// BwrapCall is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
+type BwrapCall struct {
 	bwrap.Rendered
-	Orders []byte // at descriptor outerOrders
-	Seen   []mounts.Seen
-	Rules  []landlock.PathRule
+	Request []byte // at descriptor bwrapRequest
+	Seen    []mounts.Seen
+	Rules   []landlock.PathRule
 }
 
-// RenderOuter looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a canary.
-func RenderOuter(p *plan.Plan, canary *Canary) (*Outer, error) {
+// RenderBwrap looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a canary.
+func RenderBwrap(p *plan.Plan, canary *Canary) (*BwrapCall, error) {
 	if p.Terminal {
 		return nil, &Error{Stage: "terminal", Err: errors.New("the backend bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
 	}
 	var host mounts.Host
 	defer host.Close()
-	l, err := Lower(p, &host, fds{report: outerChannel, status: outerOrders}, false)
+	l, err := Lower(p, &host, fds{report: bwrapChannel, status: bwrapRequest}, false)
 	if err != nil {
 		return nil, wrapLowering(err)
 	}
@@ -97,25 +97,25 @@ func RenderOuter(p *plan.Plan, canary *Canary) (*Outer, error) {
 	if err != nil {
 		return nil, err
 	}
-	simple.Mounts = append([]mounts.Op{{Kind: mounts.Bind, Source: exe, Dest: insideName, Flags: plainRead}}, simple.Mounts...)
-	simple.Command = []string{insideName, "last-mile", fmt.Sprint(outerChannel), fmt.Sprint(outerOrders), fmt.Sprint(outerStderr)}
+	simple.Mounts = append([]mounts.Op{{Kind: mounts.Bind, Source: exe, Dest: remoteBinary, Flags: plainRead}}, simple.Mounts...)
+	simple.Command = []string{remoteBinary, "last-mile", fmt.Sprint(bwrapChannel), fmt.Sprint(bwrapRequest), fmt.Sprint(bwrapStderr)}
 	// The last mile's. Not even the environment stands on a command line, where everybody can read it.
 	simple.Landlock, simple.Seccomp, simple.Limits, simple.Env, simple.Dir = nil, nil, nil, nil, "/"
-	r, err := bwrap.RenderInSession(&simple, outerData)
+	r, err := bwrap.RenderInSession(&simple, bwrapData)
 	if err != nil {
 		return nil, &Error{Stage: "bwrap", Op: "render", Err: err}
 	}
-	out := &Outer{Rendered: r, Seen: l.Seen}
+	out := &BwrapCall{Rendered: r, Seen: l.Seen}
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
-	o := orders(p, l.Seen)
+	o := remoteRequest(p, l.Seen)
 	o.Canary = canary
-	if o.Places, err = places(simple.Mounts); err != nil {
+	if o.Locations, err = locations(simple.Mounts); err != nil {
 		return nil, err
 	}
 	if o.Landlock != nil {
 		out.Rules = o.Landlock.Paths
 	}
-	out.Orders, err = json.Marshal(o)
+	out.Request, err = json.Marshal(o)
 	return out, err
 }
 
@@ -130,8 +130,8 @@ func carried(p *plan.Plan, feature string) bool {
 	return false
 }
 
-func orders(p *plan.Plan, seen []mounts.Seen) Orders {
-	o := Orders{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, AtMost: p.AtMost, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
+func remoteRequest(p *plan.Plan, seen []mounts.Seen) RemoteRequest {
+	o := RemoteRequest{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, AtMost: p.AtMost, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
 		rules := *p.Landlock
 		rules.Paths = resolvedRules(p, seen)

@@ -18,25 +18,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outer is one run under a real bubblewrap.
-type outer struct {
+// bwrapRun is one run under a real bubblewrap.
+type bwrapRun struct {
 	run
 	stderr  *os.File // bubblewrap's
 	channel int
 	orphan  int // pidfd of who started this process, once that has ended, or -1
-	failed  *farFailure
+	failed  *remoteFailure
 }
 
-// farFailure is what the last mile says when it cannot go on.
-type farFailure struct {
+// remoteFailure is what the last mile says when it cannot go on.
+type remoteFailure struct {
 	Stage, Op, Path string
 	Errno           int
 	Text            string `json:",omitempty"` // what is wrong, if it is not an errno
 	Hint            string `json:",omitempty"`
 }
 
-// runOuter runs a plan whose backend is bubblewrap. How the command ended is told by bubblewrap's exit status, in which a signal is 128+n.
-func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
+// runBwrap runs a plan whose backend is bubblewrap. How the command ended is told by bubblewrap's exit status, in which a signal is 128+n.
+func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := checkHost(); err != nil {
 		return Outcome{}, err
 	}
@@ -49,14 +49,14 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
 	}
-	call, err := RenderOuter(p, canary)
+	call, err := RenderBwrap(p, canary)
 	if err != nil {
 		return Outcome{}, err
 	}
 	if err := protect(p, call.Seen, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
-	o := &outer{channel: -1, orphan: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
+	o := &bwrapRun{channel: -1, orphan: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
 	defer o.close()
 	undo, err := adoptOrphans()
 	if err != nil {
@@ -67,14 +67,14 @@ func runOuter(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := o.start(name, call); err != nil {
 		return Outcome{}, err
 	}
-	err = o.live()
+	err = o.supervise()
 	out := o.out
 	out.Started, out.Wall, out.Seen, out.Losses = started, time.Since(started), call.Seen, call.Losses
-	out.Rules, out.Tried = call.Rules, triedInside(p, canary)
+	out.Rules, out.Tried = call.Rules, triedRemotely(p, canary)
 	return out, err
 }
 
-func (o *outer) close() {
+func (o *bwrapRun) close() {
 	o.stderr.Close()
 	if o.ch != nil {
 		o.ch.close()
@@ -88,7 +88,7 @@ func (o *outer) close() {
 }
 
 // start starts the watchdog, which starts bubblewrap with its descriptors in their places.
-func (o *outer) start(name string, call *Outer) (err error) {
+func (o *bwrapRun) start(name string, call *BwrapCall) (err error) {
 	files, err := o.files(call)
 	defer func() {
 		for _, f := range files {
@@ -119,7 +119,7 @@ func (o *outer) start(name string, call *Outer) (err error) {
 
 // connect opens the channels to the watchdog. It moves what the process needs that becomes bubblewrap, files and the report, beyond the places
 // that files take in it: none may be overwritten before it is in its place, or has been used.
-func (o *outer) connect(files []*os.File) (theirs []int, err error) {
+func (o *bwrapRun) connect(files []*os.File) (theirs []int, err error) {
 	if o.ch, err = openChannels(); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func moved(f *os.File, least int) (*os.File, error) {
 }
 
 // files makes bubblewrap's descriptors from 2 on, and our ends of them. It returns those that it has made when it fails, too.
-func (o *outer) files(call *Outer) (files []*os.File, err error) {
+func (o *bwrapRun) files(call *BwrapCall) (files []*os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
@@ -162,9 +162,9 @@ func (o *outer) files(call *Outer) (files []*os.File, err error) {
 	}
 	theirStderr, err1 := (*os.File)(nil), error(nil)
 	o.stderr, theirStderr, err1 = os.Pipe()
-	orders, err2 := sys.MemoryFile(call.Orders)
+	request, err2 := sys.MemoryFile(call.Request)
 	stderr, err3 := duplicate(2)
-	files = []*os.File{theirStderr, channel, orders, stderr} // as outerChannel and its neighbours say
+	files = []*os.File{theirStderr, channel, request, stderr} // as bwrapChannel and its neighbours say
 	err = errors.Join(err1, err2, err3)
 	for _, b := range call.Data {
 		if err != nil {
@@ -185,8 +185,8 @@ func duplicate(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(n), "duplicate"), nil
 }
 
-// live waits for the last mile's word, then for the end of everything.
-func (o *outer) live() (err error) {
+// supervise waits for the last mile's word, then for the end of everything.
+func (o *bwrapRun) supervise() (err error) {
 	if o.opts.DieWithParent {
 		if o.parent, err = parent(); err != nil {
 			o.kill()
@@ -207,11 +207,11 @@ func (o *outer) live() (err error) {
 	}
 	arrived := o.arrive()
 	if arrived {
-		if err := letGo(o.channel); err != nil {
+		if err := sendRelease(o.channel); err != nil {
 			o.breaks(err)
 		} else {
-			o.let = true
-			o.hearFailure()
+			o.released = true
+			o.receiveFailure()
 		}
 	}
 	o.untilEnd()
@@ -224,12 +224,12 @@ func (o *outer) live() (err error) {
 	case o.killed && o.broken == nil && o.exit == nil: // a step that fails of that is no reason
 		o.out.Status = unix.WaitStatus(unix.SIGKILL)
 		return nil
-	case o.failure != nil && (o.broken == nil || o.let): // as in [run.reap]
+	case o.failure != nil && (o.broken == nil || o.released): // as in [run.reap]
 		return o.explainFailure()
 	case o.broken != nil:
 		return o.broken
 	case err != nil:
-		return broken("end", err, o.let)
+		return broken("end", err, o.released)
 	}
 	o.out.Status = watchdog // killed, by us or by someone outside
 	if o.exit != nil {
@@ -244,7 +244,7 @@ func (o *outer) live() (err error) {
 }
 
 // arrive waits for the last mile, which is to become the command, and reports whether it came to that.
-func (o *outer) arrive() bool {
+func (o *bwrapRun) arrive() bool {
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	for o.until(o.channel) {
 		n, oobn, _, _, err := unix.Recvmsg(o.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
@@ -272,15 +272,15 @@ func (o *outer) arrive() bool {
 	return false
 }
 
-// hearFailure waits until the channel ends, which says that the command is executed, or brings a failure.
-func (o *outer) hearFailure() {
+// receiveFailure waits until the channel ends, which says that the command is executed, or brings a failure.
+func (o *bwrapRun) receiveFailure() {
 	buf := make([]byte, 1<<14)
 	for o.until(o.channel) {
 		n, err := unix.Read(o.channel, buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		var f farFailure
+		var f remoteFailure
 		switch {
 		case err != nil && !errors.Is(err, unix.ECONNRESET): // which is an end too
 			o.breaks(broken("receive", err, true))
@@ -292,17 +292,17 @@ func (o *outer) hearFailure() {
 }
 
 // untilEnd waits until the watchdog has ended, which it does with bubblewrap.
-func (o *outer) untilEnd() { o.until(-1) }
+func (o *bwrapRun) untilEnd() { o.until(-1) }
 
 // until waits until something comes over fd, and serves the clock and the caller's end meanwhile. It is false if the watchdog has ended
 // and nothing came.
-func (o *outer) until(fd int) bool {
+func (o *bwrapRun) until(fd int) bool {
 	for {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(o.pidfd), Events: unix.POLLIN}, {Fd: int32(o.parent), Events: unix.POLLIN}}
 		n, err := unix.Ppoll(fds, o.untilDeadline(), nil)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
-			o.breaks(broken("poll", err, o.let))
+			o.breaks(broken("poll", err, o.released))
 			return false
 		case n <= 0:
 			o.timeUp()
@@ -319,7 +319,7 @@ func (o *outer) until(fd int) bool {
 }
 
 // explainBwrap makes an error of what bubblewrap has printed before it gave up.
-func (o *outer) explainBwrap(status unix.WaitStatus) error {
+func (o *bwrapRun) explainBwrap(status unix.WaitStatus) error {
 	said, _ := io.ReadAll(io.LimitReader(o.stderr, 1<<14))
 	text := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(said)), "bwrap: "))
 	if text == "" {
@@ -329,7 +329,7 @@ func (o *outer) explainBwrap(status unix.WaitStatus) error {
 }
 
 // explain turns what came from the inside into words.
-func (f *farFailure) explain(p *plan.Plan) error {
+func (f *remoteFailure) explain(p *plan.Plan) error {
 	step := sys.Step{Stage: f.Stage, Op: f.Op, Path: f.Path}
 	errno := syscall.Errno(f.Errno)
 	e := &Error{Stage: step.Stage, Op: step.Op, Path: step.Path, Err: errno}
@@ -345,10 +345,10 @@ func (f *farFailure) explain(p *plan.Plan) error {
 
 // ExecStages is what nsrun's binary does inside of a bubblewrap: it takes orders from one descriptor, gives its word over another, and
 // becomes the command. It returns only if that fails.
-func ExecStages(channel, ordersFD, stderrFD int) error {
+func ExecStages(channel, requestFD, stderrFD int) error {
 	runtime.LockOSThread() // the thread that is confined is the one that executes
-	file := os.NewFile(uintptr(ordersFD), "orders")
-	var o Orders
+	file := os.NewFile(uintptr(requestFD), "orders")
+	var o RemoteRequest
 	err := json.NewDecoder(bufio.NewReader(file)).Decode(&o)
 	if err == nil {
 		err = unix.Dup3(stderrFD, 2, 0)
@@ -367,24 +367,24 @@ func ExecStages(channel, ordersFD, stderrFD int) error {
 	if n, err := unix.Read(channel, make([]byte, 1)); err != nil || n != 1 {
 		return errors.Join(errors.New("whoever started this is gone"), err)
 	}
-	if f := o.checkPlaces(); f != nil {
+	if f := o.checkLocations(); f != nil {
 		return f.send(channel)
 	}
-	l := farMile(&o)
+	l := remoteLowering(&o)
 	defer l.closeTest()
 	if err := l.all(l.selfTestHere, l.session, l.ownNull, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.openFiles, l.seccomp, l.exec); err != nil {
 		return err
 	}
-	return l.tellFailure(channel, l.p.Run())
+	return l.reportFailure(channel, l.p.Run())
 }
 
-// triedInside is what the self-test tries in a pid namespace of another program's.
-func triedInside(p *plan.Plan, c *Canary) []plan.Act {
+// triedRemotely is what the self-test tries in a pid namespace of another program's.
+func triedRemotely(p *plan.Plan, c *Canary) []plan.Act {
 	return tried(&plan.Plan{SelfTest: p.SelfTest, Namespaces: []string{plan.Pid}}, c)
 }
 
-// farMile is the lowering of orders, which have what the last mile needs of a plan.
-func farMile(o *Orders) *lowering {
+// remoteLowering is the lowering of orders, which have what the last mile needs of a plan.
+func remoteLowering(o *RemoteRequest) *lowering {
 	p := &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for ownNull
 		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, AtMost: o.AtMost, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
 	l := &lowering{p: &sys.Program{}, plan: p, canary: o.Canary}
@@ -394,17 +394,17 @@ func farMile(o *Orders) *lowering {
 	return l
 }
 
-func (l *lowering) tellFailure(channel int, err error) error {
+func (l *lowering) reportFailure(channel int, err error) error {
 	var failed *sys.Error
 	if !errors.As(err, &failed) {
 		return err
 	}
-	f := l.farFailure(l.testFailure(sys.Failure{Index: uint32(failed.Index), Errno: uint32(failed.Errno)}))
+	f := l.remoteFailure(l.testFailure(sys.Failure{Index: uint32(failed.Index), Errno: uint32(failed.Errno)}))
 	return f.send(channel)
 }
 
 // send tells it whoever is at the other end.
-func (f *farFailure) send(channel int) error {
+func (f *remoteFailure) send(channel int) error {
 	data, marshalErr := json.Marshal(f)
 	if marshalErr != nil {
 		return marshalErr

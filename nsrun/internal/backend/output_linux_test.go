@@ -73,7 +73,7 @@ func TestTooMuchBreaksNoPipe(t *testing.T) {
 	assert.Equal(t, "ab", string(buf[:n]))
 }
 
-func TestWhatAFileDoesNotTakeIsTold(t *testing.T) {
+func TestWhatAFileDoesNotTakeIsReported(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer full.Close()
@@ -88,8 +88,8 @@ func TestWhatAFileDoesNotTakeIsTold(t *testing.T) {
 	assert.Contains(t, s.notes()[0].Loss, "standard output: it took 0 bytes")
 }
 
-// TestWhatCannotBeSplicedIsTold has a reader's end in the place of the writer's, for an error that is not the end of the reader.
-func TestWhatCannotBeSplicedIsTold(t *testing.T) {
+// TestWhatCannotBeSplicedIsReported has a reader's end in the place of the writer's, for an error that is not the end of the reader.
+func TestWhatCannotBeSplicedIsReported(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()

@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is a mount point and what must stand there. Other programs resolve names again, a container engine even as root, and whoever can write
+// Location is a mount point and what must stand there. Other programs resolve names again, a container engine even as root, and whoever can write
 // beside what is granted may have put a symlink there since nsrun looked.
-type Place struct {
+type Location struct {
 	Path string `json:"path"`
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
 }
 
-// places says what must stand where once operations have been carried out, the last one at each place counting.
-func places(ops []mounts.Op) (out []Place, err error) {
+// locations says what must stand where once operations have been carried out, the last one at each place counting.
+func locations(ops []mounts.Op) (out []Location, err error) {
 	for _, op := range ops {
-		out = slices.DeleteFunc(out, func(p Place) bool { return p.Path == op.Dest })
+		out = slices.DeleteFunc(out, func(p Location) bool { return p.Path == op.Dest })
 		if op.Kind != mounts.Bind {
 			continue
 		}
@@ -27,21 +27,21 @@ func places(ops []mounts.Op) (out []Place, err error) {
 		if err != nil {
 			return nil, &Error{Stage: "mount", Op: "look at", Path: op.Source, Err: err, Hint: "it has changed since it was looked at; try again"}
 		}
-		out = append(out, Place{op.Dest, st.Dev, st.Ino})
+		out = append(out, Location{op.Dest, st.Dev, st.Ino})
 	}
 	return out, nil
 }
 
-// checkPlaces looks from the inside. What cannot be entered cannot be by the command either.
-func (o *Orders) checkPlaces() *farFailure {
-	for _, want := range o.Places {
+// checkLocations looks from the inside. What cannot be entered cannot be by the command either.
+func (o *RemoteRequest) checkLocations() *remoteFailure {
+	for _, want := range o.Locations {
 		st, err := statNoLinks(want.Path)
 		switch {
 		case errors.Is(err, unix.EACCES):
 		case err != nil:
-			return &farFailure{Stage: "mount", Op: "look at", Path: want.Path, Errno: int(errnoOf(err))}
+			return &remoteFailure{Stage: "mount", Op: "look at", Path: want.Path, Errno: int(errnoOf(err))}
 		case st.Dev != want.Dev || st.Ino != want.Ino:
-			return &farFailure{Stage: "mount", Op: "look at", Path: want.Path, Text: "something else is there than what was granted: it has changed since; try again"}
+			return &remoteFailure{Stage: "mount", Op: "look at", Path: want.Path, Text: "something else is there than what was granted: it has changed since; try again"}
 		}
 	}
 	return nil

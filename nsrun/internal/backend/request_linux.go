@@ -33,7 +33,7 @@ func (c *Command) tooBig() bool {
 			size += len(w) + 1 + 8
 		}
 	}
-	return size > 6<<20 || copied(placesOf(c.Args[0], c.Env), c.Args[0], c.Args) > maxLists
+	return size > 6<<20 || copied(countPathEntries(c.Args[0], c.Env), c.Args[0], c.Args) > maxLists
 }
 
 // lowerRequest writes the calls of a command that its server does not know: before the containment that all share, and, from cut on, exec.

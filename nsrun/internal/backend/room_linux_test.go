@@ -80,9 +80,9 @@ func TestRoom(t *testing.T) {
 	assert.Equal(t, 3, status.ExitStatus())
 }
 
-// TestALastWordIsHeard has the owner say that a command is to be killed, and go, with the supervisor's answer unread: the kernel tells the
+// TestALastMessageIsReceived has the owner say that a command is to be killed, and go, with the supervisor's answer unread: the kernel tells the
 // supervisor of that first (ECONNRESET), and only then what was said.
-func TestALastWordIsHeard(t *testing.T) {
+func TestALastMessageIsReceived(t *testing.T) {
 	p, _ := touch(t, nil)
 	r := openRoom(t, p)
 	out, w, err := os.Pipe()

@@ -78,7 +78,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	switch p.Backend {
 	case plan.BackendNative, plan.BackendLandlock, plan.BackendNone:
 	case plan.BackendBwrap:
-		return runOuter(p, opts)
+		return runBwrap(p, opts)
 	case plan.BackendDocker:
 		return runDocker(p, opts)
 	default:
@@ -204,19 +204,19 @@ func (s *prepared) close() {
 // run is one sandbox from fork to the end of its last process. The goroutine that forked serves channels and clocks; another one passes
 // signals on.
 type run struct {
-	plan    *plan.Plan
-	opts    Options
-	lowered *Lowered
-	ch      *channels
-	pumps   *pumps
-	pid     int
-	pidfd   int
-	parent  int           // pidfd, or -1; not its own
-	before  []unix.Signal // that came before there was a sandbox
-	failure *sys.Failure
-	let     bool  // the command has been let go
-	broken  error // why the sandbox can be neither heard nor told anything
-	exit    *sys.Exit
+	plan     *plan.Plan
+	opts     Options
+	lowered  *Lowered
+	ch       *channels
+	pumps    *pumps
+	pid      int
+	pidfd    int
+	parent   int           // pidfd, or -1; not its own
+	before   []unix.Signal // that came before there was a sandbox
+	failure  *sys.Failure
+	released bool  // the command has been let go
+	broken   error // why the sandbox can be neither heard nor told anything
+	exit     *sys.Exit
 
 	deadline time.Time // when the plan's time is up
 
@@ -266,7 +266,7 @@ func (r *run) wait() error {
 		go r.watch(r.opts.Signals(), done)
 	}
 	if keeps(r.plan) { // a keeper asks for no death signal, and for no answer: it waits for the socket's end
-		r.goOn()
+		r.release()
 	}
 	if r.plan.Timeout > 0 {
 		r.deadline = time.Now().Add(time.Duration(r.plan.Timeout))
@@ -277,7 +277,7 @@ func (r *run) wait() error {
 		fds := r.pumps.polls([]unix.PollFd{{Fd: report, Events: unix.POLLIN}, {Fd: status, Events: unix.POLLIN}, {Fd: orphan, Events: unix.POLLIN}})
 		n, err := unix.Ppoll(fds, r.untilDeadline(), nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			r.breaks(broken("poll", err, r.let))
+			r.breaks(broken("poll", err, r.released))
 			return r.reap()
 		}
 		if n <= 0 {
@@ -327,13 +327,13 @@ func (r *run) readReport() {
 	}
 }
 
-// goOn lets the process go on that becomes the command, or ends the sandbox if it cannot: see [letGo].
-func (r *run) goOn() {
-	if err := letGo(int(r.ch.status.Fd())); err != nil {
+// release lets the process go on that becomes the command, or ends the sandbox if it cannot: see [sendRelease].
+func (r *run) release() {
+	if err := sendRelease(int(r.ch.status.Fd())); err != nil {
 		r.breaks(err)
 		return
 	}
-	r.let = true
+	r.released = true
 }
 
 // breaks ends the sandbox for an error that nothing can be done about.
@@ -350,7 +350,7 @@ func (r *run) readStatus() bool {
 		return true
 	}
 	if err != nil {
-		r.breaks(broken("receive", err, r.let))
+		r.breaks(broken("receive", err, r.released))
 	}
 	if err != nil || n == 0 {
 		return false
@@ -358,7 +358,7 @@ func (r *run) readStatus() bool {
 	if fd, ok := passedFD(oob[:oobn]); ok {
 		r.passed(buf[0], fd)
 	} else if n == 1 && buf[0] == reported {
-		r.goOn()
+		r.release()
 	} else if e, ok := sys.ParseExit(buf[:n]); ok {
 		r.exit = &e
 	}
@@ -434,7 +434,7 @@ func (r *run) reap() error {
 		}
 		if err != nil {
 			r.kill()
-			return broken("end", err, r.let)
+			return broken("end", err, r.released)
 		}
 		break
 	}
@@ -445,7 +445,7 @@ func (r *run) reap() error {
 	case r.killed && r.broken == nil && r.exit == nil: // a step that fails of that is no reason
 		r.out.Status = unix.WaitStatus(unix.SIGKILL)
 		return nil
-	case r.failure != nil && (r.broken == nil || r.let): // whatever else came to pass, the command has not run
+	case r.failure != nil && (r.broken == nil || r.released): // whatever else came to pass, the command has not run
 		return r.explainFailure()
 	case r.broken != nil:
 		return r.broken
@@ -457,5 +457,5 @@ func (r *run) reap() error {
 		r.out.Status = status
 		return nil
 	}
-	return broken("end", fmt.Errorf("pid 1 ended with status %d and said nothing", status.ExitStatus()), r.let)
+	return broken("end", fmt.Errorf("pid 1 ended with status %d and said nothing", status.ExitStatus()), r.released)
 }

@@ -257,10 +257,10 @@ func (l *lowering) closeTest() {
 	}
 }
 
-// farFailure is a failure in the words that go to a caller who has not got the program.
-func (l *lowering) farFailure(failure sys.Failure) farFailure {
+// remoteFailure is a failure in the words that go to a caller who has not got the program.
+func (l *lowering) remoteFailure(failure sys.Failure) remoteFailure {
 	step := l.p.Describe(int(failure.Index))
-	f := farFailure{Stage: step.Stage, Op: step.Op, Path: step.Path, Errno: int(failure.Errno)}
+	f := remoteFailure{Stage: step.Stage, Op: step.Op, Path: step.Path, Errno: int(failure.Errno)}
 	if step.Stage == selfTestStage && failure.Errno == uint32(actDone) {
 		f.Text, f.Hint = succeededText, succeededHint
 	}

@@ -25,19 +25,19 @@ func wired(t *testing.T) (task *Task, supervisor int) {
 	return &Task{channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1}, pair[1]
 }
 
-// lastWord is what a supervisor says before it ends, of a command with the exit status 7.
-func lastWord() []byte {
+// lastMessage is what a supervisor says before it ends, of a command with the exit status 7.
+func lastMessage() []byte {
 	word := make([]byte, sys.ExitSize)
 	word[1] = 7 // a wait status, which comes first
 	return word
 }
 
-// TestTheEndIsHeardOfAfterTheLastWord has an order to kill come too late: the kernel tells of that first.
-func TestTheEndIsHeardOfAfterTheLastWord(t *testing.T) {
+// TestTheEndIsReportedAfterTheLastMessage has an order to kill come too late: the kernel tells of that first.
+func TestTheEndIsReportedAfterTheLastMessage(t *testing.T) {
 	task, supervisor := wired(t)
 	defer task.Close()
 	task.Kill()
-	require.NoError(t, unix.Send(supervisor, lastWord(), 0))
+	require.NoError(t, unix.Send(supervisor, lastMessage(), 0))
 	require.NoError(t, unix.Close(supervisor)) // with the order unread
 	status, _, err := task.Wait()
 	require.NoError(t, err)
@@ -45,14 +45,14 @@ func TestTheEndIsHeardOfAfterTheLastWord(t *testing.T) {
 	assert.True(t, task.Tree(soon), "and that is all")
 }
 
-// TestTheEndRacesTheLastWord looks for a message at the moment that it comes, and the end behind it.
-func TestTheEndRacesTheLastWord(t *testing.T) {
+// TestTheEndRacesTheLastMessage looks for a message at the moment that it comes, and the end behind it.
+func TestTheEndRacesTheLastMessage(t *testing.T) {
 	buf := make([]byte, sys.ExitSize)
 	for i := range testenv.Times(20000) {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		go func() {
-			_ = unix.Send(pair[1], lastWord(), 0)
+			_ = unix.Send(pair[1], lastMessage(), 0)
 			unix.Close(pair[1])
 		}()
 		n, err := 0, error(unix.EAGAIN)

@@ -102,7 +102,7 @@ func adoptOrphans() (undo func(), err error) {
 
 // gone kills what is left of the watchdog's process group, waits until all of it has ended, and takes what the watchdog has reported. The
 // watchdog has ended by then, but for an error, and its number cannot mean another group before it has been waited for.
-func (o *outer) gone() (watchdog unix.WaitStatus, err error) {
+func (o *bwrapRun) gone() (watchdog unix.WaitStatus, err error) {
 	_ = unix.Kill(-o.pid, unix.SIGKILL)
 	watchdog, err = waitGroup(o.pid)
 	o.mu.Lock()

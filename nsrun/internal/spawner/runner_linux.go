@@ -19,7 +19,7 @@ const RunnerName = "nsrun-runner"
 // Runner is all that such a process does.
 func Runner() error {
 	unix.CloseOnExec(Socket)
-	var order wire.Order
+	var order wire.Request
 	if _, err := wire.Receive(Socket, &order); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func serve(work chan<- func()) error {
 		<-done
 	}
 	for {
-		var order wire.Order
+		var order wire.Request
 		fds, err := wire.Receive(Socket, &order)
 		var broken *os.SyscallError
 		switch {
@@ -80,7 +80,7 @@ func serve(work chan<- func()) error {
 }
 
 // carryOut opens a sandbox and answers. Whoever does not want the answer any more closes the sandbox by not taking it.
-func carryOut(order wire.Order, reply int, fork func(func())) {
+func carryOut(order wire.Request, reply int, fork func(func())) {
 	defer unix.Close(reply)
 	opened, err := backend.Open(order.Whole(), backend.OpenOptions{Protected: order.Protected, Fork: fork})
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Order asks for a sandbox.
-type Order struct {
+// Request asks for a sandbox.
+type Request struct {
 	Plan      *plan.Plan `json:"plan"`
 	Protected []string   `json:"protected,omitempty"`
 	// Command and Env are the plan's, byte for byte: JSON has no strings that are not UTF-8.
@@ -35,13 +35,13 @@ type Order struct {
 	Env     [][]byte `json:"env,omitempty"`
 }
 
-// NewOrder is an order for p.
-func NewOrder(p *plan.Plan, protected []string) Order {
-	return Order{Plan: p, Protected: protected, Command: words[[]byte](p.Command), Env: words[[]byte](p.Env)}
+// NewRequest is an order for p.
+func NewRequest(p *plan.Plan, protected []string) Request {
+	return Request{Plan: p, Protected: protected, Command: words[[]byte](p.Command), Env: words[[]byte](p.Env)}
 }
 
 // Whole returns the plan as it was ordered.
-func (o *Order) Whole() *plan.Plan {
+func (o *Request) Whole() *plan.Plan {
 	p := *o.Plan
 	p.Command, p.Env = words[string](o.Command), words[string](o.Env)
 	return &p
