@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper writes a process that keeps a shell: signals over a descriptor, a subreaper, and the shell's end told over fd.
-func keeper(fd int, group bool, script string) *Program {
+// subreaper writes a process that keeps a shell: signals over a descriptor, a subreaper, and the shell's end told over fd.
+func subreaper(fd int, group bool, script string) *Program {
 	p := &Program{Trace: true}
 	pid, signals, child := p.Slot(), p.Slot(), make([]byte, 8)
 	child[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
@@ -37,7 +37,7 @@ func start(t *testing.T, group bool, script string) (ours, pid int) {
 	t.Cleanup(runtime.UnlockOSThread)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	p := keeper(pair[1], group, script)
+	p := subreaper(pair[1], group, script)
 	assert.Contains(t, p.String(), "guard(until $")
 	assert.Contains(t, p.String(), "drain(")
 	pid, pidfd, err := p.Fork(0, pair[1])

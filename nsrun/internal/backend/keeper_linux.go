@@ -16,22 +16,22 @@ import (
 // The backends "landlock" and "none" have no pid namespace. In its pid 1's stead stands a keeper: a process beside the command that
 // adopts whatever the command leaves behind, and kills it all when the command has ended or nsrun is gone.
 
-// keep is the keeper's life.
-func (l *lowering) keep(look mounts.Looker) error {
+// subreaperProgram is the keeper's life.
+func (l *lowering) subreaperProgram(look mounts.Looker) error {
 	return l.all(
 		l.ownSession, // a terminal's signals are nsrun's to pass on
 		l.joinGroup,
 		l.takeOutput,
 		l.closeInherited,
-		l.adopt,
+		l.setChildSubreaper,
 		l.noNewPrivsHere,
 		l.killScope, // before there is anything to kill
 		func() error { return l.grants(look) },
 		l.awaitChildren,
-		l.standBy,
+		l.startWatchdog,
 		l.selfTest,
 		l.spawnCommand,
-		l.keepUntilEnd,
+		l.superviseCommand,
 	)
 }
 
@@ -41,8 +41,8 @@ func (l *lowering) ownSession() error {
 	return nil
 }
 
-// adopt makes orphans below this process its children (prctl(2), PR_SET_CHILD_SUBREAPER).
-func (l *lowering) adopt() error {
+// setChildSubreaper makes orphans below this process its children (prctl(2), PR_SET_CHILD_SUBREAPER).
+func (l *lowering) setChildSubreaper() error {
 	l.step("keeper", "subreaper")
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_CHILD_SUBREAPER, "PR_SET_CHILD_SUBREAPER"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	return nil
@@ -86,10 +86,10 @@ func (l *lowering) awaitChildren() error {
 	return nil
 }
 
-// standBy forks a process of the same domain that does nothing but wait for the keeper's end, and then kills what is left of the domain. The
+// startWatchdog forks a process of the same domain that does nothing but wait for the keeper's end, and then kills what is left of the domain. The
 // command can wear the keeper out, whom it can have reap orphans until a limit on CPU time ends it (RLIMIT_CPU is inherited); this one it
 // cannot, as it uses none. The keeper's last kill ends it too.
-func (l *lowering) standBy() error {
+func (l *lowering) startWatchdog() error {
 	if !l.plan.KillScope {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (l *lowering) standBy() error {
 
 // hostExecStages is the containment of a command without namespaces: what [lowering.execStages] has of it.
 func (l *lowering) hostExecStages() error {
-	parts := []func() error{l.dieWithKeeper, l.session, l.descriptors, l.directory, l.setLimits}
+	parts := []func() error{l.dieWithSubreaper, l.session, l.descriptors, l.directory, l.setLimits}
 	if l.plan.Backend == plan.BackendLandlock {
 		parts = append(parts, l.keyring, l.signals, l.capabilities, l.ready, l.notDumpable, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp)
 	} else {
@@ -117,11 +117,11 @@ func (l *lowering) hostExecStages() error {
 	return l.all(append(parts, l.exec)...)
 }
 
-// dieWithKeeper asks for SIGKILL when the keeper ends, and then makes sure that it has not ended before.
-func (l *lowering) dieWithKeeper() error {
+// dieWithSubreaper asks for SIGKILL when the keeper ends, and then makes sure that it has not ended before.
+func (l *lowering) dieWithSubreaper() error {
 	l.deathSignal(unix.SIGKILL)
 	l.step("command", "die with nsrun's own process beside it")
-	l.parentLives()
+	l.checkParentAlive()
 	return nil
 }
 
@@ -132,9 +132,9 @@ func (l *lowering) unblockSignals() error {
 	return nil
 }
 
-// keepUntilEnd gives up what the keeper does not need, waits, and kills. Without a scope that is the process group of the command's
+// superviseCommand gives up what the keeper does not need, waits, and kills. Without a scope that is the process group of the command's
 // session, which a filter of the backend landlock keeps it from leaving.
-func (l *lowering) keepUntilEnd() error {
+func (l *lowering) superviseCommand() error {
 	l.step("keeper", "close all")
 	for _, fd := range []int{0, 1, 2, l.fds.report} {
 		l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)

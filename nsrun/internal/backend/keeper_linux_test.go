@@ -29,9 +29,9 @@ func running(word string) (pids []int) {
 	return pids
 }
 
-// TestNothingOutlivesTheKeeper kills the keeper from outside, as a limit on CPU time can: what has cleared its death signal and left the
+// TestNothingOutlivesTheSubreaper kills the keeper from outside, as a limit on CPU time can: what has cleared its death signal and left the
 // session dies all the same.
-func TestNothingOutlivesTheKeeper(t *testing.T) {
+func TestNothingOutlivesTheSubreaper(t *testing.T) {
 	known := probe.Quick()
 	if known.LandlockABI < 6 {
 		if os.Getenv("CI") != "" {
@@ -52,9 +52,9 @@ func TestNothingOutlivesTheKeeper(t *testing.T) {
 		assert.True(t, out.Status.Signaled(), "killed from outside")
 	}()
 	testenv.Eventually(t, func() bool { return len(running(mark)) >= 4 }, "the command to start all")
-	keeper := strings.Fields(children(t, "self"))
-	require.Len(t, keeper, 1)
-	pid, err := strconv.Atoi(keeper[0])
+	subreaper := strings.Fields(children(t, "self"))
+	require.Len(t, subreaper, 1)
+	pid, err := strconv.Atoi(subreaper[0])
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 	<-done

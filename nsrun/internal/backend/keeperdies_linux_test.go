@@ -32,9 +32,9 @@ func dead(pid int) bool {
 	return err != nil || strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
 }
 
-// TestNoCommandAfterItsKeeper kills the keeper before the process that becomes the command has asked for a death signal. Without a domain
+// TestNoCommandAfterItsSubreaper kills the keeper before the process that becomes the command has asked for a death signal. Without a domain
 // that scopes signals nothing stands by for the keeper.
-func TestNoCommandAfterItsKeeper(t *testing.T) {
+func TestNoCommandAfterItsSubreaper(t *testing.T) {
 	if !probe.Quick().Can(facts.Landlock) {
 		t.Skip("this kernel has no Landlock")
 	}
@@ -63,24 +63,24 @@ func TestNoCommandAfterItsKeeper(t *testing.T) {
 				return l.all(l.ownSession, func() error {
 					return l.closeAllBut(3, []int{min(ch.childReport, ch.childStatus), max(ch.childReport, ch.childStatus), spare})
 				},
-					l.adopt, l.noNewPrivsHere, func() error { return l.grants(&host) }, l.awaitChildren,
-					func() error { return l.spawn(func() error { gate(l.p, sys.Int(spare)); return l.hostExecStages() }) }, l.keepUntilEnd)
+					l.setChildSubreaper, l.noNewPrivsHere, func() error { return l.grants(&host) }, l.awaitChildren,
+					func() error { return l.spawn(func() error { gate(l.p, sys.Int(spare)); return l.hostExecStages() }) }, l.superviseCommand)
 			}
 			lowered, err := l.lower(keep, &host)
 			require.NoError(t, err)
-			keeper, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)
+			subreaper, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)
 			require.NoError(t, err)
 			unix.Close(pidfd)
 			ch.closeChild()
 			require.NoError(t, sendRelease(int(ch.status.Fd())), "this process lives, and has done all that it must")
 			var command int
 			testenv.Eventually(t, func() bool {
-				command, _ = strconv.Atoi(children(t, strconv.Itoa(keeper)))
+				command, _ = strconv.Atoi(children(t, strconv.Itoa(subreaper)))
 				return command > 0
 			}, "the process that becomes the command")
 			if killed {
-				require.NoError(t, unix.Kill(keeper, unix.SIGKILL))
-				_, err := unix.Wait4(keeper, nil, 0, nil)
+				require.NoError(t, unix.Kill(subreaper, unix.SIGKILL))
+				_, err := unix.Wait4(subreaper, nil, 0, nil)
 				require.NoError(t, err)
 			}
 			open.Close()
@@ -98,8 +98,8 @@ func TestNoCommandAfterItsKeeper(t *testing.T) {
 	}
 }
 
-// TestASessionsCommandDiesWithItsKeeper by backend landlock, although nobody is left to kill it: what stands by is stopped.
-func TestASessionsCommandDiesWithItsKeeper(t *testing.T) {
+// TestASessionsCommandDiesWithItsSubreaper by backend landlock, although nobody is left to kill it: what stands by is stopped.
+func TestASessionsCommandDiesWithItsSubreaper(t *testing.T) {
 	for name, victim := range map[string]func(server, supervisor int) (stop, kill int){
 		"the keeper":     func(server, supervisor int) (int, int) { return supervisor, server },
 		"the supervisor": func(server, supervisor int) (int, int) { return server, supervisor },

@@ -17,7 +17,7 @@ import (
 
 // spawnCommand forks the last mile, and tells the caller its pidfd.
 func (l *lowering) spawnCommand() error {
-	if keeps(l.plan) {
+	if usesSubreaper(l.plan) {
 		return l.spawn(l.hostExecStages)
 	}
 	return l.spawn(l.execStages)
@@ -25,7 +25,7 @@ func (l *lowering) spawnCommand() error {
 
 func (l *lowering) spawn(stages func() error) error {
 	l.step("command", "fork")
-	if keeps(l.plan) {
+	if usesSubreaper(l.plan) {
 		l.parents = make([]byte, 8)
 		l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
 	}
@@ -95,7 +95,7 @@ func (l *lowering) descriptors() error {
 func (l *lowering) ready() error {
 	l.step("command", "wait for the caller")
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
-	l.callerLives() // the word may have been its last, and lain there when pid 1 looked whether it lives
+	l.checkCallerAlive() // the word may have been its last, and lain there when pid 1 looked whether it lives
 	return nil
 }
 
@@ -247,7 +247,7 @@ func (l *lowering) capabilities() error {
 	l.step("capabilities", "drop all")
 	// The bounding set goes up to the last capability that this kernel knows, so that a newer one is not missed.
 	drop := l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).Repeat(0, l.plan.LastCap)
-	if keeps(l.plan) || l.testReport != nil { // an ordinary user may not, and need not: no_new_privs keeps the other sets empty
+	if usesSubreaper(l.plan) || l.testReport != nil { // an ordinary user may not, and need not: no_new_privs keeps the other sets empty
 		drop.Tolerate(unix.EPERM, 0)
 	}
 	l.dropCapabilities()
@@ -300,7 +300,7 @@ func (l *lowering) landlockRules() (landlock.Ruleset, error) {
 	var err error
 	switch {
 	case l.rules != nil: // the self-test's are the command's
-	case keeps(l.plan):
+	case usesSubreaper(l.plan):
 		l.rules, err = bareRules(l.plan, l.seen)
 	default:
 		l.rules = resolvedRules(l.plan, l.seen)

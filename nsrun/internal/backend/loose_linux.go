@@ -94,8 +94,8 @@ func (l *lowering) deathSignal(sig unix.Signal) {
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG"), sys.Words(int(sig), unix.SignalName(sig)))
 }
 
-// parentLives fails if the parent has ended before it could send a death signal.
-func (l *lowering) parentLives() {
+// checkParentAlive fails if the parent has ended before it could send a death signal.
+func (l *lowering) checkParentAlive() {
 	l.p.Add(unix.SYS_GETPPID).Into(sys.Cell(l.parents[4:]))
 	l.p.Compare(l.parents, 4, unix.ESRCH)
 }
@@ -108,13 +108,13 @@ func (l *lowering) handshake() error {
 		l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{'C'}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
 	}
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
-	l.callerLives() // its word may have been its last
+	l.checkCallerAlive() // its word may have been its last
 	return nil
 }
 
-// callerLives fails if the caller has died: a death signal that is asked for after that never comes. It is not enough: see
+// checkCallerAlive fails if the caller has died: a death signal that is asked for after that never comes. It is not enough: see
 // [lowering.report].
-func (l *lowering) callerLives() {
+func (l *lowering) checkCallerAlive() {
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1),
 		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
 }

@@ -22,8 +22,8 @@ func (l *lowering) compatExecStages() error {
 	switch { // one that was forked has no death signal yet, one that was not still has that of the set-up
 	case b.Waiter && b.DieWithParent:
 		l.deathSignal(unix.SIGKILL)
-		l.parentLives()
-		l.callerLives() // with it the waiter would have died
+		l.checkParentAlive()
+		l.checkCallerAlive() // with it the waiter would have died
 	case !b.Waiter && !b.DieWithParent:
 		l.deathSignal(0)
 	}

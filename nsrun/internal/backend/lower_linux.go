@@ -27,8 +27,8 @@ type fds struct {
 	size   *unix.Winsize // of the command's terminal; nil leaves it without a size
 }
 
-// keeps reports whether a plan's command has a keeper beside it, not a pid 1 above it.
-func keeps(p *plan.Plan) bool {
+// usesSubreaper reports whether a plan's command has a keeper beside it, not a pid 1 above it.
+func usesSubreaper(p *plan.Plan) bool {
 	return p.Backend == plan.BackendLandlock || p.Backend == plan.BackendNone
 }
 
@@ -79,14 +79,14 @@ type lowering struct {
 // The order is the security argument: see DESIGN.md.
 func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
 	l := newLowering(p, f, trace)
-	life, joined := l.life, false
+	program, joined := l.pid1Program, false
 	switch {
 	case p.Bwrap != nil:
-		life, joined = l.compatProgram, joins(p.Bwrap)
-	case keeps(p):
-		life = l.keep
+		program, joined = l.compatProgram, joins(p.Bwrap)
+	case usesSubreaper(p):
+		program = l.subreaperProgram
 	}
-	out, err := l.lower(life, look)
+	out, err := l.lower(program, look)
 	if err == nil && joined {
 		out.Flags = 0
 	}
@@ -101,7 +101,7 @@ func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
 	return l
 }
 
-func (l *lowering) lower(life func(mounts.Looker) error, look mounts.Looker) (*Lowered, error) {
+func (l *lowering) lower(program func(mounts.Looker) error, look mounts.Looker) (*Lowered, error) {
 	l.p.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
 	out := &Lowered{Program: l.p}
 	for _, ns := range l.plan.Namespaces {
@@ -114,15 +114,15 @@ func (l *lowering) lower(life func(mounts.Looker) error, look mounts.Looker) (*L
 	if len(l.plan.Cgroups) > 0 {
 		out.Flags &^= unix.CLONE_NEWCGROUP // whose root is where it is made: see joinGroup
 	}
-	if err := life(look); err != nil {
+	if err := program(look); err != nil {
 		return nil, err
 	}
 	out.Seen, out.Rules, out.forked = l.seen, l.rules, l.forked
 	return out, nil
 }
 
-// life is that of a sandbox by nsrun's own rules.
-func (l *lowering) life(look mounts.Looker) error {
+// pid1Program is that of a sandbox by nsrun's own rules.
+func (l *lowering) pid1Program(look mounts.Looker) error {
 	return l.all(
 		l.dieWithCaller, // first of all: nothing outlives the caller
 		l.joinGroup,     // before there is anything to count
@@ -170,7 +170,7 @@ func (l *lowering) closeInherited() error {
 	if err := l.closeAllBut(3, keep); err != nil {
 		return err
 	}
-	l.callerLives()
+	l.checkCallerAlive()
 	return nil
 }
 

@@ -94,12 +94,12 @@ func TestCallerToBeKilled(t *testing.T) {
 	}
 	l := newLowering(p, fds{report: ch.childReport, status: childStatus, theirs: []int{int(ch.report.Fd()), status}}, false)
 	l.p.Add(unix.SYS_READ, sys.Int(gate), sys.Bytes(make([]byte, 1)), sys.Int(1))
-	life := l.compatProgram
+	program := l.compatProgram
 	if kind == "native" {
-		life = l.life
+		program = l.pid1Program
 	}
 	var host mounts.Host
-	lowered, err := l.lower(life, &host)
+	lowered, err := l.lower(program, &host)
 	require.NoError(t, err)
 	if kind == "native" {
 		pid, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)

@@ -50,7 +50,7 @@ func lowerRequest(p *plan.Plan, c Command) (l *lowering, cut int, err error) {
 	} else if err := l.takeFiles(c.Files); err != nil {
 		return nil, 0, err
 	}
-	if !keeps(p) {
+	if !usesSubreaper(p) {
 		l.step("identity", "enter the command's user namespace")
 		l.p.Add(unix.SYS_SETNS, sys.Of(sys.SlotUsers), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	}

@@ -94,7 +94,7 @@ func (r *Room) Gone() <-chan struct{} { return r.gone }
 
 // Kill ends all that is alive in the sandbox. [Room.Gone] tells when that has happened.
 func (r *Room) Kill() {
-	if !keeps(r.Plan) {
+	if !usesSubreaper(r.Plan) {
 		r.signal(unix.SIGKILL)
 		return
 	}

@@ -88,7 +88,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	check := checkHost
-	if keeps(p) { // which writes no maps
+	if usesSubreaper(p) { // which writes no maps
 		check = checkDescriptors
 	}
 	if err := check(); err != nil {
@@ -265,7 +265,7 @@ func (r *run) wait() error {
 	if r.opts.Signals != nil {
 		go r.watch(r.opts.Signals(), done)
 	}
-	if keeps(r.plan) { // a keeper asks for no death signal, and for no answer: it waits for the socket's end
+	if usesSubreaper(r.plan) { // a keeper asks for no death signal, and for no answer: it waits for the socket's end
 		r.release()
 	}
 	if r.plan.Timeout > 0 {

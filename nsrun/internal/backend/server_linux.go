@@ -16,14 +16,14 @@ import (
 func lowerServer(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
 	l := newLowering(p, f, trace)
 	l.p.ForRequests()
-	if keeps(p) {
-		return l.lower(l.serverKeep, look)
+	if usesSubreaper(p) {
+		return l.lower(l.subreaperServer, look)
 	}
-	return l.lower(l.serverLife, look)
+	return l.lower(l.pid1Server, look)
 }
 
-// serverLife is that of pid 1.
-func (l *lowering) serverLife(look mounts.Looker) error {
+// pid1Server is that of pid 1.
+func (l *lowering) pid1Server(look mounts.Looker) error {
 	return l.all(
 		l.dieWithCaller,
 		l.joinGroup,
@@ -49,25 +49,25 @@ func (l *lowering) serverLife(look mounts.Looker) error {
 	)
 }
 
-// serverKeep is that of a keeper: see keep.
-func (l *lowering) serverKeep(look mounts.Looker) error {
+// subreaperServer is that of a keeper: see keep.
+func (l *lowering) subreaperServer(look mounts.Looker) error {
 	return l.all(
 		l.ownSession,
 		l.joinGroup,
 		l.closeInherited,
-		l.adopt,
+		l.setChildSubreaper,
 		l.noNewPrivsHere,
 		l.killScope,
 		func() error { return l.grants(look) },
 		l.awaitChildren,
-		l.standBy,
+		l.startWatchdog,
 		l.selfTest,
 		l.ruleset,
 		l.notDumpable,
 		l.handlers,
 		l.holdNothing,
 		l.serve,
-		l.endKept,
+		l.endSubreaper,
 	)
 }
 
@@ -125,12 +125,12 @@ func (l *lowering) serve() error {
 			}
 		}
 	}
-	supervisor := []func() error{l.adopt}
+	supervisor := []func() error{l.setChildSubreaper}
 	if l.plan.Scoped() {
 		supervisor = append(supervisor, func() error { landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal}); return nil })
 	}
 	terminal := func() error { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil); return nil }
-	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: keeps(l.plan),
+	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: usesSubreaper(l.plan),
 		Prepare: part(supervisor...), Terminal: part(terminal), Confine: part(l.sessionExecStages()...)})
 	return err
 }
@@ -158,8 +158,8 @@ func (l *lowering) closeRest() error {
 	return nil
 }
 
-// endKept kills what is left when the caller is gone or has closed the session.
-func (l *lowering) endKept() error {
+// endSubreaper kills what is left when the caller is gone or has closed the session.
+func (l *lowering) endSubreaper() error {
 	l.killRest()
 	l.p.Drain()
 	return nil

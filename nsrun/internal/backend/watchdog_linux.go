@@ -37,7 +37,7 @@ func lowerWatchdog(p *plan.Plan, f fds, name string, args []string, files []int)
 	err := l.all(
 		l.ownSession, // without a terminal, and with a process group of its own
 		func() error { return l.closeAllBut(3, keep) },
-		l.nsrunLives, // or there is nobody to start anything for
+		l.checkNsrunAlive, // or there is nobody to start anything for
 		l.awaitChildren,
 		func() error { return l.spawnBwrap(name, args, files) },
 		func() error { return l.watch(files) },
@@ -45,9 +45,9 @@ func lowerWatchdog(p *plan.Plan, f fds, name string, args []string, files []int)
 	return &Lowered{Program: l.p, forked: l.forked}, err
 }
 
-func (l *lowering) nsrunLives() error {
+func (l *lowering) checkNsrunAlive() error {
 	l.step("keeper", "look whether nsrun lives")
-	l.callerLives()
+	l.checkCallerAlive()
 	return nil
 }
 
