@@ -33,7 +33,7 @@ func unscoped(t *testing.T, b *Builder) *Session {
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	require.Equal(t, "native", s.plan.Backend)
-	require.False(t, s.room.Scoped())
+	require.False(t, s.sandbox.Scoped())
 	return s
 }
 
@@ -87,7 +87,7 @@ func TestACommandThatKillsItsSupervisor(t *testing.T) {
 // TestASupervisorBehindADomain cannot be signalled, nor the server.
 func TestASupervisorBehindADomain(t *testing.T) {
 	s := opened(t, NewPolicy())
-	if !s.room.Scoped() {
+	if !s.sandbox.Scoped() {
 		t.Skip("this kernel's Landlock does not scope signals")
 	}
 	neighbour := echo(t, s)

@@ -219,13 +219,13 @@ func (r *record) conclude(argv []string, result *ExecResult, err error, cancelle
 	var refusal *RefusedError
 	var lacks *PolicyCompatibilityError
 	var failed *Error
-	told := Failure(err)
+	reported := Failure(err)
 	switch {
 	case errors.As(err, &refusal), errors.As(err, &lacks), errors.As(err, &failed):
 	case cancelled:
-		told.Verdict, told.Code = Interrupted, CodeFailed
+		reported.Verdict, reported.Code = Interrupted, CodeFailed
 	default:
-		told.Verdict = Setup
+		reported.Verdict = Setup
 	}
-	return nil, r.refused(argv, r.spec.Dir, told, err)
+	return nil, r.refused(argv, r.spec.Dir, reported, err)
 }

@@ -31,7 +31,7 @@ func (s *Session) command(args []string, dir string, env []string) (backend.Comm
 	case dir != "":
 		c.Dir += "/" + dir
 	}
-	rule, err := s.judged(args, c.Dir, env)
+	rule, err := s.checkCommand(args, c.Dir, env)
 	if err != nil {
 		return c, err
 	}

@@ -107,11 +107,11 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 		return nil, err
 	}
 	if opts.Fresh {
-		room, _, err := s.current()
+		sandbox, _, err := s.current()
 		if err != nil {
 			return nil, err
 		}
-		s.lapse(room)
+		s.expire(sandbox)
 	}
 	streams, err := openStreams(opts, s.plan.Output)
 	if err != nil {
@@ -129,11 +129,11 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	if err != nil {
 		return s.notBegun(err)
 	}
-	task := j.task
-	defer task.Close()
-	streams.bound(s.plan, func() { j.mark(&j.flooded); go j.kill() })
-	if !streams.quick(task) {
-		streams.copy(task.Terminal)
+	handle := j.handle
+	defer handle.Close()
+	streams.bound(s.plan, func() { j.mark(&j.outputExceeded); go j.kill() })
+	if !streams.quick(handle) {
+		streams.copy(handle.Terminal)
 		s.hold(streams)
 		defer s.release(streams)
 	}
@@ -169,28 +169,28 @@ func (s *Session) notBegun(err error) (*ExecResult, error) {
 	return &ExecResult{Result: endedWith(s.plan, ReceiptOf(s), out)}, nil
 }
 
-// job is one command until its end.
-type job struct {
+// process is one command until its end.
+type process struct {
 	session *Session
-	room    *backend.Room
-	task    *backend.Task
+	sandbox *backend.Sandbox
+	handle  *backend.Process
 	before  backend.Evidence // what had happened in the room's cgroup
 
-	mu        sync.Mutex
-	timers    []*time.Timer
-	over      bool // nothing more is to be done
-	killed    bool
-	cancelled bool
-	timedOut  bool
-	flooded   bool // it has written more than it may
+	mu             sync.Mutex
+	timers         []*time.Timer
+	over           bool // nothing more is to be done
+	killed         bool
+	cancelled      bool
+	timedOut       bool
+	outputExceeded bool // it has written more than it may
 }
 
-// treeBound is how long a tree that was told to die may take to do so, before the sandbox is killed that it lives in. A kernel under load
+// killTimeout is how long a tree that was told to die may take to do so, before the sandbox is killed that it lives in. A kernel under load
 // takes a few milliseconds.
-const treeBound = time.Second
+const killTimeout = time.Second
 
 // wait waits for the command's end, at the latest when ctx or its time ends.
-func (j *job) wait(ctx context.Context, limit time.Duration) (out backend.Outcome, cancelled bool) {
+func (j *process) wait(ctx context.Context, limit time.Duration) (out backend.Outcome, cancelled bool) {
 	stop := context.AfterFunc(ctx, func() {
 		j.mark(&j.cancelled)
 		j.kill()
@@ -198,40 +198,40 @@ func (j *job) wait(ctx context.Context, limit time.Duration) (out backend.Outcom
 	if limit > 0 {
 		j.after(limit, j.timeUp)
 	}
-	status, usage, err := j.task.Wait()
+	status, usage, err := j.handle.Wait()
 	stop()
-	out = backend.Outcome{Started: j.task.Started, Wall: time.Since(j.task.Started), Status: status, Usage: usage}
+	out = backend.Outcome{Started: j.handle.Started, Wall: time.Since(j.handle.Started), Status: status, Usage: usage}
 	j.mu.Lock()
 	out.TimedOut, cancelled = j.timedOut, j.cancelled
-	ending := j.timedOut || j.cancelled || j.flooded
+	ending := j.timedOut || j.cancelled || j.outputExceeded
 	if cancelled {
 		out.Killed = unix.SIGKILL
 	}
 	j.mu.Unlock()
 	if err != nil {
 		out.Status, out.Killed = unix.WaitStatus(unix.SIGKILL), unix.SIGKILL
-		j.session.lost(j.room)
+		j.session.lost(j.sandbox)
 	} else if ending {
 		j.kill()
-		if !j.task.Tree(2 * treeBound) {
-			j.endRoom()
+		if !j.handle.WaitGroupKilled(2 * killTimeout) {
+			j.endSandbox()
 		}
 	}
 	j.finish()
-	if out.Status != 0 && len(j.room.Info.Cgroups) > 0 {
-		out.Evidence = j.session.evidence(j.room, j.before)
+	if out.Status != 0 && len(j.sandbox.Info.Cgroups) > 0 {
+		out.Evidence = j.session.evidence(j.sandbox, j.before)
 	}
 	return out, cancelled
 }
 
-func (j *job) mark(flag *bool) {
+func (j *process) mark(flag *bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	*flag = true
 }
 
 // after calls f after d, unless the job is over by then.
-func (j *job) after(d time.Duration, f func()) {
+func (j *process) after(d time.Duration, f func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.over {
@@ -239,7 +239,7 @@ func (j *job) after(d time.Duration, f func()) {
 	}
 }
 
-func (j *job) finish() {
+func (j *process) finish() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.over = true
@@ -249,37 +249,37 @@ func (j *job) finish() {
 }
 
 // timeUp asks the command to end, and kills it when its grace is over.
-func (j *job) timeUp() {
+func (j *process) timeUp() {
 	j.mark(&j.timedOut)
-	_ = j.task.Signal(unix.SIGTERM, true)
+	_ = j.handle.Signal(unix.SIGTERM, true)
 	j.after(time.Duration(j.session.plan.KillGrace), j.kill)
 }
 
 // kill ends the command and all that it has started.
-func (j *job) kill() {
+func (j *process) kill() {
 	j.mu.Lock()
 	again := j.killed || j.over
 	j.killed = true
 	j.mu.Unlock()
 	switch {
 	case again:
-	case !j.room.Scoped():
-		j.endRoom()
+	case !j.sandbox.Scoped():
+		j.endSandbox()
 	default:
-		j.task.Kill()
-		j.after(treeBound, j.endRoom) // should its supervisor not answer
+		j.handle.Kill()
+		j.after(killTimeout, j.endSandbox) // should its supervisor not answer
 	}
 }
 
 // lost is called when a supervisor has ended without a word: with its sandbox, or because a command has killed it, which only the
 // sandbox's end makes up for.
-func (s *Session) lost(room *backend.Room) {
+func (s *Session) lost(sandbox *backend.Sandbox) {
 	select {
-	case <-room.Gone():
-	case <-time.After(treeBound):
-		s.lapse(room)
+	case <-sandbox.Done():
+	case <-time.After(killTimeout):
+		s.expire(sandbox)
 	}
 }
 
-// endRoom ends the sandbox. Another one takes its place, unless the session was closed.
-func (j *job) endRoom() { j.session.lapse(j.room) }
+// endSandbox ends the sandbox. Another one takes its place, unless the session was closed.
+func (j *process) endSandbox() { j.session.expire(j.sandbox) }

@@ -53,7 +53,7 @@ func Shutdown() {
 }
 
 // requestSandbox has the spawner open a sandbox.
-func requestSandbox(p *plan.Plan, protected []string) (*backend.Room, error) {
+func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
@@ -75,7 +75,7 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Room, error) {
 	var info backend.Info
 	err = json.Unmarshal(answer.Info, &info)
 	if answer.Failure == nil && err == nil && len(fds) == 2 {
-		return backend.NewRoom(p, info, fds[0], fds[1]), nil
+		return backend.NewSandbox(p, info, fds[0], fds[1]), nil
 	}
 	wire.CloseAll(fds) // whose sandbox ends with them
 	if answer.Failure != nil {

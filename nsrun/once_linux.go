@@ -52,13 +52,13 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 			result, err = s.runApart(ctx, argv, opts, rec)
 			return err
 		}
-		s.room, err = within(ctx, func() (*backend.Room, error) { return requestSandbox(pl, s.policy.protected) }, discard)
+		s.sandbox, err = within(ctx, func() (*backend.Sandbox, error) { return requestSandbox(pl, s.policy.protected) }, discard)
 		return err
 	})
-	if err != nil || s.room == nil {
+	if err != nil || s.sandbox == nil {
 		return result, err
 	}
-	s.settle(s.room)
+	s.adopt(s.sandbox)
 	defer s.Close()
 	once := *opts
 	once.Fresh = false // it is

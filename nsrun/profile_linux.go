@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Judge asks the profile of a policy about a command line: see [profile.Decision]. Dir is where the command starts, a path inside, and empty for
+// CheckCommand asks the profile of a policy about a command line: see [profile.Decision]. Dir is where the command starts, a path inside, and empty for
 // the policy's. A policy without a profile accepts everything.
 //
 // A file argument must resolve inside the policy's workspace, or the directory that its commands start in, as these are on the host now. A
 // program is only accepted if no sandbox of the policy can write where it is looked for, and it is not looked for in the workspace. Under the
 // built-in profile passive the policy itself may set no hook (see [policy.Hook]) but those that the rule sets anew, and PATH and its like.
-func Judge(p policy.Policy, dir string, argv []string) (profile.Decision, error) {
+func CheckCommand(p policy.Policy, dir string, argv []string) (profile.Decision, error) {
 	if p.Profile == "" {
 		return profile.Decision{Accepted: true}, nil
 	}
@@ -100,7 +100,7 @@ func Admit(req plan.Request) (plan.Request, error) {
 	if req.Policy.Profile == "" || req.Session {
 		return req, nil
 	}
-	d, err := Judge(req.Policy, "", req.Command)
+	d, err := CheckCommand(req.Policy, "", req.Command)
 	switch {
 	case err != nil:
 		return req, err
@@ -186,10 +186,10 @@ func leads(dir, name string) (inside bool, err error) {
 	return false, err
 }
 
-// judged asks the policy's profile about a command of a session, and returns what the rule sets. A request cannot set a hook (see [policy.Hook]),
+// checkCommand asks the policy's profile about a command of a session, and returns what the rule sets. A request cannot set a hook (see [policy.Hook]),
 // by which it could choose another program, or other files for it to be told by, than the profile has judged; under the built-in profile passive
 // it can set nothing but [policy.PlainEnv].
-func (s *Session) judged(argv []string, dir string, asked []string) ([]string, error) {
+func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]string, error) {
 	if s.policy.spec.Profile == "" {
 		return nil, nil
 	}
@@ -197,7 +197,7 @@ func (s *Session) judged(argv []string, dir string, asked []string) ([]string, e
 	if inside, _ := resolver(p, dir)("."); !inside && dir != s.plan.Dir {
 		return nil, &RefusedError{Field: "dir", Text: fmt.Sprintf("%s is outside of the workspace, which the profile %s keeps commands in", dir, p.Profile), Fix: "start it in the workspace"}
 	}
-	d, err := Judge(p, dir, argv)
+	d, err := CheckCommand(p, dir, argv)
 	switch {
 	case err != nil:
 		return nil, err

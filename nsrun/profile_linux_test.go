@@ -42,20 +42,20 @@ func TestFilesOfAProfileResolveInTheWorkspace(t *testing.T) {
 		"sub/../../work-beside/secret": false, "/etc/passwd": false, "/ws/../etc/passwd": false, "/ws-beside/x": false, "/wsx": false, "/": false,
 		beside + "/secret": false, work + "/a.py": false, "/proc/self/environ": false, "a.py/..": false,
 	} {
-		d, err := Judge(pol.Spec(), "", []string{"cat", name})
+		d, err := CheckCommand(pol.Spec(), "", []string{"cat", name})
 		require.NoError(t, err)
 		assert.Equalf(t, want, d.Accepted, "cat %s: %s", name, d.Text())
 	}
 	// Ruby, Python and Go take .. away before they open a file: what the kernel and they make of it must both be inside.
 	require.NoError(t, os.MkdirAll(work+"/deep/er/still", 0o755))
 	require.NoError(t, os.Symlink("deep/er/still", work+"/short"))
-	d, err := Judge(pol.Spec(), "", []string{"cat", "short/../../../a.py"})
+	d, err := CheckCommand(pol.Spec(), "", []string{"cat", "short/../../../a.py"})
 	require.NoError(t, err)
 	assert.False(t, d.Accepted, "by name it is ../../a.py")
-	d, err = Judge(pol.Spec(), "/ws/sub", []string{"cat", "../a.py"})
+	d, err = CheckCommand(pol.Spec(), "/ws/sub", []string{"cat", "../a.py"})
 	require.NoError(t, err)
 	assert.True(t, d.Accepted, "paths start where the command does")
-	d, err = Judge(pol.Spec(), "/etc", []string{"cat", "passwd"})
+	d, err = CheckCommand(pol.Spec(), "/etc", []string{"cat", "passwd"})
 	require.NoError(t, err)
 	assert.False(t, d.Accepted, "where a command starts does not widen what is the workspace")
 }
@@ -70,7 +70,7 @@ func TestConfigurationIsFoundOnTheHost(t *testing.T) {
 	pol, err := NewPolicy().Workspace(work).Profile("passive").Build()
 	require.NoError(t, err)
 	judged := func(argv ...string) (bool, string) {
-		d, err := Judge(pol.Spec(), "", argv)
+		d, err := CheckCommand(pol.Spec(), "", argv)
 		require.NoError(t, err)
 		return d.Accepted, d.Text()
 	}
@@ -94,7 +94,7 @@ func TestConfigurationIsFoundOnTheHost(t *testing.T) {
 	for name, b := range map[string]*Builder{"shown": NewPolicy().ReadOnly(filepath.Dir(work)).Workspace(work), "no sandbox": NewPolicy().Workspace(work).Backend(policy.BackendNone)} {
 		pol, err := b.Dir(work).Profile("passive").Build()
 		require.NoError(t, err)
-		d, err := Judge(pol.Spec(), "", []string{"rubocop", "a.rb"})
+		d, err := CheckCommand(pol.Spec(), "", []string{"rubocop", "a.rb"})
 		require.NoError(t, err)
 		assert.Falsef(t, d.Accepted, "%s above the workspace", name)
 		assert.Contains(t, d.Reason, filepath.Dir(work)+"/.rubocop.yml is there, above the workspace, and rubocop runs what its configuration requires")
@@ -120,10 +120,10 @@ func TestWithoutAWorkspaceThereAreNoFiles(t *testing.T) {
 	} {
 		pol, err := c.pol.Profile("full").Build()
 		require.NoError(t, err)
-		d, err := Judge(pol.Spec(), "", []string{"cat", work + "/a.py"})
+		d, err := CheckCommand(pol.Spec(), "", []string{"cat", work + "/a.py"})
 		require.NoError(t, err)
 		assert.Equalf(t, c.want, d.Accepted, "%s: %s", name, d.Text())
-		d, err = Judge(pol.Spec(), "", []string{"cat", "/etc/passwd"})
+		d, err = CheckCommand(pol.Spec(), "", []string{"cat", "/etc/passwd"})
 		require.NoError(t, err)
 		assert.Falsef(t, d.Accepted, "%s: %s", name, d.Text())
 	}
@@ -136,19 +136,19 @@ func TestProgramsAreNotLookedForInWhatIsWritable(t *testing.T) {
 		pol := NewPolicy().Workspace(work).Profile("passive").SetEnv("PATH", path)
 		built, err := pol.Build()
 		require.NoError(t, err)
-		d, err := Judge(built.Spec(), "", []string{"ls"})
+		d, err := CheckCommand(built.Spec(), "", []string{"ls"})
 		require.NoError(t, err)
 		assert.Equalf(t, want, d.Accepted, "PATH=%s: %s", path, d.Text())
 	}
 	built, err := NewPolicy().Workspace(work).ReadWrite("/usr/local/bin").Profile("passive").Build()
 	require.NoError(t, err)
-	d, err := Judge(built.Spec(), "", []string{"/usr/local/bin/ls"})
+	d, err := CheckCommand(built.Spec(), "", []string{"/usr/local/bin/ls"})
 	require.NoError(t, err)
 	assert.False(t, d.Accepted, "nor by its path")
 	t.Setenv("PATH", work+"/bin")
 	built, err = NewPolicy().Workspace(work).PassEnv("PATH").Profile("passive").Build()
 	require.NoError(t, err)
-	d, err = Judge(built.Spec(), "", []string{"ls"})
+	d, err = CheckCommand(built.Spec(), "", []string{"ls"})
 	require.NoError(t, err)
 	assert.False(t, d.Accepted, "the caller's PATH is looked at as well")
 
@@ -205,7 +205,7 @@ func TestProgramsAreNotLookedForInTheWorkspace(t *testing.T) {
 	} {
 		pol, err := c.pol.Profile("full").SetEnv("PATH", c.path).Build()
 		require.NoError(t, err, name)
-		d, err := Judge(pol.Spec(), "", []string{"ls"})
+		d, err := CheckCommand(pol.Spec(), "", []string{"ls"})
 		require.NoError(t, err)
 		assert.Equalf(t, c.says == "", d.Accepted, "%s: %s", name, d.Text())
 		assert.Contains(t, d.Reason, c.says, name)
@@ -246,7 +246,7 @@ func TestPassiveTakesNoHookFromThePolicy(t *testing.T) {
 			pol, err := NewPolicy().ReadOnly(work).ReadOnly(beside).Dir(work).SetEnv(c.name, c.value).Profile(profile).
 				DefineProfile(policy.Profile{Name: "mine", Extends: "passive"}).Build()
 			require.NoError(t, err)
-			d, err := Judge(pol.Spec(), "", strings.Fields(c.argv))
+			d, err := CheckCommand(pol.Spec(), "", strings.Fields(c.argv))
 			require.NoError(t, err)
 			assert.Equalf(t, says == "", d.Accepted, "%s, %s=%s: %s", profile, c.name, c.value, d.Text())
 			assert.Contains(t, d.Reason, says)
@@ -255,7 +255,7 @@ func TestPassiveTakesNoHookFromThePolicy(t *testing.T) {
 			}
 		}
 	}
-	d, err := Judge(built(t, NewPolicy().Workspace(work).PassEnv("LANG", "PATH", "NODE_OPTIONS").Profile("passive")).Spec(), "", []string{"ls"})
+	d, err := CheckCommand(built(t, NewPolicy().Workspace(work).PassEnv("LANG", "PATH", "NODE_OPTIONS").Profile("passive")).Spec(), "", []string{"ls"})
 	require.NoError(t, err)
 	assert.Contains(t, d.Reason, "NODE_OPTIONS", "nor from the caller's")
 }
@@ -267,7 +267,7 @@ func TestPassiveTakesTheSystemAsItIs(t *testing.T) {
 		for profile, accepted := range map[string]bool{"passive": accepted, "full": true} {
 			pol, err := NewPolicy().WorkspaceAt(work, dest).Profile(profile).SetEnv("PATH", "/bin").Build()
 			require.NoError(t, err)
-			d, err := Judge(pol.Spec(), "", []string{"ls"})
+			d, err := CheckCommand(pol.Spec(), "", []string{"ls"})
 			require.NoError(t, err)
 			assert.Equalf(t, accepted, d.Accepted, "%s at %s: %s", profile, dest, d.Text())
 			if !accepted {
@@ -398,7 +398,7 @@ func TestAnOldPythonIsRefused(t *testing.T) {
 			for profile, want := range map[string]bool{"passive": accepted, "full": true} {
 				p := built(t, NewPolicy().Workspace(work).ReadOnly(beside).SetEnv("PATH", beside+":/usr/bin:/bin").Profile(profile)).Spec()
 				for argv, want := range map[string]bool{"python3 -m py_compile a.py": want, "python3 -I -m py_compile a.py": true, "python3 --version": true} {
-					d, err := Judge(p, "", strings.Fields(argv))
+					d, err := CheckCommand(p, "", strings.Fields(argv))
 					require.NoError(t, err)
 					assert.Equal(t, want, d.Accepted, "%s, %s: %s", profile, argv, d.Text())
 				}

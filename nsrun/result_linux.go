@@ -149,12 +149,12 @@ func Failure(err error) Result {
 		return r
 	}
 	r.Verdict, r.Step, r.Hint = Setup, step.Stage, step.Hint
-	var told backend.Interrupted
+	var reported backend.Interrupted
 	switch {
 	case errors.Is(err, ErrNotFound):
 		r.Verdict, r.Code = NotFound, CodeNotFound
-	case errors.As(err, &told):
-		r.Verdict, r.Code = Interrupted, 128+int(told)
+	case errors.As(err, &reported):
+		r.Verdict, r.Code = Interrupted, 128+int(reported)
 	case errors.Is(err, ErrNotExecutable):
 		r.Verdict, r.Code = NotExecutable, CodeNotExecutable
 	case errors.Is(err, backend.ErrEnd):

@@ -105,7 +105,7 @@ func TestArgumentsAreNoShell(t *testing.T) {
 	assert.Equal(t, "$(id) a;b |  *\n", string(r.Stdout))
 }
 
-func TestCommandsShareTheRoom(t *testing.T) {
+func TestCommandsShareTheSandbox(t *testing.T) {
 	s := opened(t, NewPolicy())
 	mark := fmt.Sprintf("NSRUN_MARK=%d-shared", os.Getpid())
 	sh(t, s, "echo kept >/tmp/x; "+mark+" sleep 1000 >/dev/null 2>&1 &")

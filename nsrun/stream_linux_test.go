@@ -108,7 +108,7 @@ func TestManyArguments(t *testing.T) {
 // TestManyArgumentsForManyPlaces are refused before they are written out for each place of PATH, and the session goes on.
 func TestManyArgumentsForManyPlaces(t *testing.T) {
 	s := opened(t, NewPolicy())
-	sandbox := s.room
+	sandbox := s.sandbox
 	path := func(n int) []string { return []string{"PATH=" + strings.Repeat("/not/there:", n-1) + "/bin"} }
 	words := func(n int) []string { return append([]string{"sh", "-c", "echo $#"}, make([]string, n)...) }
 	for name, c := range map[string]struct {
@@ -133,7 +133,7 @@ func TestManyArgumentsForManyPlaces(t *testing.T) {
 		assert.ErrorIs(t, err, c.want, name)
 		assert.ErrorIs(t, err, ErrNotExecutable, name)
 	}
-	assert.Same(t, sandbox, s.room)
+	assert.Same(t, sandbox, s.sandbox)
 	assert.Equal(t, OK, sh(t, s, "true").Verdict)
 }
 

@@ -52,7 +52,7 @@ func (a *app) profileCheck(f *flags, fs *flag.FlagSet) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	d, err := nsrun.Judge(pol, "", fs.Args())
+	d, err := nsrun.CheckCommand(pol, "", fs.Args())
 	if err != nil {
 		return a.fail(err)
 	}

@@ -56,9 +56,9 @@ func openFDs(t *testing.T) int {
 func children(t *testing.T, of string) string {
 	t.Helper()
 	var out []string
-	tasks, err := filepath.Glob("/proc/" + of + "/task/*/children")
+	processes, err := filepath.Glob("/proc/" + of + "/task/*/children")
 	require.NoError(t, err)
-	for _, f := range tasks {
+	for _, f := range processes {
 		data, _ := os.ReadFile(f)
 		out = append(out, string(data))
 	}

@@ -110,9 +110,9 @@ func TestASessionsCommandDiesWithItsSubreaper(t *testing.T) {
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer null.Close()
-			task, err := r.Start(Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
+			process, err := r.Start(Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
 			require.NoError(t, err)
-			defer task.Close()
+			defer process.Close()
 			supervisor, command := commandBelow(t, server)
 			for _, pid := range before { // one of them stands by
 				if pid != supervisor {
@@ -180,7 +180,7 @@ func TestNoSessionsCommandAfterItsSupervisor(t *testing.T) {
 			assert.Equal(t, killed, errors.Is(err, os.ErrNotExist), "%v", err)
 			if killed {
 				require.NoError(t, unix.Kill(server, unix.SIGCONT))
-				<-r.Gone()
+				<-r.Done()
 			}
 		})
 	}

@@ -121,7 +121,7 @@ func bindsPids(h plan.Held) bool { return strings.HasPrefix(h.Limit, "pids=") &&
 func hasDev(p *plan.Plan) bool { return devOf(p) == "/dev" }
 
 // explainStart turns what a supervisor has told into words: of a call of the request's, or of the server's program.
-func (r *Room) explainStart(l *lowering, f sys.Failure) error {
+func (r *Sandbox) explainStart(l *lowering, f sys.Failure) error {
 	errno := syscall.Errno(f.Errno)
 	step, ok := sys.Step{}, false
 	if f.Index&sys.OfRequest != 0 {

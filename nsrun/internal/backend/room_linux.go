@@ -14,20 +14,20 @@ import (
 
 // What a sandbox's end does to a command that is asked for.
 var (
-	ErrGone = errors.New("the sandbox has ended")                                                            // nothing has run
-	ErrLost = errors.New("the sandbox has ended while the command was started, which may have begun to run") // and was killed then
+	ErrSandboxEnded = errors.New("the sandbox has ended")                                                            // nothing has run
+	ErrLost         = errors.New("the sandbox has ended while the command was started, which may have begun to run") // and was killed then
 )
 
-// Room is an opened sandbox, from its owner's side. Its methods may be called at the same time.
-type Room struct {
+// Sandbox is an opened sandbox, from its owner's side. Its methods may be called at the same time.
+type Sandbox struct {
 	Plan *plan.Plan
 	Info Info
-	// Doom is called when the sandbox has to end for the sake of one command. Who sets it, before the first command is started, calls [Room.Kill].
-	Doom func()
+	// Terminate is called when the sandbox has to end for the sake of one command. Who sets it, before the first command is started, calls [Sandbox.Kill].
+	Terminate func()
 
 	pidfd  *os.File
 	socket *os.File
-	gone   chan struct{} // closed when the sandbox has ended
+	done   chan struct{} // closed when the sandbox has ended
 	turn   chan struct{} // holds a token: a request is sent as a whole
 
 	mu       sync.Mutex
@@ -35,21 +35,21 @@ type Room struct {
 	evidence cgroup.Evidence // that there was then
 }
 
-// NewRoom takes the descriptors of an opened sandbox.
-func NewRoom(p *plan.Plan, info Info, socket, pidfd int) *Room {
+// NewSandbox takes the descriptors of an opened sandbox.
+func NewSandbox(p *plan.Plan, info Info, socket, pidfd int) *Sandbox {
 	_ = unix.SetNonblock(pidfd, true) // so that the poller takes them
 	_ = unix.SetNonblock(socket, true)
-	r := &Room{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"),
-		gone: make(chan struct{}), turn: make(chan struct{}, 1)}
+	r := &Sandbox{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"),
+		done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	r.turn <- struct{}{}
-	r.Doom = r.Kill
+	r.Terminate = r.Kill
 	r.group, _ = cgroup.Attach(info.Cgroups) // an error is that it has gone already
 	go r.watch()
 	return r
 }
 
 // watch waits for pid 1's end, which comes after that of all others (pid_namespaces(7)), or for the keeper's.
-func (r *Room) watch() {
+func (r *Sandbox) watch() {
 	if conn, err := r.pidfd.SyscallConn(); err == nil {
 		_ = conn.Read(func(fd uintptr) bool {
 			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -73,11 +73,11 @@ func (r *Room) watch() {
 	r.evidence, r.group = group.Read(), nil
 	r.mu.Unlock()
 	_ = group.Remove() // what cannot be removed a later run will
-	close(r.gone)
+	close(r.done)
 }
 
 // Evidence is what has happened in the sandbox's cgroup, to its end.
-func (r *Room) Evidence() cgroup.Evidence {
+func (r *Sandbox) Evidence() cgroup.Evidence {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.group == nil {
@@ -86,14 +86,14 @@ func (r *Room) Evidence() cgroup.Evidence {
 	return r.group.Read()
 }
 
-// Scoped reports whether what one command has started can be killed without the rest: see [Task.Kill].
-func (r *Room) Scoped() bool { return r.Plan.Scoped() }
+// Scoped reports whether what one command has started can be killed without the rest: see [Process.Kill].
+func (r *Sandbox) Scoped() bool { return r.Plan.Scoped() }
 
-// Gone is closed when nothing of the sandbox is alive.
-func (r *Room) Gone() <-chan struct{} { return r.gone }
+// Done is closed when nothing of the sandbox is alive.
+func (r *Sandbox) Done() <-chan struct{} { return r.done }
 
-// Kill ends all that is alive in the sandbox. [Room.Gone] tells when that has happened.
-func (r *Room) Kill() {
+// Kill ends all that is alive in the sandbox. [Sandbox.Done] tells when that has happened.
+func (r *Sandbox) Kill() {
 	if !usesSubreaper(r.Plan) {
 		r.signal(unix.SIGKILL)
 		return
@@ -102,7 +102,7 @@ func (r *Room) Kill() {
 	go func() {
 		for _, sig := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} { // should somebody have stopped it. Who stands by kills the rest
 			select {
-			case <-r.gone:
+			case <-r.done:
 				return
 			case <-time.After(time.Second):
 				r.signal(sig)
@@ -111,14 +111,14 @@ func (r *Room) Kill() {
 	}()
 }
 
-func (r *Room) signal(sig unix.Signal) {
+func (r *Sandbox) signal(sig unix.Signal) {
 	if conn, err := r.pidfd.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), sig, nil, 0) })
 	}
 }
 
 // send sends a request with its descriptors.
-func (r *Room) send(message []byte, channel int, files [3]*os.File, until <-chan struct{}) error {
+func (r *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-chan struct{}) error {
 	descriptors := []int{channel}
 	for _, f := range files {
 		if f != nil {
@@ -134,24 +134,24 @@ func (r *Room) send(message []byte, channel int, files [3]*os.File, until <-chan
 		defer func() { r.turn <- struct{}{} }()
 	case <-until:
 		return os.ErrDeadlineExceeded
-	case <-r.gone:
-		return ErrGone
+	case <-r.done:
+		return ErrSandboxEnded
 	}
 	forget := deadline(until, r.socket.SetWriteDeadline)
 	sent, err := r.write(message, unix.UnixRights(descriptors...))
 	forget()
 	if sent > 0 && sent < len(message) { // half a request cannot be taken back, and must not become a whole one by the next
-		r.Doom()
+		r.Terminate()
 		r.socket.Close()
 	}
 	return err
 }
 
 // write writes all of message to the server.
-func (r *Room) write(message, rights []byte) (sent int, err error) {
+func (r *Sandbox) write(message, rights []byte) (sent int, err error) {
 	conn, err := r.socket.SyscallConn()
 	if err != nil {
-		return 0, ErrGone
+		return 0, ErrSandboxEnded
 	}
 	for sent < len(message) && err == nil {
 		var failed error
@@ -172,7 +172,7 @@ func (r *Room) write(message, rights []byte) (sent int, err error) {
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		return sent, err
 	case !errors.As(err, &errno), errno == unix.EPIPE, errno == unix.ECONNRESET: // not an errno: the socket was closed here
-		return sent, ErrGone
+		return sent, ErrSandboxEnded
 	}
 	return sent, &Error{Stage: "channels", Op: "sendmsg", Err: err}
 }
@@ -199,26 +199,26 @@ func deadline(until <-chan struct{}, set func(time.Time) error) (forget func()) 
 	}
 }
 
-// dying waits a little for the sandbox's end, and reports whether that came.
-func (r *Room) dying() bool {
+// awaitDone waits a little for the sandbox's end, and reports whether that came.
+func (r *Sandbox) awaitDone() bool {
 	select {
-	case <-r.gone:
+	case <-r.done:
 		return true
 	case <-time.After(20 * soon):
 		return false
 	}
 }
 
-// Grant is a place of the host's that is shown inside.
-type Grant struct {
+// Source is a place of the host's that is shown inside.
+type Source struct {
 	Source, Dest string
 	File         bool // not a directory
 	ReadOnly     bool // inside
 	mount        int
 }
 
-// Grant finds what shows name, a path inside, if that is a place of the host's.
-func (r *Room) Grant(name string) (Grant, bool) {
+// Source finds what shows name, a path inside, if that is a place of the host's.
+func (r *Sandbox) Source(name string) (Source, bool) {
 	seen, best := r.Info.Seen, -1
 	for i, s := range seen {
 		if s.Missing || s.Covered || s.Dest == "" || !inside(name, s.Dest) {
@@ -229,11 +229,11 @@ func (r *Room) Grant(name string) (Grant, bool) {
 		}
 	}
 	if best < 0 || r.Plan.Mounts[best].Kind != mounts.Bind || seen[best].Link {
-		return Grant{}, false
+		return Source{}, false
 	}
 	at := seen[best]
 	if inside(at.Source, "/proc") || inside(at.Source, "/dev") { // the kernel's, which shows the caller: by the backend landlock, the host's own
-		return Grant{}, false
+		return Source{}, false
 	}
-	return Grant{Source: at.Source, Dest: at.Dest, File: at.File, ReadOnly: r.Plan.Mounts[best].Flags.Has(mounts.ReadOnly), mount: best}, true
+	return Source{Source: at.Source, Dest: at.Dest, File: at.File, ReadOnly: r.Plan.Mounts[best].Flags.Has(mounts.ReadOnly), mount: best}, true
 }

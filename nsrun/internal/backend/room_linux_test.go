@@ -35,21 +35,21 @@ func forker(t *testing.T) func(func()) {
 	return func(f func()) { work <- f; <-done }
 }
 
-func openRoom(t *testing.T, p *plan.Plan) *Room {
+func openSandbox(t *testing.T, p *plan.Plan) *Sandbox {
 	t.Helper()
 	o, err := Open(p, OpenOptions{Fork: forker(t)})
 	require.NoError(t, err)
-	r := NewRoom(p, o.Info, o.Socket, o.Pidfd)
+	r := NewSandbox(p, o.Info, o.Socket, o.Pidfd)
 	t.Cleanup(func() {
 		r.Kill()
 		_, _ = unix.Wait4(-1, nil, 0, nil)
-		<-r.Gone()
+		<-r.Done()
 	})
 	return r
 }
 
 // output runs a command and returns what it writes, and its status.
-func output(t *testing.T, r *Room, args ...string) (string, unix.WaitStatus) {
+func output(t *testing.T, r *Sandbox, args ...string) (string, unix.WaitStatus) {
 	t.Helper()
 	in, err := os.Open("/dev/null")
 	require.NoError(t, err)
@@ -57,21 +57,21 @@ func output(t *testing.T, r *Room, args ...string) (string, unix.WaitStatus) {
 	out, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
-	task, err := r.Start(Command{Args: args, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{in, w, w}}, nil)
+	process, err := r.Start(Command{Args: args, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{in, w, w}}, nil)
 	w.Close()
 	require.NoError(t, err)
-	defer task.Close()
+	defer process.Close()
 	data, err := io.ReadAll(out)
 	require.NoError(t, err)
-	status, _, err := task.Wait()
+	status, _, err := process.Wait()
 	require.NoError(t, err)
-	assert.True(t, task.Tree(testenv.Limit(0)))
+	assert.True(t, process.WaitGroupKilled(testenv.Limit(0)))
 	return string(data), status
 }
 
-func TestRoom(t *testing.T) {
+func TestSandbox(t *testing.T) {
 	p, marker := touch(t, nil)
-	r := openRoom(t, p)
+	r := openSandbox(t, p)
 	_, status := output(t, r, "touch", "marker")
 	assert.Zero(t, status.ExitStatus())
 	assert.FileExists(t, marker)
@@ -84,7 +84,7 @@ func TestRoom(t *testing.T) {
 // supervisor of that first (ECONNRESET), and only then what was said.
 func TestALastMessageIsReceived(t *testing.T) {
 	p, _ := touch(t, nil)
-	r := openRoom(t, p)
+	r := openSandbox(t, p)
 	out, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
@@ -111,7 +111,7 @@ func TestALastMessageIsReceived(t *testing.T) {
 var backends = map[policy.Backend]int{policy.BackendNative: 1, policy.BackendLandlock: 2}
 
 // serving opens a room by one of them, which waits for its first request.
-func serving(t *testing.T, backend policy.Backend) (r *Room, server int) {
+func serving(t *testing.T, backend policy.Backend) (r *Sandbox, server int) {
 	t.Helper()
 	if backend == policy.BackendLandlock && !probe.Quick().Can(facts.Landlock) {
 		require.Empty(t, os.Getenv("CI"), "CI must have Landlock")
@@ -122,7 +122,7 @@ func serving(t *testing.T, backend policy.Backend) (r *Room, server int) {
 		require.Empty(t, os.Getenv("CI"), "CI must have Landlock's scopes")
 		t.Skip("this kernel's Landlock has no scopes, without which there are no sessions")
 	}
-	r = openRoom(t, p)
+	r = openSandbox(t, p)
 	server = pidOf(t, r)
 	testenv.Eventually(t, func() bool { return len(childrenOf(t, server)) == backends[backend] }, "the end of what the commands have started")
 	return r, server
@@ -140,11 +140,11 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 }
 
 // ended closes the owner's end of a room's socket, which has to be enough: a keeper has no death signal.
-func ended(t *testing.T, r *Room) {
+func ended(t *testing.T, r *Sandbox) {
 	t.Helper()
 	require.NoError(t, r.socket.Close())
 	select {
-	case <-r.Gone():
+	case <-r.Done():
 	case <-time.After(testenv.Limit(0)):
 		t.Error("the server does not notice that its owner is gone")
 	}
@@ -176,9 +176,9 @@ func TestAServerWithoutRoomForASupervisor(t *testing.T) {
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer null.Close()
-			task, err := r.Start(Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
+			process, err := r.Start(Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
 			require.NoError(t, err)
-			defer task.Close()
+			defer process.Close()
 			ended(t, r)
 		})
 	}
@@ -194,20 +194,20 @@ func TestARequestThatThereIsNoMemoryFor(t *testing.T) {
 			require.NoError(t, err)
 			defer null.Close()
 			sleep := Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}
-			task, err := r.Start(sleep, nil) // the supervisor that is there takes it
+			process, err := r.Start(sleep, nil) // the supervisor that is there takes it
 			require.NoError(t, err)
-			defer task.Close()
+			defer process.Close()
 			give := time.AfterFunc(testenv.Limit(0), func() { t.Error("it waits"); _ = unix.Kill(server, unix.SIGKILL) })
 			defer give.Stop()
 			_, err = r.Start(sleep, nil)
 			assert.ErrorIs(t, err, ErrLost)
-			<-r.Gone()
+			<-r.Done()
 		})
 	}
 }
 
 // pidOf is the pid of a room's first process.
-func pidOf(t *testing.T, r *Room) (pid int) {
+func pidOf(t *testing.T, r *Sandbox) (pid int) {
 	t.Helper()
 	conn, err := r.pidfd.SyscallConn()
 	require.NoError(t, err)

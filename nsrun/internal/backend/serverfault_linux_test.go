@@ -75,7 +75,7 @@ func injectServer(t *testing.T, points *points, fork func(func()), marker string
 	}
 	var failed *Error
 	assert.Error(t, err, "call %d (%s)", i, f.step)
-	assert.True(t, errors.As(err, &failed) && failed.Stage != "" || errors.Is(err, ErrGone) || errors.Is(err, ErrLost), "call %d (%s): %v", i, f.step, err)
+	assert.True(t, errors.As(err, &failed) && failed.Stage != "" || errors.Is(err, ErrSandboxEnded) || errors.Is(err, ErrLost), "call %d (%s): %v", i, f.step, err)
 	assert.ErrorIs(t, statErr, os.ErrNotExist, "call %d (%s): the command has run", i, f.step)
 }
 
@@ -91,7 +91,7 @@ func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys
 			}
 		}
 	}
-	r := NewRoom(p, o.Info, o.Socket, o.Pidfd)
+	r := NewSandbox(p, o.Info, o.Socket, o.Pidfd)
 	defer func() {
 		r.Kill()
 		for {
@@ -99,7 +99,7 @@ func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys
 				break
 			}
 		}
-		<-r.Gone()
+		<-r.Done()
 	}()
 	null, err := os.OpenFile(filepath.Join("/dev", "null"), os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -108,11 +108,11 @@ func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys
 	if terminal {
 		c.Files, c.Terminal = [3]*os.File{}, &unix.Winsize{Row: 24, Col: 80}
 	}
-	task, err := r.Start(c, nil)
+	process, err := r.Start(c, nil)
 	if err != nil {
 		return err
 	}
-	defer task.Close()
-	_, _, err = task.Wait()
+	defer process.Close()
+	_, _, err = process.Wait()
 	return err
 }

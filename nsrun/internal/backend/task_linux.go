@@ -12,25 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Task is a command in a sandbox, from its owner's side.
-type Task struct {
+// Process is a command in a sandbox, from its owner's side.
+type Process struct {
 	// Terminal is the master of the command's terminal, if it has one.
 	Terminal *os.File
 	Started  time.Time
 
-	room     *Room
+	sandbox  *Sandbox
 	channel  *os.File
 	terminal bool // it was asked for one
 	failed   bool // its supervisor has said that nothing is executed
 
-	tree  chan struct{} // closed by Linger
+	done  chan struct{} // closed by Linger
 	mu    sync.Mutex
 	pidfd int // -1 once closed
 }
 
 // Start asks for a command and returns once it is being executed. The command's descriptors are the caller's to close. If until is closed
-// first, the command may begin nevertheless: then it is killed, in a room that is not [Room.Scoped] with the room if need be.
-func (r *Room) Start(c Command, until <-chan struct{}) (*Task, error) {
+// first, the command may begin nevertheless: then it is killed, in a room that is not [Sandbox.Scoped] with the room if need be.
+func (r *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	tooBig := func() error {
 		return explainExec(&Error{Stage: "exec"}, sys.Step{Stage: "exec"}, unix.E2BIG, &plan.Plan{Command: c.Args})
 	}
@@ -50,7 +50,7 @@ func (r *Room) Start(c Command, until <-chan struct{}) (*Task, error) {
 		return nil, &Error{Stage: "channels", Op: "socketpair", Err: err}
 	}
 	_ = unix.SetNonblock(pair[0], true)
-	t := &Task{room: r, channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1, Started: time.Now(), tree: make(chan struct{}), terminal: c.Terminal != nil}
+	t := &Process{sandbox: r, channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1, Started: time.Now(), done: make(chan struct{}), terminal: c.Terminal != nil}
 	err = r.send(message, pair[1], c.Files, until)
 	unix.Close(pair[1])
 	if err == nil {
@@ -65,7 +65,7 @@ func (r *Room) Start(c Command, until <-chan struct{}) (*Task, error) {
 
 // giveUp has a command killed as soon as it begins, which as a rule it has. What has left its process group by then outlives that in a room
 // that is not scoped, which ends for it.
-func (t *Task) giveUp(err error) {
+func (t *Process) giveUp(err error) {
 	if t.failed {
 		t.Close()
 		return
@@ -73,20 +73,20 @@ func (t *Task) giveUp(err error) {
 	t.Kill()
 	told, over := t.drain(time.Now().Add(20 * soon))
 	switch {
-	case over || t.room.Scoped():
+	case over || t.sandbox.Scoped():
 		t.Close()
 	case told || !errors.Is(err, os.ErrDeadlineExceeded):
 		t.Close()
-		t.room.Doom()
-		<-t.room.Gone()
+		t.sandbox.Terminate()
+		<-t.sandbox.Done()
 	default: // it has not begun, and may never do so, which is no reason to end the others
 		go func() {
 			defer t.Close()
 			_ = t.channel.SetReadDeadline(time.Time{})
 			n, passed, _ := t.receive(make([]byte, sys.FailureSize))
 			closeAll(passed)
-			if n > 0 && !t.Tree(20*soon) {
-				t.room.Doom()
+			if n > 0 && !t.WaitGroupKilled(20*soon) {
+				t.sandbox.Terminate()
 			}
 		}()
 	}
@@ -99,7 +99,7 @@ func closeAll(fds []int) {
 }
 
 // begun waits for the word that the command is being executed, or has not been.
-func (t *Task) begun(l *lowering, until <-chan struct{}) error {
+func (t *Process) begun(l *lowering, until <-chan struct{}) error {
 	forget := deadline(until, t.channel.SetReadDeadline)
 	Await(soon, t.channel)
 	buf := make([]byte, sys.FailureSize)
@@ -120,10 +120,10 @@ func (t *Task) begun(l *lowering, until <-chan struct{}) error {
 		return err
 	case err != nil || !ok:
 		return ErrLost
-	case f.Errno == uint32(unix.ENOMEM) && t.room.dying(): // what a pid namespace says whose init has been killed (alloc_pid in kernel/pid.c)
-		return ErrGone
+	case f.Errno == uint32(unix.ENOMEM) && t.sandbox.awaitDone(): // what a pid namespace says whose init has been killed (alloc_pid in kernel/pid.c)
+		return ErrSandboxEnded
 	case f.Errno != 0:
-		return t.room.explainStart(l, f)
+		return t.sandbox.explainStart(l, f)
 	case t.pidfd < 0 || t.terminal && t.Terminal == nil: // cut off: unix(7), on SCM_RIGHTS
 		return &Error{Stage: "channels", Op: "recvmsg", Err: unix.EMFILE, Hint: "raise the limit on open files (ulimit -n)"}
 	}
@@ -163,11 +163,11 @@ func Await(d time.Duration, files ...*os.File) []bool {
 	return ready
 }
 
-// Channel can be read from when there is something for [Task.Wait].
-func (t *Task) Channel() *os.File { return t.channel }
+// Channel can be read from when there is something for [Process.Wait].
+func (t *Process) Channel() *os.File { return t.channel }
 
 // receive takes one message. No byte is the end.
-func (t *Task) receive(buf []byte) (n int, passed []int, err error) {
+func (t *Process) receive(buf []byte) (n int, passed []int, err error) {
 	conn, err := t.channel.SyscallConn()
 	if err != nil {
 		return 0, nil, err
@@ -205,7 +205,7 @@ func takeMessage(fd int, buf, oob []byte) (n, oobn int, err error) {
 }
 
 // Wait waits for the command's end. [io.EOF] means that its supervisor has ended without a word: with the sandbox, as a rule.
-func (t *Task) Wait() (unix.WaitStatus, unix.Rusage, error) {
+func (t *Process) Wait() (unix.WaitStatus, unix.Rusage, error) {
 	buf := make([]byte, sys.ExitSize)
 	n, _, err := t.receive(buf)
 	if err != nil {
@@ -219,7 +219,7 @@ func (t *Task) Wait() (unix.WaitStatus, unix.Rusage, error) {
 }
 
 // Signal sends a signal to the command, or to its process group where the kernel can do that by pidfd.
-func (t *Task) Signal(sig unix.Signal, group bool) error {
+func (t *Process) Signal(sig unix.Signal, group bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pidfd < 0 {
@@ -248,9 +248,9 @@ func asErrno(err error) unix.Errno {
 	return errnoOf(err)
 }
 
-// Kill has the supervisor kill the command and all that it has started, or, in a room that is not [Room.Scoped], its process group. [Task.Tree]
+// Kill has the supervisor kill the command and all that it has started, or, in a room that is not [Sandbox.Scoped], its process group. [Process.WaitGroupKilled]
 // tells when that has happened.
-func (t *Task) Kill() {
+func (t *Process) Kill() {
 	if conn, err := t.channel.SyscallConn(); err == nil {
 		_ = conn.Write(func(fd uintptr) bool {
 			_ = unix.Send(int(fd), []byte{'k'}, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
@@ -259,14 +259,14 @@ func (t *Task) Kill() {
 	}
 }
 
-// Tree waits until nothing that the command has started is alive. It reports whether that came to pass within the time.
-func (t *Task) Tree(within time.Duration) bool {
+// WaitGroupKilled waits until nothing that the command has started is alive. It reports whether that came to pass within the time.
+func (t *Process) WaitGroupKilled(within time.Duration) bool {
 	_, over := t.drain(time.Now().Add(within))
 	return over
 }
 
 // drain takes what the supervisor still says, until its end, or until then. It reports whether that was anything, and whether that is over.
-func (t *Task) drain(until time.Time) (told, over bool) {
+func (t *Process) drain(until time.Time) (told, over bool) {
 	_ = t.channel.SetReadDeadline(until)
 	buf := make([]byte, sys.ExitSize)
 	for {
@@ -279,21 +279,21 @@ func (t *Task) drain(until time.Time) (told, over bool) {
 	}
 }
 
-// Linger waits until nothing that the command has started is alive, and gives up what is not needed then. The terminal is left to the
+// WaitDescendants waits until nothing that the command has started is alive, and gives up what is not needed then. The terminal is left to the
 // caller.
-func (t *Task) Linger() {
+func (t *Process) WaitDescendants() {
 	_ = t.channel.SetReadDeadline(time.Time{})
 	for n, err := 1, error(nil); n > 0 && err == nil; {
 		n, _, err = t.receive(make([]byte, sys.ExitSize))
 	}
-	close(t.tree)
+	close(t.done)
 	t.release()
 }
 
-// Gone is closed when [Task.Linger] has seen the end of the last process.
-func (t *Task) Gone() <-chan struct{} { return t.tree }
+// Done is closed when [Process.WaitDescendants] has seen the end of the last process.
+func (t *Process) Done() <-chan struct{} { return t.done }
 
-func (t *Task) release() {
+func (t *Process) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.channel.Close()
@@ -304,7 +304,7 @@ func (t *Task) release() {
 }
 
 // Close gives up the task. What the command has left lives on with the sandbox.
-func (t *Task) Close() {
+func (t *Process) Close() {
 	t.release()
 	if t.Terminal != nil {
 		t.Terminal.Close()

@@ -17,12 +17,12 @@ import (
 )
 
 // wired is a task whose supervisor is the test: it has the other end.
-func wired(t *testing.T) (task *Task, supervisor int) {
+func wired(t *testing.T) (process *Process, supervisor int) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.SetNonblock(pair[0], true))
-	return &Task{channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1}, pair[1]
+	return &Process{channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1}, pair[1]
 }
 
 // lastMessage is what a supervisor says before it ends, of a command with the exit status 7.
@@ -34,15 +34,15 @@ func lastMessage() []byte {
 
 // TestTheEndIsReportedAfterTheLastMessage has an order to kill come too late: the kernel tells of that first.
 func TestTheEndIsReportedAfterTheLastMessage(t *testing.T) {
-	task, supervisor := wired(t)
-	defer task.Close()
-	task.Kill()
+	process, supervisor := wired(t)
+	defer process.Close()
+	process.Kill()
 	require.NoError(t, unix.Send(supervisor, lastMessage(), 0))
 	require.NoError(t, unix.Close(supervisor)) // with the order unread
-	status, _, err := task.Wait()
+	status, _, err := process.Wait()
 	require.NoError(t, err)
 	assert.Equal(t, 7, status.ExitStatus())
-	assert.True(t, task.Tree(soon), "and that is all")
+	assert.True(t, process.WaitGroupKilled(soon), "and that is all")
 }
 
 // TestTheEndRacesTheLastMessage looks for a message at the moment that it comes, and the end behind it.
@@ -69,10 +69,10 @@ func TestTheEndRacesTheLastMessage(t *testing.T) {
 func TestTheKernelsPlacesAreNoGrants(t *testing.T) {
 	r, _ := serving(t, policy.BackendLandlock)
 	for _, name := range []string{"/proc/self/environ", "/proc", "/dev/null"} {
-		_, ok := r.Grant(name)
+		_, ok := r.Source(name)
 		assert.False(t, ok, name)
 	}
-	_, ok := r.Grant("/usr/bin")
+	_, ok := r.Source("/usr/bin")
 	assert.True(t, ok, "positive control")
 	status := func(argv ...string) int { _, s := output(t, r, argv...); return s.ExitStatus() }
 	assert.Zero(t, status("cat", "/proc/self/environ"), "positive control: it is there inside")
@@ -89,14 +89,14 @@ func TestARequestWithoutItsDescriptors(t *testing.T) {
 		require.NoError(t, unix.Prlimit(supervisor, unix.RLIMIT_NOFILE, &limit, nil))
 		out, w, err := os.Pipe()
 		require.NoError(t, err)
-		task, err := r.Start(Command{Args: []string{"echo", "said"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{w, w, w}}, nil)
+		process, err := r.Start(Command{Args: []string{"echo", "said"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{w, w, w}}, nil)
 		w.Close()
 		if err != nil {
 			t.Logf("%d descriptors: %v", most, err)
 			if !errors.Is(err, unix.EMFILE) {
 				assert.ErrorIs(t, err, ErrLost)
 				select {
-				case <-r.Gone(): // since nobody could be told what has become of it
+				case <-r.Done(): // since nobody could be told what has become of it
 				case <-time.After(testenv.Limit(0)):
 					t.Error("the sandbox lives")
 				}
@@ -105,12 +105,12 @@ func TestARequestWithoutItsDescriptors(t *testing.T) {
 			r.Kill()
 			continue
 		}
-		status, _, err := task.Wait()
+		status, _, err := process.Wait()
 		require.NoError(t, err)
 		said, err := io.ReadAll(out)
 		require.NoError(t, err)
 		assert.Equal(t, "said\n", string(said), "%d descriptors, %v", most, status)
-		task.Close()
+		process.Close()
 		out.Close()
 		r.Kill()
 		require.Greater(t, most, uint64(10), "positive control: some were not enough")
