@@ -19,8 +19,8 @@ import (
 func (l *lowering) compatProgram(look mounts.Looker) error {
 	return l.all(
 		l.enterNamespaces,
-		l.dieDuringSetUp, // nothing is left behind if the caller dies half-way
-		l.handshake,      // the caller has told whom it wanted to tell
+		l.setUpDeathSignal, // nothing is left behind if the caller dies half-way
+		l.handshake,        // the caller has told whom it wanted to tell
 		l.noNewPrivs,
 		l.boundingSet, // a new user namespace has given all of it back
 		l.switchIDs,
@@ -34,9 +34,9 @@ func (l *lowering) compatProgram(look mounts.Looker) error {
 		l.secondUsers,
 		l.assertNoUsers,
 		l.keepCapabilities,
-		l.dieStill, // what changes credentials forgets the death signal
-		l.report,   // the thread that answers has lived on with the death signal in place
-		l.ready,    // the caller lives, and holds no privileges any more
+		l.setParentDeathSignal, // what changes credentials forgets the death signal
+		l.report,               // the thread that answers has lived on with the death signal in place
+		l.ready,                // the caller lives, and holds no privileges any more
 		l.block,
 		l.restoreUmask,
 		l.newSession,
@@ -79,7 +79,7 @@ func (l *lowering) enterNamespaces() error {
 // joins reports whether a plan enters namespaces that are there already.
 func joins(b *plan.Bwrap) bool { return b.Users.FD != nil || b.PidnsFD != nil }
 
-func (l *lowering) dieDuringSetUp() error {
+func (l *lowering) setUpDeathSignal() error {
 	l.deathSignal(unix.SIGKILL)
 	l.step("descriptors", "close the caller's")
 	for _, fd := range l.fds.theirs {
@@ -119,8 +119,8 @@ func (l *lowering) checkCallerAlive() {
 		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
 }
 
-// dieStill asks for the death signal once more: a new user namespace or other ids take it back (commit_creds in kernel/cred.c).
-func (l *lowering) dieStill() error {
+// setParentDeathSignal asks for the death signal once more: a new user namespace or other ids take it back (commit_creds in kernel/cred.c).
+func (l *lowering) setParentDeathSignal() error {
 	l.deathSignal(unix.SIGKILL)
 	return nil
 }
@@ -322,7 +322,7 @@ func (l *lowering) waiter() error {
 	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...)
 	keep = append(keep, b.SyncFDs...)
 	slices.Sort(keep)
-	l.goWhereTheCommandGoes()
+	l.chdirToCommandDir()
 	l.step("command", "fork")
 	l.command = l.p.Slot()
 	l.parents = make([]byte, 8)
@@ -351,8 +351,8 @@ func (l *lowering) waiter() error {
 	return nil
 }
 
-// goWhereTheCommandGoes makes its working directory the waiter's too: the last choice first, so that the best one that is there stays.
-func (l *lowering) goWhereTheCommandGoes() {
+// chdirToCommandDir makes its working directory the waiter's too: the last choice first, so that the best one that is there stays.
+func (l *lowering) chdirToCommandDir() {
 	b := l.plan.Bwrap
 	if b.Chdir != nil {
 		l.chdir(*b.Chdir)

@@ -130,11 +130,11 @@ func (l *lowering) pid1Program(look mounts.Looker) error {
 		l.closeInherited,
 		l.report, // early, so that the answer is there when ready waits for it
 		l.mapIDs,
-		l.noNestedUsers, // while /proc/sys can still be written
-		l.fewWatchers,
-		l.numbers,
+		l.setMaxUserNamespaces, // while /proc/sys can still be written
+		l.setMaxInotifyInstances,
+		l.setPidMax,
 		l.network,
-		l.names,
+		l.setHostname,
 		l.clearArguments,
 		func() error { return l.root(look) },
 		l.terminal,
@@ -231,9 +231,9 @@ func (l *lowering) writeFileAs(step sys.Step, path, content string, tolerated ..
 // notWritable are the errors of a file in /proc/sys where a container mounts that read-only, masks it, or has no such file.
 var notWritable = []unix.Errno{unix.EROFS, unix.EACCES, unix.ENOENT}
 
-// noNestedUsers allows this user namespace one child, which the last mile will make, so the command can make none. With a profile, each of
+// setMaxUserNamespaces allows this user namespace one child, which the last mile will make, so the command can make none. With a profile, each of
 // which refuses them anyway, it may fail where a container mounts /proc/sys read-only. Filters of the caller's own are no such profile.
-func (l *lowering) noNestedUsers() error {
+func (l *lowering) setMaxUserNamespaces() error {
 	var tolerated []unix.Errno
 	if l.plan.Seccomp.HasProfile() {
 		tolerated = notWritable
@@ -242,16 +242,16 @@ func (l *lowering) noNestedUsers() error {
 	return nil
 }
 
-// fewWatchers leaves the caller's user inotify instances for other programs: most hosts give each user 128. Where /proc/sys cannot be written
+// setMaxInotifyInstances leaves the caller's user inotify instances for other programs: most hosts give each user 128. Where /proc/sys cannot be written
 // to, nothing bounds them.
-func (l *lowering) fewWatchers() error {
+func (l *lowering) setMaxInotifyInstances() error {
 	const path = "/proc/sys/user/max_inotify_instances"
 	l.writeFileAs(sys.Step{Stage: "identity", Op: "inotify instances", Path: path}, path, "64", notWritable...)
 	return nil
 }
 
-// numbers bounds the process numbers of the pid namespace that this process is in. Before Linux 6.14 that would be the host's.
-func (l *lowering) numbers() error {
+// setPidMax bounds the process numbers of the pid namespace that this process is in. Before Linux 6.14 that would be the host's.
+func (l *lowering) setPidMax() error {
 	if l.plan.PidMax > 0 {
 		l.writeFile("pid_max", "/proc/sys/kernel/pid_max", strconv.FormatInt(l.plan.PidMax, 10))
 	}
@@ -282,7 +282,7 @@ func (l *lowering) network() error {
 	return nil
 }
 
-func (l *lowering) names() error {
+func (l *lowering) setHostname() error {
 	l.step("hostname", l.plan.Hostname)
 	l.p.Add(unix.SYS_SETHOSTNAME, sys.Str(l.plan.Hostname), sys.Int(len(l.plan.Hostname)))
 	l.p.Add(unix.SYS_SETDOMAINNAME, sys.Str(""), sys.Int(0))

@@ -29,11 +29,11 @@ func (l *lowering) pid1Server(look mounts.Looker) error {
 		l.joinGroup,
 		l.closeInherited,
 		l.mapIDs,
-		l.noNestedUsers,
-		l.fewWatchers,
-		l.numbers,
+		l.setMaxUserNamespaces,
+		l.setMaxInotifyInstances,
+		l.setPidMax,
 		l.network,
-		l.names,
+		l.setHostname,
 		l.clearArguments,
 		func() error { return l.root(look) },
 		l.selfTest,
@@ -44,7 +44,7 @@ func (l *lowering) pid1Server(look mounts.Looker) error {
 		l.notDumpable, // nor before it: whose maps are written in /proc/self
 		l.awaitChildren,
 		l.handlers, // once for all commands
-		l.holdNothing,
+		l.nullStdio,
 		l.serve,
 	)
 }
@@ -65,7 +65,7 @@ func (l *lowering) subreaperServer(look mounts.Looker) error {
 		l.ruleset,
 		l.notDumpable,
 		l.handlers,
-		l.holdNothing,
+		l.nullStdio,
 		l.serve,
 		l.endSubreaper,
 	)
@@ -99,9 +99,9 @@ func (l *lowering) ruleset() error {
 	return nil
 }
 
-// holdNothing puts an empty file in the place of the standard descriptors, so that nothing else gets their numbers, and tells the caller
+// nullStdio puts an empty file in the place of the standard descriptors, so that nothing else gets their numbers, and tells the caller
 // that all is ready.
-func (l *lowering) holdNothing() error {
+func (l *lowering) nullStdio() error {
 	l.step("server", "standard descriptors")
 	empty := l.p.Slot()
 	l.p.Add(unix.SYS_MEMFD_CREATE, sys.Str("nothing"), sys.Words(unix.MFD_CLOEXEC, "MFD_CLOEXEC")).Keep(empty)
