@@ -223,20 +223,20 @@ func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := protect(p, box.Seen, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
-	canary, err := newCanary(p)
-	defer canary.close()
+	target, err := newSelfTestTarget(p)
+	defer target.close()
 	if err != nil {
 		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
 	}
-	canary.Outside = slices.DeleteFunc(canary.Outside, func(dir string) bool { return dir == "/sys" || dir == "/run" }) // a container has its own
-	box.request.Canary = canary
+	target.Outside = slices.DeleteFunc(target.Outside, func(dir string) bool { return dir == "/sys" || dir == "/run" }) // a container has its own
+	box.request.Target = target
 	d := newDockerRun(p, opts, cli, box)
 	defer d.close()
 	err = d.all()
 	d.mu.Lock()
 	out := d.out
 	d.mu.Unlock()
-	out.Started, out.Seen, out.Losses, out.Tried = d.started, box.Seen, box.Losses, triedRemotely(p, canary)
+	out.Started, out.Seen, out.Losses, out.Tried = d.started, box.Seen, box.Losses, triedRemotely(p, target)
 	if rules := box.request.Landlock; rules != nil {
 		out.Rules = rules.Paths
 	}

@@ -18,10 +18,10 @@ import (
 
 // fds are the child's ends of the two channels to the caller, by number. Both are close-on-exec.
 type fds struct {
-	report int     // a pipe: one sys.Failure, or its end, which says that exec happened
-	status int     // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
-	theirs []int   // the caller's ends, which a child that leaves descriptors open must close for itself
-	canary *Canary // what the self-test tries to reach
+	report int             // a pipe: one sys.Failure, or its end, which says that exec happened
+	status int             // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
+	theirs []int           // the caller's ends, which a child that leaves descriptors open must close for itself
+	target *SelfTestTarget // what the self-test tries to reach
 	group  *cgroup.Group
 	output [2]int        // what becomes standard output and error; 0 leaves them
 	size   *unix.Winsize // of the command's terminal; nil leaves it without a size
@@ -65,9 +65,9 @@ type lowering struct {
 
 	bounds []rlimit.Limit // see limits
 
-	children   sys.Slot // a keeper's, or a server's, signalfd
-	prepared   sys.Slot // a server's Landlock ruleset
-	canary     *Canary  // of the self-test
+	children   sys.Slot        // a keeper's, or a server's, signalfd
+	prepared   sys.Slot        // a server's Landlock ruleset
+	target     *SelfTestTarget // of the self-test
 	rules      []landlock.PathRule
 	compiled   []seccomp.Filter
 	testReport *[2]*os.File // a pipe for what the self-test reports, where there is no report of the run's
@@ -94,9 +94,9 @@ func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error
 }
 
 func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
-	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f, canary: f.canary}
-	if l.canary == nil {
-		l.canary = &Canary{}
+	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f, target: f.target}
+	if l.target == nil {
+		l.target = &SelfTestTarget{}
 	}
 	return l
 }

@@ -67,7 +67,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	if err := checkProc(); err != nil {
 		return nil, err
 	}
-	canary, own, err := opts.seam.canaryFor(p)
+	target, own, err := opts.seam.targetFor(p)
 	if own != nil {
 		defer own.close()
 	}
@@ -95,7 +95,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 		}
 		return nil, endGroup(group, &Outcome{}, err)
 	}
-	lowered, err := opts.seam.lowered(lowerServer, p, fds{report: int(report[1].Fd()), status: pair[1], canary: canary, group: group})
+	lowered, err := opts.seam.lowered(lowerServer, p, fds{report: int(report[1].Fd()), status: pair[1], target: target, group: group})
 	if err == nil {
 		err = protect(p, lowered.Seen, opts.Protected)
 	} else {
@@ -121,7 +121,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	}
 	out.Cgroups = group.Made()
 	group.Close() // with a process in it, it is not taken for a dead run's
-	out.Seen, out.Rules, out.Tried, out.Steps = lowered.Seen, lowered.Rules, tried(p, canary), lastSteps(lowered.Program)
+	out.Seen, out.Rules, out.Tried, out.Steps = lowered.Seen, lowered.Rules, tried(p, target), lastSteps(lowered.Program)
 	return out, nil
 }
 

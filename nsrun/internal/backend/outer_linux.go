@@ -56,17 +56,17 @@ const (
 
 // RemoteRequest are what the last mile inside of a bubblewrap is given.
 type RemoteRequest struct {
-	Command   []string       `json:"command"`
-	Env       []string       `json:"env"`
-	Dir       string         `json:"dir"`
-	Dev       string         `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
-	Limits    []rlimit.Limit `json:"limits,omitempty"`
-	AtMost    []rlimit.Limit `json:"at_most,omitempty"`
-	Landlock  *plan.Landlock `json:"landlock,omitempty"`
-	Seccomp   *plan.Seccomp  `json:"seccomp,omitempty"`
-	SelfTest  []plan.Act     `json:"self_test,omitempty"`
-	Canary    *Canary        `json:"canary,omitempty"`
-	Locations []Location     `json:"places,omitempty"` // what must stand where
+	Command   []string        `json:"command"`
+	Env       []string        `json:"env"`
+	Dir       string          `json:"dir"`
+	Dev       string          `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
+	Limits    []rlimit.Limit  `json:"limits,omitempty"`
+	AtMost    []rlimit.Limit  `json:"at_most,omitempty"`
+	Landlock  *plan.Landlock  `json:"landlock,omitempty"`
+	Seccomp   *plan.Seccomp   `json:"seccomp,omitempty"`
+	SelfTest  []plan.Act      `json:"self_test,omitempty"`
+	Target    *SelfTestTarget `json:"canary,omitempty"`
+	Locations []Location      `json:"places,omitempty"` // what must stand where
 }
 
 // BwrapCall is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
@@ -78,7 +78,7 @@ type BwrapCall struct {
 }
 
 // RenderBwrap looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a canary.
-func RenderBwrap(p *plan.Plan, canary *Canary) (*BwrapCall, error) {
+func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 	if p.Terminal {
 		return nil, &Error{Stage: "terminal", Err: errors.New("the backend bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
 	}
@@ -108,7 +108,7 @@ func RenderBwrap(p *plan.Plan, canary *Canary) (*BwrapCall, error) {
 	out := &BwrapCall{Rendered: r, Seen: l.Seen}
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
 	o := remoteRequest(p, l.Seen)
-	o.Canary = canary
+	o.Target = target
 	if o.Locations, err = locations(simple.Mounts); err != nil {
 		return nil, err
 	}

@@ -44,12 +44,12 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Stage: "bwrap", Op: "find", Err: err, Hint: "install bubblewrap, or use --backend native"}
 	}
-	canary, err := newCanary(p)
-	defer canary.close()
+	target, err := newSelfTestTarget(p)
+	defer target.close()
 	if err != nil {
 		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
 	}
-	call, err := RenderBwrap(p, canary)
+	call, err := RenderBwrap(p, target)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -70,7 +70,7 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	err = o.supervise()
 	out := o.out
 	out.Started, out.Wall, out.Seen, out.Losses = started, time.Since(started), call.Seen, call.Losses
-	out.Rules, out.Tried = call.Rules, triedRemotely(p, canary)
+	out.Rules, out.Tried = call.Rules, triedRemotely(p, target)
 	return out, err
 }
 
@@ -379,7 +379,7 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 }
 
 // triedRemotely is what the self-test tries in a pid namespace of another program's.
-func triedRemotely(p *plan.Plan, c *Canary) []plan.Act {
+func triedRemotely(p *plan.Plan, c *SelfTestTarget) []plan.Act {
 	return tried(&plan.Plan{SelfTest: p.SelfTest, Namespaces: []string{plan.Pid}}, c)
 }
 
@@ -387,9 +387,9 @@ func triedRemotely(p *plan.Plan, c *Canary) []plan.Act {
 func remoteLowering(o *RemoteRequest) *lowering {
 	p := &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for ownNull
 		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, AtMost: o.AtMost, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
-	l := &lowering{p: &sys.Program{}, plan: p, canary: o.Canary}
-	if l.canary == nil {
-		l.canary = &Canary{}
+	l := &lowering{p: &sys.Program{}, plan: p, target: o.Target}
+	if l.target == nil {
+		l.target = &SelfTestTarget{}
 	}
 	return l
 }

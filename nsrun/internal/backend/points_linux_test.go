@@ -21,7 +21,7 @@ type points struct {
 	t       *testing.T
 	plan    *plan.Plan
 	lower   lowerFunc
-	canary  *Canary
+	target  *SelfTestTarget
 	lowered *Lowered
 	fds     fds
 	times   int // how often it was lowered
@@ -29,13 +29,13 @@ type points struct {
 
 func newPoints(t *testing.T, p *plan.Plan, lower lowerFunc) *points {
 	t.Helper()
-	canary, err := newCanary(p) // its socket has a new name each time, which is part of the program too
+	target, err := newSelfTestTarget(p) // its socket has a new name each time, which is part of the program too
 	require.NoError(t, err)
-	t.Cleanup(canary.close)
-	return &points{t: t, plan: p, lower: lower, canary: canary}
+	t.Cleanup(target.close)
+	return &points{t: t, plan: p, lower: lower, target: target}
 }
 
-func (f *points) seam() seam { return seam{canary: f.canary, lower: f.again} }
+func (f *points) seam() seam { return seam{target: f.target, lower: f.again} }
 
 func (f *points) again(now fds) (*Lowered, error) {
 	if f.lowered != nil && now.report == f.fds.report && now.status == f.fds.status && now.output == f.fds.output && slices.Equal(now.theirs, f.fds.theirs) {

@@ -40,7 +40,7 @@ type Options struct {
 
 // seam is what a test puts in the place of a run's own. It is empty but in tests of this package.
 type seam struct {
-	canary *Canary                     // the test closes it
+	target *SelfTestTarget             // the test closes it
 	lower  func(fds) (*Lowered, error) // instead of Lower: a test that runs one program many times lowers it once
 }
 
@@ -123,7 +123,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	out, err = r.finish()
 	out.Output, out.Losses = s.pumps.passed(), append(out.Losses, s.pumps.notes()...)
 	out.Started, out.Wall, out.Seen = started, time.Since(started), s.lowered.Seen
-	out.Rules, out.Tried = s.lowered.Rules, tried(p, s.canary)
+	out.Rules, out.Tried = s.lowered.Rules, tried(p, s.target)
 	return out, err
 }
 
@@ -131,17 +131,17 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 type prepared struct {
 	ch      *channels
 	pumps   *pumps
-	own     *Canary // to be closed
-	canary  *Canary
+	own     *SelfTestTarget // to be closed
+	target  *SelfTestTarget
 	lowered *Lowered
 }
 
-// canaryFor returns what the plan's self-test tries to reach, and own, which the caller closes if it is not nil.
-func (s *seam) canaryFor(p *plan.Plan) (canary, own *Canary, err error) {
-	if s.canary != nil {
-		return s.canary, nil, nil
+// targetFor returns what the plan's self-test tries to reach, and own, which the caller closes if it is not nil.
+func (s *seam) targetFor(p *plan.Plan) (target, own *SelfTestTarget, err error) {
+	if s.target != nil {
+		return s.target, nil, nil
 	}
-	own, err = newCanary(p)
+	own, err = newSelfTestTarget(p)
 	return own, own, err
 }
 
@@ -169,14 +169,14 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	if s.pumps, err = openPumps(p); err != nil {
 		return s, &Error{Stage: "channels", Err: err}
 	}
-	if s.canary, s.own, err = opts.seam.canaryFor(p); err != nil {
+	if s.target, s.own, err = opts.seam.targetFor(p); err != nil {
 		return s, &Error{Stage: selfTestStage, Err: err}
 	}
 	var size *unix.Winsize
 	if p.Terminal && opts.Terminal != nil {
 		size = opts.Terminal.size()
 	}
-	s.lowered, err = opts.seam.lowered(Lower, p, fds{report: s.ch.childReport, status: s.ch.childStatus, canary: s.canary, group: group, output: s.pumps.child, size: size})
+	s.lowered, err = opts.seam.lowered(Lower, p, fds{report: s.ch.childReport, status: s.ch.childStatus, target: s.target, group: group, output: s.pumps.child, size: size})
 	if err != nil {
 		return s, wrapLowering(err)
 	}

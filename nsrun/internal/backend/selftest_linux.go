@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Canary is what a self-test tries to reach: things that this process has made sure are there, or has made itself.
-type Canary struct {
+// SelfTestTarget is what a self-test tries to reach: things that this process has made sure are there, or has made itself.
+type SelfTestTarget struct {
 	Outside []string `json:"outside,omitempty"` // directories of the host that can be opened without a sandbox
 	Inside  string   `json:"inside,omitempty"`  // a directory in which nothing may be written
 	Socket  string   `json:"socket,omitempty"`  // name of an abstract Unix socket that is listened on
@@ -28,9 +28,9 @@ const (
 	actDone       = unix.ENOTUNIQ
 )
 
-// newCanary makes ready what the plan's self-test tries to reach.
-func newCanary(p *plan.Plan) (*Canary, error) {
-	c := &Canary{listener: -1}
+// newSelfTestTarget makes ready what the plan's self-test tries to reach.
+func newSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
+	c := &SelfTestTarget{listener: -1}
 	if len(p.SelfTest) == 0 {
 		return c, nil
 	}
@@ -56,7 +56,7 @@ func newCanary(p *plan.Plan) (*Canary, error) {
 	return c, os.NewSyscallError("getsockname", err)
 }
 
-func (c *Canary) close() {
+func (c *SelfTestTarget) close() {
 	if c.listener >= 0 {
 		unix.Close(c.listener)
 	}
@@ -83,7 +83,7 @@ func outside(p *plan.Plan) (found []string) {
 }
 
 // tried lists the acts of the plan's self-test that there is something to try on.
-func tried(p *plan.Plan, c *Canary) (acts []plan.Act) {
+func tried(p *plan.Plan, c *SelfTestTarget) (acts []plan.Act) {
 	for _, act := range p.SelfTest {
 		var on bool
 		switch act {
@@ -150,7 +150,7 @@ func (l *lowering) selfTest() error {
 		})
 		l.step(selfTestStage, "end")
 	}
-	groups, raw := [][]plan.Act{tried(l.plan, l.canary)}, l.plan.Seccomp != nil && len(l.plan.Seccomp.Raw) > 0
+	groups, raw := [][]plan.Act{tried(l.plan, l.target)}, l.plan.Seccomp != nil && len(l.plan.Seccomp.Raw) > 0
 	if raw { // a filter of the caller's may kill who does such a thing, which is as good as an errno, but one act must not keep others from being tried
 		groups = slices.Collect(slices.Chunk(groups[0], 1))
 	}
@@ -185,11 +185,11 @@ func (l *lowering) refused(act plan.Act, object string, nr uintptr, args ...sys.
 func (l *lowering) try(act plan.Act) {
 	switch act {
 	case plan.ActRead:
-		for _, dir := range l.canary.Outside {
+		for _, dir := range l.target.Outside {
 			l.refused(act, dir, unix.SYS_OPENAT, sys.AtCWD(), sys.Str(dir), sys.Words(unix.O_RDONLY|unix.O_DIRECTORY, "O_RDONLY|O_DIRECTORY"))
 		}
 	case plan.ActWrite:
-		dir := l.canary.Inside // O_TMPFILE leaves nothing behind should it succeed
+		dir := l.target.Inside // O_TMPFILE leaves nothing behind should it succeed
 		l.refused(act, dir, unix.SYS_OPENAT, sys.AtCWD(), sys.Str(dir), sys.Words(unix.O_WRONLY|unix.O_TMPFILE, "O_WRONLY|O_TMPFILE"), sys.Int(0o600))
 	case plan.ActSocket:
 		l.tryConnect()
@@ -205,13 +205,13 @@ func (l *lowering) try(act plan.Act) {
 		l.p.Add(unix.SYS_GETPPID).Keep(parent)
 		l.refused(act, "", unix.SYS_PTRACE, sys.Words(unix.PTRACE_SEIZE, "PTRACE_SEIZE"), sys.Of(parent), sys.Int(0), sys.Int(0))
 	case plan.ActSignal:
-		l.refused(act, fmt.Sprint(l.canary.Pid), unix.SYS_KILL, sys.Int(l.canary.Pid), sys.Int(0))
+		l.refused(act, fmt.Sprint(l.target.Pid), unix.SYS_KILL, sys.Int(l.target.Pid), sys.Int(0))
 	}
 }
 
 // tryConnect tries to connect to the canary's socket. Not to get a socket at all is as good.
 func (l *lowering) tryConnect() {
-	address := append([]byte{unix.AF_UNIX, 0, 0}, l.canary.Socket...) // native byte order; both architectures are little-endian
+	address := append([]byte{unix.AF_UNIX, 0, 0}, l.target.Socket...) // native byte order; both architectures are little-endian
 	l.step(selfTestStage, string(plan.ActSocket))
 	fd := l.p.Slot()
 	l.p.Add(unix.SYS_SOCKET, sys.Words(unix.AF_UNIX, "AF_UNIX"), sys.Words(unix.SOCK_STREAM, "SOCK_STREAM"), sys.Int(0)).Keep(fd)

@@ -42,7 +42,7 @@ func TestSelfTestFindsWhatDoesNotHold(t *testing.T) {
 			require.NoError(t, err, "the same plan as it was made")
 			require.NoError(t, os.Remove(marker))
 			tt.change(p)
-			_, err = Run(p, Options{seam: seam{canary: canaryFor(t, p, tt.act)}})
+			_, err = Run(p, Options{seam: seam{target: targetFor(t, p, tt.act)}})
 			var e *Error
 			require.ErrorAs(t, err, &e, "what succeeds refuses the start")
 			assert.Equal(t, selfTestStage, e.Stage)
@@ -55,10 +55,10 @@ func TestSelfTestFindsWhatDoesNotHold(t *testing.T) {
 	}
 }
 
-// canaryFor is a canary that names the writable directory as one that is not.
-func canaryFor(t *testing.T, p *plan.Plan, act plan.Act) *Canary {
+// targetFor is a canary that names the writable directory as one that is not.
+func targetFor(t *testing.T, p *plan.Plan, act plan.Act) *SelfTestTarget {
 	t.Helper()
-	c, err := newCanary(p)
+	c, err := newSelfTestTarget(p)
 	require.NoError(t, err)
 	t.Cleanup(c.close)
 	if act == plan.ActWrite {
@@ -76,15 +76,15 @@ func without(names []string, name string) (out []string) {
 	return out
 }
 
-// TestCanaryIsThere holds that what the self-test must not reach can be reached without a sandbox.
-func TestCanaryIsThere(t *testing.T) {
+// TestSelfTestTargetIsThere holds that what the self-test must not reach can be reached without a sandbox.
+func TestSelfTestTargetIsThere(t *testing.T) {
 	mine := t.TempDir() // which this user may write to, and the sandbox may not
 	p, _ := touch(t, func(pol *policy.Policy) {
 		*pol = pol.Grant(mine, false, "test")
 		pol.SelfTest = true
 	})
 	fds := openFDs(t)
-	c, err := newCanary(p)
+	c, err := newSelfTestTarget(p)
 	require.NoError(t, err)
 	require.NotEmpty(t, c.Outside)
 	for _, dir := range c.Outside {
