@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Look is what stands at a path of the host.
-type Look struct {
+// Stat is what stands at a path of the host.
+type Stat struct {
 	Path   string   // the path with every symlink resolved but a last one; absolute and clean
 	Mode   uint32   // file type and permission bits, as stat(2) gives them
 	Rdev   uint64   // the device number of a node
@@ -22,12 +22,12 @@ type Look struct {
 }
 
 // Type returns the file type bits.
-func (l Look) Type() uint32 { return l.Mode & unix.S_IFMT }
+func (l Stat) Type() uint32 { return l.Mode & unix.S_IFMT }
 
-// Looker answers what lowering asks about the host. A path that does not exist is an error that is [os.ErrNotExist].
-type Looker interface {
-	// Look resolves path; a symlink at its end is returned as such.
-	Look(path string) (Look, error)
+// Resolver answers what lowering asks about the host. A path that does not exist is an error that is [os.ErrNotExist].
+type Resolver interface {
+	// Stat resolves path; a symlink at its end is returned as such.
+	Stat(path string) (Stat, error)
 	// Mountinfo returns the caller's mounts.
 	Mountinfo() ([]Mount, error)
 }
@@ -43,7 +43,7 @@ type Host struct {
 	fd  int
 }
 
-// Absent reports whether an error of a [Looker] says that nothing is there. No other one is a reason to leave something out.
+// Absent reports whether an error of a [Resolver] says that nothing is there. No other one is a reason to leave something out.
 func Absent(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
 const maxLinks = 40 // as the kernel's MAXSYMLINKS
@@ -56,8 +56,8 @@ func (h *Host) Close() {
 	}
 }
 
-// Look resolves path by descriptors: one openat2 for a directory that is reached without symlinks, one fstatat for what is in it.
-func (h *Host) Look(name string) (Look, error) {
+// Stat resolves path by descriptors: one openat2 for a directory that is reached without symlinks, one fstatat for what is in it.
+func (h *Host) Stat(name string) (Stat, error) {
 	if strings.Contains(name+"/", "/../") {
 		return h.walk(name) // what is above a symlink is above what it leads to
 	}
@@ -73,13 +73,13 @@ func (h *Host) Look(name string) (Look, error) {
 	case errors.Is(err, unix.EACCES) && h.Mapped:
 		return h.walk(name)
 	case err != nil:
-		return Look{}, &os.PathError{Op: "look at", Path: name, Err: err}
+		return Stat{}, &os.PathError{Op: "look at", Path: name, Err: err}
 	}
-	look := Look{Path: name, Mode: st.Mode, Rdev: st.Rdev}
-	if look.Type() == unix.S_IFLNK {
+	stat := Stat{Path: name, Mode: st.Mode, Rdev: st.Rdev}
+	if stat.Type() == unix.S_IFLNK {
 		return h.walk(name)
 	}
-	return look, nil
+	return stat, nil
 }
 
 func (h *Host) enter(dir string) error {
@@ -108,20 +108,20 @@ type walker struct {
 	mapped bool
 }
 
-func (h *Host) walk(name string) (Look, error) {
+func (h *Host) walk(name string) (Stat, error) {
 	w := walker{dir: -1, rest: strings.Split(name, "/"), left: maxLinks, mapped: h.Mapped}
 	defer func() { unix.Close(w.dir) }()
-	look, err := w.walk()
+	stat, err := w.walk()
 	if err != nil {
-		return look, &os.PathError{Op: "look at", Path: name, Err: err}
+		return stat, &os.PathError{Op: "look at", Path: name, Err: err}
 	}
-	look.Links = w.links
-	return look, nil
+	stat.Links = w.links
+	return stat, nil
 }
 
-func (w *walker) walk() (Look, error) {
+func (w *walker) walk() (Stat, error) {
 	if err := w.enter(unix.AT_FDCWD, "/", "/"); err != nil {
-		return Look{}, err
+		return Stat{}, err
 	}
 	for {
 		name := w.rest[0]
@@ -131,7 +131,7 @@ func (w *walker) walk() (Look, error) {
 			// w.at holds no symlinks, so .. is its parent.
 			if name == ".." {
 				if err := w.enter(w.dir, "..", path.Dir(w.at)); err != nil {
-					return Look{}, err
+					return Stat{}, err
 				}
 			}
 			if last {
@@ -139,45 +139,45 @@ func (w *walker) walk() (Look, error) {
 			}
 			continue
 		}
-		look, err := w.next(name)
+		stat, err := w.next(name)
 		if err != nil || last {
-			return look, err
+			return stat, err
 		}
 	}
 }
 
 // next takes one name: into a directory, or through a symlink that is not the last name.
-func (w *walker) next(name string) (Look, error) {
+func (w *walker) next(name string) (Stat, error) {
 	fd, err := w.open(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if err != nil {
-		return Look{}, err
+		return Stat{}, err
 	}
-	look, err := examine(fd, path.Join(w.at, name))
+	stat, err := examine(fd, path.Join(w.at, name))
 	if err != nil {
 		unix.Close(fd)
-		return look, err
+		return stat, err
 	}
-	if look.Type() != unix.S_IFLNK {
+	if stat.Type() != unix.S_IFLNK {
 		unix.Close(w.dir)
-		w.dir, w.at = fd, look.Path
-		return look, nil
+		w.dir, w.at = fd, stat.Path
+		return stat, nil
 	}
-	look.Magic, err = w.magic(fd)
+	stat.Magic, err = w.magic(fd)
 	if w.replaceable(fd) {
-		w.links = append(w.links, look.Path)
+		w.links = append(w.links, stat.Path)
 	}
 	unix.Close(fd)
 	if err != nil || len(w.rest) == 0 {
-		return look, err
+		return stat, err
 	}
 	if w.left--; w.left < 0 {
-		return Look{}, unix.ELOOP
+		return Stat{}, unix.ELOOP
 	}
-	w.rest = append(strings.Split(look.Target, "/"), w.rest...)
-	if path.IsAbs(look.Target) {
-		return look, w.enter(unix.AT_FDCWD, "/", "/")
+	w.rest = append(strings.Split(stat.Target, "/"), w.rest...)
+	if path.IsAbs(stat.Target) {
+		return stat, w.enter(unix.AT_FDCWD, "/", "/")
 	}
-	return look, nil
+	return stat, nil
 }
 
 // enter moves to the directory name below dir, whose path is at.
@@ -236,21 +236,21 @@ func (w *walker) magic(link int) (bool, error) {
 	return dir.Ino != procRoot, err
 }
 
-func examine(fd int, name string) (Look, error) {
+func examine(fd int, name string) (Stat, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return Look{}, &os.PathError{Op: "stat", Path: name, Err: err}
+		return Stat{}, &os.PathError{Op: "stat", Path: name, Err: err}
 	}
-	look := Look{Path: name, Mode: st.Mode, Rdev: st.Rdev}
-	if look.Type() == unix.S_IFLNK {
+	stat := Stat{Path: name, Mode: st.Mode, Rdev: st.Rdev}
+	if stat.Type() == unix.S_IFLNK {
 		buf := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(fd, "", buf)
 		if err != nil {
-			return Look{}, &os.PathError{Op: "readlink", Path: name, Err: err}
+			return Stat{}, &os.PathError{Op: "readlink", Path: name, Err: err}
 		}
-		look.Target = string(buf[:n])
+		stat.Target = string(buf[:n])
 	}
-	return look, nil
+	return stat, nil
 }
 
 // Mountinfo reads /proc/self/mountinfo.
@@ -263,21 +263,21 @@ func (*Host) Mountinfo() ([]Mount, error) {
 }
 
 // resolve follows symlinks at the end of path too.
-func resolve(l Looker, name string) (Look, error) {
+func resolve(resolver Resolver, name string) (Stat, error) {
 	var links []string
 	for range maxLinks {
-		look, err := l.Look(name)
+		stat, err := resolver.Stat(name)
 		if err != nil {
-			return look, err
+			return stat, err
 		}
-		links = append(links, look.Links...)
-		if look.Type() != unix.S_IFLNK {
-			look.Links = links
-			return look, nil
+		links = append(links, stat.Links...)
+		if stat.Type() != unix.S_IFLNK {
+			stat.Links = links
+			return stat, nil
 		}
-		if name = look.Target; !path.IsAbs(name) {
-			name = path.Dir(look.Path) + "/" + name // not path.Join: .. may follow a symlink
+		if name = stat.Target; !path.IsAbs(name) {
+			name = path.Dir(stat.Path) + "/" + name // not path.Join: .. may follow a symlink
 		}
 	}
-	return Look{}, &os.PathError{Op: "look at", Path: name, Err: unix.ELOOP}
+	return Stat{}, &os.PathError{Op: "look at", Path: name, Err: unix.ELOOP}
 }

@@ -58,25 +58,25 @@ func (l *lowering) part(name, path string) {
 }
 
 // lowerCompatTree lowers tree by bubblewrap's rules.
-func (l *lowering) lowerCompatTree(tree Tree) ([]Seen, error) {
+func (l *lowering) lowerCompatTree(tree Tree) ([]Resolved, error) {
 	l.made, l.prefix = map[string]node{}, "/"+oldRoot
-	sources := make([]*Look, len(tree.Ops))
+	sources := make([]*Stat, len(tree.Ops))
 	for i, op := range tree.Ops { // all of them before anything is made, as bubblewrap does
 		l.index = i
-		look, err := l.source(op)
+		stat, err := l.source(op)
 		if err != nil {
 			return nil, l.compatError(op, err)
 		}
-		sources[i] = look
+		sources[i] = stat
 	}
 	l.compatRoot()
-	result := make([]Seen, len(tree.Ops))
+	result := make([]Resolved, len(tree.Ops))
 	for i, op := range tree.Ops {
-		l.index, l.seen = i, Seen{Op: i, Dest: op.Dest}
+		l.index, l.resolved = i, Resolved{Op: i, Dest: op.Dest}
 		if err := l.compatOp(op, sources[i]); err != nil {
 			return nil, l.compatError(op, err)
 		}
-		result[i] = l.seen
+		result[i] = l.resolved
 	}
 	for i := range result {
 		result[i].Covered = l.view.nodes[result[i].Dest].op != i+1
@@ -141,13 +141,13 @@ func (l *lowering) mounted(dest string, n node) {
 }
 
 // source resolves what op binds; nil says that there is nothing.
-func (l *lowering) source(op Op) (*Look, error) {
+func (l *lowering) source(op Op) (*Stat, error) {
 	if op.Kind != Bind {
 		return nil, nil
 	}
-	look, err := Look{}, error(unix.ENOENT)
+	stat, err := Stat{}, error(unix.ENOENT)
 	if !l.closed(op.Source) {
-		look, err = l.realpath(op.Source)
+		stat, err = l.realpath(op.Source)
 	}
 	switch {
 	case op.Optional && errors.Is(err, unix.ENOENT):
@@ -155,7 +155,7 @@ func (l *lowering) source(op Op) (*Look, error) {
 	case err != nil:
 		return nil, &partError{partSource, op.Source, err}
 	}
-	return &look, nil
+	return &stat, nil
 }
 
 // closed reports whether source names a descriptor of this process's that is not open, but for those of the look itself: a walk there opens
@@ -167,7 +167,7 @@ func (l *lowering) closed(source string) bool {
 	if !ok || err != nil {
 		return false
 	}
-	if host, ok := l.look.(*Host); ok {
+	if host, ok := l.resolver.(*Host); ok {
 		host.Close()
 	}
 	_, err = unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
@@ -177,7 +177,7 @@ func (l *lowering) closed(source string) bool {
 // magic finds what source leads to although its path does not: through a link of procfs that only the kernel can follow, as /proc/self/ns/user
 // is. Launchers bind that one to enter the namespace later. The child follows it, so that it is the child's. It is nil if there is nothing. The
 // walk has found that there is no such path: that this process may not look there, below a closed directory of the caller's, is no other answer.
-func (l *lowering) magic(source string) (*Look, error) {
+func (l *lowering) magic(source string) (*Stat, error) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
 	err := unix.Stat(source, &st)
@@ -193,21 +193,21 @@ func (l *lowering) magic(source string) (*Look, error) {
 		return nil, nil
 	}
 	l.magicLinks = append(l.magicLinks, source)
-	return &Look{Path: source, Mode: st.Mode}, nil
+	return &Stat{Path: source, Mode: st.Mode}, nil
 }
 
-func (l *lowering) compatOp(op Op, source *Look) error {
+func (l *lowering) compatOp(op Op, source *Stat) error {
 	switch op.Kind {
 	case Bind:
 		return l.compatBind(op, source)
 	case Tmpfs:
-		return l.compatFS(op, partTmpfs, "tmpfs", compatTmpfs(op), node{place: ours, dir: true})
+		return l.compatFS(op, partTmpfs, "tmpfs", compatTmpfs(op), node{origin: private, dir: true})
 	case Proc:
 		return l.compatProc(op)
 	case Dev:
 		return l.compatDev(op)
 	case Mqueue:
-		return l.compatFS(op, partMqueue, "mqueue", "", node{place: kernel, dir: true})
+		return l.compatFS(op, partMqueue, "mqueue", "", node{origin: kernel, dir: true})
 	case Dir:
 		return l.compatDir(op)
 	case File:
@@ -245,7 +245,7 @@ func parentMode(op Op) uint32 {
 }
 
 // reach finds op's destination and makes the directories above it.
-func (l *lowering) reach(op Op) (spot, error) {
+func (l *lowering) reach(op Op) (location, error) {
 	s, err := l.follow(op.Dest, func(dir string) error {
 		l.part(partParents, op.Dest)
 		l.makeDir(dir, parentMode(op))
@@ -304,8 +304,8 @@ func (l *lowering) record(dest string, n node) {
 	case near.source != "":
 		l.made[join(near.source, rest)] = n
 		return
-	case near.place == layered && n.place == ours:
-		n.place = layered
+	case near.origin == layered && n.origin == private:
+		n.origin = layered
 	}
 	l.view.set(dest, n)
 }
@@ -314,12 +314,12 @@ func (l *lowering) makeDir(dest string, mode uint32) {
 	l.within(dest, func(dir sys.Arg, name string) {
 		l.p.Add(unix.SYS_MKDIRAT, dir, sys.Str(name), octalMode(mode)).Tolerate(unix.EEXIST, 0)
 	})
-	l.record(dest, node{place: ours, dir: true})
+	l.record(dest, node{origin: private, dir: true})
 }
 
 func (l *lowering) makeFile(dest string, mode uint32) {
 	l.within(dest, func(dir sys.Arg, name string) {
 		l.p.Add(unix.SYS_MKNODAT, dir, sys.Str(name), sys.Words(unix.S_IFREG|mode, fmt.Sprintf("S_IFREG|%04o", mode)), sys.Int(0)).Tolerate(unix.EEXIST, 0)
 	})
-	l.record(dest, node{place: ours})
+	l.record(dest, node{origin: private})
 }

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func lowerCompat(t *testing.T, have Have, host Looker, ops ...Op) (string, []Seen, error) {
+func lowerCompat(t *testing.T, have Have, host Resolver, ops ...Op) (string, []Resolved, error) {
 	t.Helper()
 	p := sys.Program{Trace: true}
-	seen, err := Lower(&p, Tree{Ops: ops, Compat: true}, have, host)
-	return p.String(), seen, err
+	resolved, err := Lower(&p, Tree{Ops: ops, Compat: true}, have, host)
+	return p.String(), resolved, err
 }
 
 // TestCompatDestinations says where an operation ends up, or with what it is refused. Each starts with /w of the host writable at /w, and
@@ -37,11 +37,11 @@ func TestCompatDestinations(t *testing.T) {
 		"/w/dang/x": "parents: no such file or directory", "/lost/x": "parents: no such file or directory",
 		"/w/out/x": "parents: no such file or directory", // there is no /etc in the new root, and a link's target is not made
 	} {
-		_, seen, err := lowerCompat(t, newWay, host, append(start[:3:3], Op{Kind: Tmpfs, Dest: dest, Mode: 0o755})...)
+		_, resolved, err := lowerCompat(t, newWay, host, append(start[:3:3], Op{Kind: Tmpfs, Dest: dest, Mode: 0o755})...)
 		got := ""
 		var op *OpError
 		if err == nil {
-			got = seen[3].Dest
+			got = resolved[3].Dest
 		} else if require.ErrorAs(t, err, &op); op.Part == "parents" {
 			got = "parents: " + op.Err.Error()
 		} else {
@@ -225,8 +225,8 @@ func inRoot(t *testing.T, fd int, root, dest string) string {
 func followed(root, dest string) string {
 	var look Host
 	defer look.Close()
-	l := &lowering{p: &sys.Program{}, look: &look, view: newView(), made: map[string]node{}}
-	l.view.cover("/", node{place: host, source: root, dir: true})
+	l := &lowering{p: &sys.Program{}, resolver: &look, view: newView(), made: map[string]node{}}
+	l.view.cover("/", node{origin: host, source: root, dir: true})
 	s, err := l.follow(dest, nil)
 	if err == nil && !s.exists() {
 		err = unix.ENOENT

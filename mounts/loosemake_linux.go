@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (l *lowering) compatBind(op Op, source *Look) error {
+func (l *lowering) compatBind(op Op, source *Stat) error {
 	if source == nil {
-		l.seen.Missing = true
+		l.resolved.Missing = true
 		return nil
 	}
 	dir := source.Type() == unix.S_IFDIR
@@ -31,8 +31,8 @@ func (l *lowering) compatBind(op Op, source *Look) error {
 	if err := l.attach(op.Flags, source.Path, dest, dir); err != nil {
 		return err
 	}
-	l.mounted(dest, node{place: host, source: source.Path, dir: dir})
-	l.seen.Dest, l.seen.Source, l.seen.File = dest, source.Path, !dir
+	l.mounted(dest, node{origin: host, source: source.Path, dir: dir})
+	l.resolved.Dest, l.resolved.Source, l.resolved.File = dest, source.Path, !dir
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (l *lowering) compatFS(op Op, part, fstype, options string, n node) error {
 	l.part(part, op.Dest)
 	l.mountOn(dest, fstype, options, op.Flags)
 	l.mounted(dest, n)
-	l.seen.Dest = dest
+	l.resolved.Dest = dest
 	return nil
 }
 
@@ -93,19 +93,19 @@ var compatCovered = []string{"sys", "sysrq-trigger", "irq", "bus"}
 
 func (l *lowering) compatProc(op Op) error {
 	if op.Source != "" {
-		look, err := l.realpath(op.Source)
+		stat, err := l.realpath(op.Source)
 		if err != nil {
 			return &partError{partSource, op.Source, err}
 		}
 		bind := op
 		bind.Flags = Flags{NoSuid, NoDev}
-		if err := l.compatBind(bind, &look); err != nil {
+		if err := l.compatBind(bind, &stat); err != nil {
 			return err
 		}
-	} else if err := l.compatFS(op, partProc, "proc", "", node{place: kernel, source: "/proc", dir: true}); err != nil {
+	} else if err := l.compatFS(op, partProc, "proc", "", node{origin: kernel, source: "/proc", dir: true}); err != nil {
 		return err
 	}
-	dest := l.seen.Dest
+	dest := l.resolved.Dest
 	for _, name := range compatCovered {
 		cover := Op{Kind: Rebind, Dest: join(dest, name), Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev}}
 		l.part(partCover, path.Join(op.Dest, name))
@@ -127,10 +127,10 @@ var compatLinks = []struct{ Name, Target string }{
 
 func (l *lowering) compatDev(op Op) error {
 	tmpfs := Op{Kind: Dev, Dest: op.Dest, Mode: 0o755, Flags: Flags{NoSuid, NoDev}, Context: op.Context}
-	if err := l.compatFS(tmpfs, partTmpfs, "tmpfs", compatTmpfs(tmpfs), node{place: ours, dir: true}); err != nil {
+	if err := l.compatFS(tmpfs, partTmpfs, "tmpfs", compatTmpfs(tmpfs), node{origin: private, dir: true}); err != nil {
 		return err
 	}
-	dest := l.seen.Dest
+	dest := l.resolved.Dest
 	for _, n := range deviceNodes {
 		if err := l.devNode(partDevSource, partDevNode, op, "/dev/"+n.Name, join(dest, n.Name)); err != nil {
 			return err
@@ -145,7 +145,7 @@ func (l *lowering) compatDev(op Op) error {
 	l.makeDir(join(dest, "pts"), 0o755)
 	l.part(partDevpts, path.Join(op.Dest, "pts"))
 	l.mountOn(join(dest, "pts"), "devpts", "newinstance,ptmxmode=0666,mode=620", Flags{NoSuid, NoExec})
-	l.mounted(join(dest, "pts"), node{place: kernel, dir: true})
+	l.mounted(join(dest, "pts"), node{origin: kernel, dir: true})
 	l.part(partSymlink, op.Dest)
 	l.makeLink("pts/ptmx", join(dest, "ptmx"))
 	if op.Source == "" {
@@ -156,17 +156,17 @@ func (l *lowering) compatDev(op Op) error {
 
 // devNode shows a device of the host at dest. The parts are for what goes wrong with the device, and with the place.
 func (l *lowering) devNode(open, part string, op Op, source, dest string) error {
-	look, err := l.realpath(source)
+	stat, err := l.realpath(source)
 	if err != nil {
 		return &partError{open, source, err}
 	}
 	l.part(part, path.Join(op.Dest, path.Base(dest)))
 	l.makeFile(dest, 0o444)
-	l.openSource(look.Path, l.src)
-	if err := l.attach(Flags{NoSuid}, look.Path, dest, false); err != nil {
+	l.openSource(stat.Path, l.src)
+	if err := l.attach(Flags{NoSuid}, stat.Path, dest, false); err != nil {
 		return err
 	}
-	l.mounted(dest, node{place: host, source: look.Path})
+	l.mounted(dest, node{origin: host, source: stat.Path})
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (l *lowering) compatDir(op Op) error {
 		l.part(partMkdir, op.Dest)
 		l.makeDir(s.path, op.Mode)
 	}
-	l.seen.Dest = s.path
+	l.resolved.Dest = s.path
 	return nil
 }
 
@@ -203,8 +203,8 @@ func (l *lowering) compatFile(op Op) error {
 			sys.Words(unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_WRONLY|O_CREAT|O_TRUNC|O_NOFOLLOW|O_CLOEXEC"), octalMode(op.Mode)).Keep(file)
 	})
 	l.fill(file, op)
-	l.record(s.path, node{place: ours})
-	l.seen.Dest, l.seen.File = s.path, true
+	l.record(s.path, node{origin: private})
+	l.resolved.Dest, l.resolved.File = s.path, true
 	return nil
 }
 
@@ -237,8 +237,8 @@ func (l *lowering) compatData(op Op) error {
 		return err
 	}
 	l.p.Add(unix.SYS_UNLINKAT, sys.Of(l.base), sys.Str(name), sys.Int(0))
-	l.mounted(dest, node{place: ours})
-	l.seen.Dest, l.seen.File = dest, true
+	l.mounted(dest, node{origin: private})
+	l.resolved.Dest, l.resolved.File = dest, true
 	return nil
 }
 
@@ -256,7 +256,7 @@ func (l *lowering) compatSymlink(op Op) error {
 		l.part(partSymlink, op.Dest)
 		l.makeLink(op.Source, s.path)
 	}
-	l.seen.Dest, l.seen.Link = s.path, true
+	l.resolved.Dest, l.resolved.Link = s.path, true
 	return nil
 }
 
@@ -264,7 +264,7 @@ func (l *lowering) makeLink(target, dest string) {
 	l.within(dest, func(dir sys.Arg, name string) {
 		l.p.Add(unix.SYS_SYMLINKAT, sys.Str(target), dir, sys.Str(name))
 	})
-	l.record(dest, node{place: link, target: target})
+	l.record(dest, node{origin: link, target: target})
 }
 
 func (l *lowering) compatRemount(op Op) error {
@@ -327,7 +327,7 @@ func (l *lowering) compatOverlay(op Op) error {
 	l.part(partOverlay, op.Dest)
 	var names []string
 	var numbers []int
-	l.procOfOurOwn()
+	l.ownProc()
 	for _, dir := range dirs {
 		number := l.number()
 		l.openSource(dir, l.src)
@@ -342,16 +342,16 @@ func (l *lowering) compatOverlay(op Op) error {
 		options = l.scratch() + "," + options
 	}
 	l.mountOn(dest, "overlay", options+",userxattr", op.Flags)
-	l.mounted(dest, node{place: layered, layers: hosts, dir: true})
+	l.mounted(dest, node{origin: layered, layers: hosts, dir: true})
 	for _, n := range numbers {
 		l.p.Add(unix.SYS_CLOSE, sys.Int(n))
 	}
-	l.seen.Dest = dest
+	l.resolved.Dest = dest
 	return nil
 }
 
-// procOfOurOwn binds the host's procfs where it is without a word before it: the options of an overlay can be read in its mount table.
-func (l *lowering) procOfOurOwn() {
+// ownProc binds the host's procfs where it is without a word before it: the options of an overlay can be read in its mount table.
+func (l *lowering) ownProc() {
 	if l.prefix == "" {
 		return
 	}
@@ -381,11 +381,11 @@ func (l *lowering) overlayDirs(op Op) (dirs, hosts []string, err error) {
 		paths = append(paths, op.Upper, op.Work)
 	}
 	for _, p := range paths {
-		look, err := l.realpath(p)
+		stat, err := l.realpath(p)
 		if err != nil {
 			return nil, nil, &partError{partSource, p, err}
 		}
-		dirs = append(dirs, look.Path)
+		dirs = append(dirs, stat.Path)
 	}
 	hosts = slices.Clone(dirs[:len(op.Layers)])
 	if op.Upper != "" {

@@ -27,22 +27,22 @@ func (h *openHow) String() string {
 // errSkip says that an optional operation has nowhere to go.
 var errSkip = errors.New("bug: skipped operation reported as an error")
 
-// place makes sure that a mount point for a directory or a file exists at dest, and returns where it is. It makes one only in
+// mountPoint makes sure that a mount point for a directory or a file exists at dest, and returns where it is. It makes one only in
 // the sandbox's own file systems. What the host has at a place is looked at now; the walk in the child fails if it changed.
-func (l *lowering) place(op Op, dest string, dir bool) (string, error) {
-	return l.placeFollowing(op, dest, dir, maxLinks)
+func (l *lowering) mountPoint(op Op, dest string, dir bool) (string, error) {
+	return l.mountPointFollowing(op, dest, dir, maxLinks)
 }
 
-func (l *lowering) placeFollowing(op Op, dest string, dir bool, left int) (string, error) {
+func (l *lowering) mountPointFollowing(op Op, dest string, dir bool, left int) (string, error) {
 	n, at, rest := l.view.find(dest)
 	switch {
-	case n.place == link:
+	case n.origin == link:
 		return "", hint("name the directory that it leads to", "%s is a symlink in the sandbox; nothing is mounted through one", at)
 	case rest == "":
 		return dest, sameType(dest, n.dir, dir)
 	case !n.dir:
 		return "", fmt.Errorf("%s is a file", at)
-	case n.place == ours:
+	case n.origin == private:
 		l.makeParents(dest)
 		if dir {
 			l.mkdir(dest, 0o755)
@@ -53,7 +53,7 @@ func (l *lowering) placeFollowing(op Op, dest string, dir bool, left int) (strin
 	case n.source == "":
 		return "", fmt.Errorf("nothing can be mounted in %s", at)
 	}
-	look, err := l.look.Look(n.source + "/" + rest)
+	stat, err := l.resolver.Stat(n.source + "/" + rest)
 	switch {
 	case Absent(err):
 		if op.Optional {
@@ -62,24 +62,24 @@ func (l *lowering) placeFollowing(op Op, dest string, dir bool, left int) (strin
 		return "", hint("create it on the host, or mount somewhere else", "%s does not exist in %s, which is the host's; nothing is created there", dest, at)
 	case err != nil:
 		return "", err
-	case look.Path != n.source+"/"+rest:
+	case stat.Path != n.source+"/"+rest:
 		return "", hint("name the directory that it leads to", "%s is reached through a symlink on the host; nothing is mounted through one", dest)
-	case look.Type() == unix.S_IFLNK:
-		return l.followDest(op, dest, dir, look, left)
+	case stat.Type() == unix.S_IFLNK:
+		return l.followDest(op, dest, dir, stat, left)
 	}
-	return dest, sameType(dest, look.Type() == unix.S_IFDIR, dir)
+	return dest, sameType(dest, stat.Type() == unix.S_IFDIR, dir)
 }
 
 // followDest goes where a symlink of the host's at dest leads inside the sandbox.
-func (l *lowering) followDest(op Op, dest string, dir bool, look Look, left int) (string, error) {
+func (l *lowering) followDest(op Op, dest string, dir bool, stat Stat, left int) (string, error) {
 	if !op.FollowDest || left == 0 {
-		return "", hint("mount at "+look.Target+" instead", "%s is a symlink on the host; nothing is mounted on one", dest)
+		return "", hint("mount at "+stat.Target+" instead", "%s is a symlink on the host; nothing is mounted on one", dest)
 	}
-	target := look.Target
+	target := stat.Target
 	if !path.IsAbs(target) {
 		target = path.Join(path.Dir(dest), target)
 	}
-	return l.placeFollowing(op, path.Clean(target), dir, left-1)
+	return l.mountPointFollowing(op, path.Clean(target), dir, left-1)
 }
 
 // checkDir finds out before anything is started that dir will not be there. Where symlinks are on the way it leaves that to chdir.
@@ -90,14 +90,14 @@ func (l *lowering) checkDir(dir string) error {
 	n, _, rest := l.view.find(dir)
 	isDir, err := n.dir, error(nil)
 	switch {
-	case n.place == link || rest == "":
-		isDir = isDir || n.place == link
+	case n.origin == link || rest == "":
+		isDir = isDir || n.origin == link
 	case n.source == "":
 		err = unix.ENOENT
 	default:
-		var look Look
-		look, err = l.look.Look(n.source + "/" + rest)
-		isDir = look.Type() == unix.S_IFDIR || look.Type() == unix.S_IFLNK
+		var stat Stat
+		stat, err = l.resolver.Stat(n.source + "/" + rest)
+		isDir = stat.Type() == unix.S_IFDIR || stat.Type() == unix.S_IFLNK
 	}
 	if err == nil && !isDir {
 		err = unix.ENOTDIR
@@ -122,7 +122,7 @@ func sameType(dest string, have, want bool) error {
 func (l *lowering) makeParents(dest string) {
 	for _, dir := range l.view.missing(dest) {
 		l.mkdir(dir, 0o755)
-		l.view.set(dir, node{place: ours, dir: true})
+		l.view.set(dir, node{origin: private, dir: true})
 	}
 }
 

@@ -83,7 +83,7 @@ func receipt(p *plan.Plan, out backend.Outcome) Receipt {
 	}
 	r.Limits = limitReceipts(p)
 	r.Lost = p.Lost()
-	r.Notes = slices.Concat(p.Notes, missing(p, out.Seen), out.Losses)
+	r.Notes = slices.Concat(p.Notes, missing(p, out.Resolved), out.Losses)
 	return r
 }
 

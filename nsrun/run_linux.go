@@ -295,7 +295,7 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 	if err != nil {
 		return nil, err
 	}
-	notes := missing(p, l.Seen)
+	notes := missing(p, l.Resolved)
 	if p.Backend == plan.BackendDocker {
 		losses, err := backend.DockerLosses(p)
 		return append(notes, losses...), err
@@ -357,9 +357,9 @@ func ExecStages(channel, requests, stderr int) error {
 func ContainerInit() error { return backend.ContainerInit() }
 
 // missing tells of the mounts that were left out.
-func missing(p *plan.Plan, seen []backend.Seen) []plan.Note {
+func missing(p *plan.Plan, resolved []backend.Resolved) []plan.Note {
 	var notes []plan.Note
-	for i, s := range seen {
+	for i, s := range resolved {
 		op := p.Mounts[i]
 		if !s.Missing || op.Quiet {
 			continue

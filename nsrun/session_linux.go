@@ -168,7 +168,7 @@ func (s *Session) evidence(sandbox *backend.Sandbox, before backend.Evidence) ba
 func (s *Session) adopt(sandbox *backend.Sandbox) {
 	s.sandbox, s.expired, s.reported = sandbox, false, backend.Evidence{}
 	sandbox.Terminate = func() { s.terminate(sandbox) }
-	s.receipt = receipt(s.plan, backend.Outcome{Seen: sandbox.Info.Seen, Rules: sandbox.Info.Rules, Tried: sandbox.Info.Tried})
+	s.receipt = receipt(s.plan, backend.Outcome{Resolved: sandbox.Info.Resolved, Rules: sandbox.Info.Rules, Tried: sandbox.Info.Tried})
 	go func() {
 		<-sandbox.Done()
 		s.mu.Lock()

@@ -20,12 +20,12 @@ func compileFor(t *testing.T, p policy.Policy, f facts.Facts) *Plan {
 }
 
 func TestTraitsAreComplete(t *testing.T) {
-	seen := map[string]bool{}
+	resolved := map[string]bool{}
 	for _, row := range Traits {
 		assert.NotEmpty(t, row.Promise, row.Name)
 		assert.NotEmpty(t, row.Without, row.Name)
-		assert.False(t, seen[row.Name], "%s has two rows", row.Name)
-		seen[row.Name] = true
+		assert.False(t, resolved[row.Name], "%s has two rows", row.Name)
+		resolved[row.Name] = true
 		assert.Equal(t, Carried, row.Backends[0].Grade, "%s: native gives every guarantee", row.Name)
 		for i, cell := range row.Backends {
 			if cell.Grade == Weaker {
@@ -39,7 +39,7 @@ func TestTraitsAreComplete(t *testing.T) {
 		assert.True(t, ok)
 		assert.Equal(t, row, got)
 	}
-	assert.Len(t, policy.Guarantees, len(seen))
+	assert.Len(t, policy.Guarantees, len(resolved))
 	for i, name := range policy.Guarantees {
 		assert.Equal(t, Traits[i].Name, name, "the names of both tables, in the same order")
 	}

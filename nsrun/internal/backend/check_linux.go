@@ -49,8 +49,8 @@ func checkDescriptors() error {
 }
 
 // protect refuses a plan that shows a protected file writable, whoever asked for that, or an audit log at all.
-func protect(p *plan.Plan, seen []mounts.Seen, protected []string) error {
-	for i, s := range seen {
+func protect(p *plan.Plan, resolved []mounts.Resolved, protected []string) error {
+	for i, s := range resolved {
 		op := p.Mounts[i]
 		if s.Source == "" || op.Kind != mounts.Bind {
 			continue
@@ -65,7 +65,7 @@ func protect(p *plan.Plan, seen []mounts.Seen, protected []string) error {
 			}
 		}
 		for _, file := range p.Audit {
-			if rest, shown := below(file, s.Source); shown && p.Backend != plan.BackendNone && !covered(p, seen, i, op.Dest+rest) {
+			if rest, shown := below(file, s.Source); shown && p.Backend != plan.BackendNone && !covered(p, resolved, i, op.Dest+rest) {
 				return fail(fmt.Errorf("it would show %s: the program could keep a lock on the audit log, and no other run could begin", file),
 					"keep audit logs out of what a sandbox may see, or grant their directory by its real path")
 			}
@@ -84,9 +84,9 @@ func below(file, dir string) (rest string, ok bool) {
 }
 
 // covered reports whether a later mount hides what mount i shows at dest.
-func covered(p *plan.Plan, seen []mounts.Seen, i int, dest string) bool {
-	for j := i + 1; j < len(seen); j++ {
-		if _, over := below(dest, p.Mounts[j].Dest); over && !seen[j].Missing {
+func covered(p *plan.Plan, resolved []mounts.Resolved, i int, dest string) bool {
+	for j := i + 1; j < len(resolved); j++ {
+		if _, over := below(dest, p.Mounts[j].Dest); over && !resolved[j].Missing {
 			return true
 		}
 	}

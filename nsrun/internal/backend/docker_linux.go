@@ -27,9 +27,9 @@ const channelName = "/.nsrun-channel"
 
 // Docker is a plan as a container: what the CLI is told, and what pid 1 is.
 type Docker struct {
-	Args   []string // between "run" and the image; without those that name files of the private directory
-	Losses []plan.Note
-	Seen   []mounts.Seen
+	Args     []string // between "run" and the image; without those that name files of the private directory
+	Losses   []plan.Note
+	Resolved []mounts.Resolved
 
 	view    *boxView
 	request containerRequest
@@ -47,7 +47,7 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	if err != nil {
 		return nil, wrapLowering(err)
 	}
-	ops, err := settle(p, l.Seen, &host)
+	ops, err := materialize(p, l.Resolved, &host)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Docker{Seen: l.Seen, view: view, Losses: slices.Concat(dockerLosses(p, cli), view.losses)}
+	out := &Docker{Resolved: l.Resolved, view: view, Losses: slices.Concat(dockerLosses(p, cli), view.losses)}
 	out.Args = slices.Concat(cli.args(p), view.args)
-	out.request = containerRequest{RemoteRequest: remoteRequest(p, l.Seen), Late: view.late, Mechanisms: p.Mechanisms}
+	out.request = containerRequest{RemoteRequest: remoteRequest(p, l.Resolved), Late: view.late, Mechanisms: p.Mechanisms}
 	out.request.Locations = view.locations
 	out.request.Dev = "/dev" // Docker's own is always there
 	out.request.Limits = slices.Concat(otherLimits(), p.Limits)
@@ -220,7 +220,7 @@ func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := protect(p, box.Seen, opts.Protected); err != nil {
+	if err := protect(p, box.Resolved, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
 	target, err := newSelfTestTarget(p)
@@ -236,7 +236,7 @@ func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 	d.mu.Lock()
 	out := d.out
 	d.mu.Unlock()
-	out.Started, out.Seen, out.Losses, out.Tried = d.started, box.Seen, box.Losses, triedRemotely(p, target)
+	out.Started, out.Resolved, out.Losses, out.Tried = d.started, box.Resolved, box.Losses, triedRemotely(p, target)
 	if rules := box.request.Landlock; rules != nil {
 		out.Rules = rules.Paths
 	}

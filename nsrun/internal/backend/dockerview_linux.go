@@ -43,10 +43,10 @@ type made struct {
 	Mode   uint32 `json:"mode,omitempty"`
 }
 
-func newBoxView(ops []mounts.Op, cli ContainerCLI, id plan.Identity, look mounts.Looker) (*boxView, error) {
+func newBoxView(ops []mounts.Op, cli ContainerCLI, id plan.Identity, resolver mounts.Resolver) (*boxView, error) {
 	v := &boxView{cli: cli, id: id}
 	var err error
-	if v.mounts, err = look.Mountinfo(); err != nil {
+	if v.mounts, err = resolver.Mountinfo(); err != nil {
 		return nil, &Error{Stage: "mount", Err: err}
 	}
 	for i, op := range ops {

@@ -17,7 +17,7 @@ import (
 // adopts whatever the command leaves behind, and kills it all when the command has ended or nsrun is gone.
 
 // subreaperProgram is the keeper's life.
-func (l *lowering) subreaperProgram(look mounts.Looker) error {
+func (l *lowering) subreaperProgram(resolver mounts.Resolver) error {
 	return l.all(
 		l.ownSession, // a terminal's signals are nsrun's to pass on
 		l.joinGroup,
@@ -26,7 +26,7 @@ func (l *lowering) subreaperProgram(look mounts.Looker) error {
 		l.setChildSubreaper,
 		l.noNewPrivsHere,
 		l.killScope, // before there is anything to kill
-		func() error { return l.grants(look) },
+		func() error { return l.grants(resolver) },
 		l.awaitChildren,
 		l.startWatchdog,
 		l.selfTest,
@@ -70,8 +70,8 @@ func (l *lowering) killScope() error {
 }
 
 // grants looks at what the plan grants, for the rules that the command gets.
-func (l *lowering) grants(look mounts.Looker) (err error) {
-	l.seen, err = mounts.See(l.plan.Mounts, look)
+func (l *lowering) grants(resolver mounts.Resolver) (err error) {
+	l.resolved, err = mounts.Resolve(l.plan.Mounts, resolver)
 	return err
 }
 
@@ -158,16 +158,16 @@ func (l *lowering) killRest() {
 }
 
 // bareRules are the rules of a plan without mounts: at the real paths of what is granted, without what is masked.
-func bareRules(p *plan.Plan, seen []mounts.Seen) ([]landlock.PathRule, error) {
+func bareRules(p *plan.Plan, resolved []mounts.Resolved) ([]landlock.PathRule, error) {
 	var masks []string
-	at := map[string]mounts.Seen{}
+	at := map[string]mounts.Resolved{}
 	for i, op := range p.Mounts {
 		switch {
-		case seen[i].Missing:
+		case resolved[i].Missing:
 		case op.Kind == mounts.Mask:
-			masks = append(masks, seen[i].Source)
+			masks = append(masks, resolved[i].Source)
 		default:
-			at[op.Dest] = seen[i]
+			at[op.Dest] = resolved[i]
 		}
 	}
 	var rules []landlock.PathRule

@@ -59,7 +59,7 @@ func TestNoCommandAfterItsSubreaper(t *testing.T) {
 			var host mounts.Host
 			defer host.Close()
 			l := newLowering(p, fds{report: ch.childReport, status: ch.childStatus}, false)
-			keep := func(mounts.Looker) error {
+			keep := func(mounts.Resolver) error {
 				return l.all(l.ownSession, func() error {
 					return l.closeAllBut(3, []int{min(ch.childReport, ch.childStatus), max(ch.childReport, ch.childStatus), spare})
 				},

@@ -107,7 +107,7 @@ func (l *lowering) ownNull() error {
 	}
 	null := l.p.Slot()
 	for fd := range 3 {
-		st, flags, err := look(uintptr(fd))
+		st, flags, err := statFD(uintptr(fd))
 		if errors.Is(err, unix.EBADF) || err == nil && !isNull(st) {
 			continue
 		}
@@ -301,9 +301,9 @@ func (l *lowering) landlockRules() (landlock.Ruleset, error) {
 	switch {
 	case l.rules != nil: // the self-test's are the command's
 	case usesSubreaper(l.plan):
-		l.rules, err = bareRules(l.plan, l.seen)
+		l.rules, err = bareRules(l.plan, l.resolved)
 	default:
-		l.rules = resolvedRules(l.plan, l.seen)
+		l.rules = resolvedRules(l.plan, l.resolved)
 	}
 	r := l.plan.Landlock.Ruleset
 	r.Paths, r.ByName = l.rules, !l.plan.Mechanisms.Openat2
@@ -312,9 +312,9 @@ func (l *lowering) landlockRules() (landlock.Ruleset, error) {
 
 // resolvedRules are the plan's rules without those of what was left out, and at the places where the rest went. Lowering has found those free
 // of symlinks, and mounts follows none on the way to them; so a symlink that is there by now was put there since, and is an error.
-func resolvedRules(p *plan.Plan, seen []mounts.Seen) []landlock.PathRule {
-	at := map[string]mounts.Seen{}
-	for i, s := range seen {
+func resolvedRules(p *plan.Plan, resolved []mounts.Resolved) []landlock.PathRule {
+	at := map[string]mounts.Resolved{}
+	for i, s := range resolved {
 		if former, ok := at[p.Mounts[i].Dest]; !ok || former.Missing || former.Covered {
 			at[p.Mounts[i].Dest] = s
 		}

@@ -16,7 +16,7 @@ import (
 // there only if something needs it, and nothing is added.
 
 // compatProgram writes such a plan. The order is bubblewrap's, because its errors and what its callers may do meanwhile depend on it.
-func (l *lowering) compatProgram(look mounts.Looker) error {
+func (l *lowering) compatProgram(resolver mounts.Resolver) error {
 	return l.all(
 		l.enterNamespaces,
 		l.setUpDeathSignal, // nothing is left behind if the caller dies half-way
@@ -29,7 +29,7 @@ func (l *lowering) compatProgram(look mounts.Looker) error {
 		l.firstMaps,
 		l.clearUmask,
 		l.fileLabel,
-		func() error { return l.compatRoot(look) },
+		func() error { return l.compatRoot(resolver) },
 		l.hostnames,
 		l.secondUsers,
 		l.assertNoUsers,
@@ -225,9 +225,9 @@ func (l *lowering) fileLabel() error {
 	return nil
 }
 
-func (l *lowering) compatRoot(look mounts.Looker) (err error) {
+func (l *lowering) compatRoot(resolver mounts.Resolver) (err error) {
 	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
-	l.seen, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Compat: true}, have, look)
+	l.resolved, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Compat: true}, have, resolver)
 	return err
 }
 

@@ -32,16 +32,16 @@ func usesSubreaper(p *plan.Plan) bool {
 	return p.Backend == plan.BackendLandlock || p.Backend == plan.BackendNone
 }
 
-// Seen is what lowering saw of one mount.
-type Seen = mounts.Seen
+// Resolved is what lowering saw of one mount.
+type Resolved = mounts.Resolved
 
 // Lowered is a plan as system calls for this host.
 type Lowered struct {
-	Program *sys.Program
-	Flags   uintptr       // of clone
-	Seen    []mounts.Seen // one for each mount of the plan
-	Rules   []landlock.PathRule
-	forked  int // the first call after the command's process has been forked, by the process that forked it
+	Program  *sys.Program
+	Flags    uintptr           // of clone
+	Resolved []mounts.Resolved // one for each mount of the plan
+	Rules    []landlock.PathRule
+	forked   int // the first call after the command's process has been forked, by the process that forked it
 }
 
 var cloneFlags = map[string]uintptr{
@@ -51,10 +51,10 @@ var cloneFlags = map[string]uintptr{
 
 // lowering is the state of one Lower.
 type lowering struct {
-	p    *sys.Program
-	plan *plan.Plan
-	fds  fds
-	seen []mounts.Seen
+	p        *sys.Program
+	plan     *plan.Plan
+	fds      fds
+	resolved []mounts.Resolved
 
 	tty     sys.Slot // the command's end of its terminal
 	command sys.Slot // pid of the last mile, which becomes the command
@@ -77,7 +77,7 @@ type lowering struct {
 // With trace the program can be printed.
 //
 // The order is the security argument: see DESIGN.md.
-func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
+func Lower(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
 	l := newLowering(p, f, trace)
 	program, joined := l.pid1Program, false
 	switch {
@@ -86,7 +86,7 @@ func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error
 	case usesSubreaper(p):
 		program = l.subreaperProgram
 	}
-	out, err := l.lower(program, look)
+	out, err := l.lower(program, resolver)
 	if err == nil && joined {
 		out.Flags = 0
 	}
@@ -101,7 +101,7 @@ func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
 	return l
 }
 
-func (l *lowering) lower(program func(mounts.Looker) error, look mounts.Looker) (*Lowered, error) {
+func (l *lowering) lower(program func(mounts.Resolver) error, resolver mounts.Resolver) (*Lowered, error) {
 	l.p.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
 	out := &Lowered{Program: l.p}
 	for _, ns := range l.plan.Namespaces {
@@ -114,15 +114,15 @@ func (l *lowering) lower(program func(mounts.Looker) error, look mounts.Looker) 
 	if len(l.plan.Cgroups) > 0 {
 		out.Flags &^= unix.CLONE_NEWCGROUP // whose root is where it is made: see joinGroup
 	}
-	if err := program(look); err != nil {
+	if err := program(resolver); err != nil {
 		return nil, err
 	}
-	out.Seen, out.Rules, out.forked = l.seen, l.rules, l.forked
+	out.Resolved, out.Rules, out.forked = l.resolved, l.rules, l.forked
 	return out, nil
 }
 
 // pid1Program is that of a sandbox by nsrun's own rules.
-func (l *lowering) pid1Program(look mounts.Looker) error {
+func (l *lowering) pid1Program(resolver mounts.Resolver) error {
 	return l.all(
 		l.dieWithCaller, // first of all: nothing outlives the caller
 		l.joinGroup,     // before there is anything to count
@@ -136,7 +136,7 @@ func (l *lowering) pid1Program(look mounts.Looker) error {
 		l.network,
 		l.setHostname,
 		l.clearArguments,
-		func() error { return l.root(look) },
+		func() error { return l.root(resolver) },
 		l.terminal,
 		l.selfTest,
 		l.spawnCommand,
@@ -289,9 +289,9 @@ func (l *lowering) setHostname() error {
 	return nil
 }
 
-func (l *lowering) root(look mounts.Looker) (err error) {
+func (l *lowering) root(resolver mounts.Resolver) (err error) {
 	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
-	l.seen, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir}, have, look)
+	l.resolved, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir}, have, resolver)
 	return err
 }
 

@@ -55,7 +55,7 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 		}
 		return Outcome{}, err
 	}
-	out := Outcome{Started: time.Now(), Seen: lowered.Seen}
+	out := Outcome{Started: time.Now(), Resolved: lowered.Resolved}
 	status, err := m.supervise()
 	out.Status, out.Wall = status, time.Since(out.Started)
 	return out, err

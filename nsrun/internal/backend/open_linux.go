@@ -17,10 +17,10 @@ import (
 
 // Info is what whoever talks to a server is told of its making.
 type Info struct {
-	Started time.Time           `json:"started"`
-	Seen    []mounts.Seen       `json:"seen,omitempty"`
-	Rules   []landlock.PathRule `json:"rules,omitempty"`
-	Tried   []plan.Act          `json:"tried,omitempty"`
+	Started  time.Time           `json:"started"`
+	Resolved []mounts.Resolved   `json:"seen,omitempty"`
+	Rules    []landlock.PathRule `json:"rules,omitempty"`
+	Tried    []plan.Act          `json:"tried,omitempty"`
 	// Cgroups are the directories of the sandbox's cgroup, and their versions. Whoever owns the sandbox removes them.
 	Cgroups []cgroup.Tree `json:"cgroups,omitempty"`
 	// Steps are those of the program's last calls, each from its first call on.
@@ -97,7 +97,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	}
 	lowered, err := opts.seam.lowered(lowerServer, p, fds{report: int(report[1].Fd()), status: pair[1], target: target, group: group})
 	if err == nil {
-		err = protect(p, lowered.Seen, opts.Protected)
+		err = protect(p, lowered.Resolved, opts.Protected)
 	} else {
 		err = wrapLowering(err)
 	}
@@ -121,7 +121,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	}
 	out.Cgroups = group.Made()
 	group.Close() // with a process in it, it is not taken for a dead run's
-	out.Seen, out.Rules, out.Tried, out.Steps = lowered.Seen, lowered.Rules, tried(p, target), lastSteps(lowered.Program)
+	out.Resolved, out.Rules, out.Tried, out.Steps = lowered.Resolved, lowered.Rules, tried(p, target), lastSteps(lowered.Program)
 	return out, nil
 }
 

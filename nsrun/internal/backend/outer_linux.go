@@ -72,9 +72,9 @@ type RemoteRequest struct {
 // BwrapCall is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
 type BwrapCall struct {
 	bwrap.Rendered
-	Request []byte // at descriptor bwrapRequest
-	Seen    []mounts.Seen
-	Rules   []landlock.PathRule
+	Request  []byte // at descriptor bwrapRequest
+	Resolved []mounts.Resolved
+	Rules    []landlock.PathRule
 }
 
 // RenderBwrap looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a canary.
@@ -93,7 +93,7 @@ func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 		return nil, &Error{Stage: "bwrap", Op: "look for nsrun's binary", Err: err}
 	}
 	simple := *p
-	simple.Mounts, err = simplify(p, l.Seen, &host)
+	simple.Mounts, err = simplify(p, l.Resolved, &host)
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +105,9 @@ func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 	if err != nil {
 		return nil, &Error{Stage: "bwrap", Op: "render", Err: err}
 	}
-	out := &BwrapCall{Rendered: r, Seen: l.Seen}
+	out := &BwrapCall{Rendered: r, Resolved: l.Resolved}
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
-	o := remoteRequest(p, l.Seen)
+	o := remoteRequest(p, l.Resolved)
 	o.Target = target
 	if o.Locations, err = locations(simple.Mounts); err != nil {
 		return nil, err
@@ -130,11 +130,11 @@ func carried(p *plan.Plan, feature string) bool {
 	return false
 }
 
-func remoteRequest(p *plan.Plan, seen []mounts.Seen) RemoteRequest {
+func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) RemoteRequest {
 	o := RemoteRequest{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, AtMost: p.AtMost, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
 		rules := *p.Landlock
-		rules.Paths = resolvedRules(p, seen)
+		rules.Paths = resolvedRules(p, resolved)
 		o.Landlock = &rules
 	}
 	return o
@@ -150,24 +150,24 @@ func devOf(p *plan.Plan) string {
 }
 
 // simplify writes the operations as bubblewrap can carry them out: see settle, with what nsrun covers in a procfs, and parents.
-func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op, error) {
-	settled, err := settle(p, seen, look)
+func simplify(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resolver) ([]mounts.Op, error) {
+	materialized, err := materialize(p, resolved, resolver)
 	if err != nil {
 		return nil, err
 	}
 	var out []mounts.Op
-	for _, op := range settled {
+	for _, op := range materialized {
 		out = append(out, op)
 		if op.Kind == mounts.Proc {
 			for _, name := range mounts.ProcMasked() {
-				masks, err := mask("/proc/"+name, op.Dest+"/"+name, look)
+				masks, err := mask("/proc/"+name, op.Dest+"/"+name, resolver)
 				if err != nil {
 					return nil, err
 				}
 				out = append(out, masks...)
 			}
 			id := mounts.BootID(op.Dest)
-			if _, err := look.Look("/proc" + strings.TrimPrefix(id.Dest, op.Dest)); err == nil {
+			if _, err := resolver.Stat("/proc" + strings.TrimPrefix(id.Dest, op.Dest)); err == nil {
 				id.Optional = false
 				out = append(out, id)
 			} else if !mounts.Absent(err) {
@@ -178,17 +178,17 @@ func simplify(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) ([]mounts.Op
 	return parents(out), nil
 }
 
-// settle writes the operations as what lowering saw: no symlinks to be kept or refused, nothing optional, masks by their types.
-func settle(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) (out []mounts.Op, err error) {
+// materialize writes the operations as what lowering saw: no symlinks to be kept or refused, nothing optional, masks by their types.
+func materialize(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resolver) (out []mounts.Op, err error) {
 	for i, op := range p.Mounts {
-		s := seen[i]
+		s := resolved[i]
 		if s.Missing {
 			continue
 		}
 		op.Dest, op.Optional = s.Dest, false
 		switch {
 		case s.Link && op.Kind == mounts.Bind:
-			at, err := look.Look(op.Source)
+			at, err := resolver.Stat(op.Source)
 			if err != nil {
 				return nil, err
 			}
@@ -196,7 +196,7 @@ func settle(p *plan.Plan, seen []mounts.Seen, look mounts.Looker) (out []mounts.
 		case op.Kind == mounts.Bind:
 			op = mounts.Op{Kind: mounts.Bind, Source: s.Source, Dest: op.Dest, Flags: op.Flags}
 		case op.Kind == mounts.Mask:
-			masks, err := mask(cmp.Or(op.Source, op.Dest), op.Dest, look)
+			masks, err := mask(cmp.Or(op.Source, op.Dest), op.Dest, resolver)
 			if err != nil {
 				return nil, err
 			}
@@ -213,8 +213,8 @@ var plainRead = mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
 
 // mask covers dest as the host's place is, which for what plans mask is below a bind of the same name: a directory by an empty one,
 // anything else by a device that cannot be opened there.
-func mask(place, dest string, look mounts.Looker) ([]mounts.Op, error) {
-	at, err := look.Look(place)
+func mask(place, dest string, resolver mounts.Resolver) ([]mounts.Op, error) {
+	at, err := resolver.Stat(place)
 	switch {
 	case mounts.Absent(err):
 		return nil, nil

@@ -53,7 +53,7 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := protect(p, call.Seen, opts.Protected); err != nil {
+	if err := protect(p, call.Resolved, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
 	o := &bwrapRun{channel: -1, orphan: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
@@ -69,7 +69,7 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	}
 	err = o.supervise()
 	out := o.out
-	out.Started, out.Wall, out.Seen, out.Losses = started, time.Since(started), call.Seen, call.Losses
+	out.Started, out.Wall, out.Resolved, out.Losses = started, time.Since(started), call.Resolved, call.Losses
 	out.Rules, out.Tried = call.Rules, triedRemotely(p, target)
 	return out, err
 }

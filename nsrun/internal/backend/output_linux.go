@@ -44,21 +44,21 @@ func openPumps(p *plan.Plan) (*pumps, error) {
 	if p.Output == nil || p.Terminal {
 		return s, nil
 	}
-	var seen [2]unix.Stat_t
+	var resolved [2]unix.Stat_t
 	for i := range 2 {
-		if unix.Fstat(1+i, &seen[i]) != nil {
+		if unix.Fstat(1+i, &resolved[i]) != nil {
 			continue // it is closed
 		}
-		kind := seen[i].Mode & unix.S_IFMT
+		kind := resolved[i].Mode & unix.S_IFMT
 		switch {
-		case i == 1 && s.child[0] != 0 && seen[0].Dev == seen[1].Dev && seen[0].Ino == seen[1].Ino: // one pipe keeps the order
+		case i == 1 && s.child[0] != 0 && resolved[0].Dev == resolved[1].Dev && resolved[0].Ino == resolved[1].Ino: // one pipe keeps the order
 			s.child[1] = s.child[0]
 		case kind == unix.S_IFIFO && (!p.Output.Pipes || nameless(1+i)), kind == unix.S_IFREG && !p.Output.Pipes:
 			if err := s.add(i, p.Output.Bytes, kind == unix.S_IFREG); err != nil {
 				s.close()
 				return nil, err
 			}
-		case !p.Output.Pipes && !isNull(seen[i]):
+		case !p.Output.Pipes && !isNull(resolved[i]):
 			s.note = append(s.note, plan.Note{Feature: "output_bytes", Loss: streamNames[i] + " is no pipe and no file, where nothing is counted",
 				Fix: "use --tty on a terminal, or a pipe"})
 		}

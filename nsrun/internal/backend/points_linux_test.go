@@ -13,7 +13,7 @@ import (
 )
 
 // lowerFunc is Lower or lowerServer.
-type lowerFunc func(*plan.Plan, mounts.Looker, fds, bool) (*Lowered, error)
+type lowerFunc func(*plan.Plan, mounts.Resolver, fds, bool) (*Lowered, error)
 
 // points holds the program of one plan, which a test runs once for each fault. Lowering a plan takes about as long as it takes the kernel
 // to make the sandbox, so it is lowered once, and again only if a run's descriptors have got other numbers: those are part of the program.
@@ -98,7 +98,7 @@ func leftNow(t *testing.T) left {
 const batch = 16
 
 // inBatches calls each for every call of the list, and checks after every batch that nothing is left, once settle has returned.
-func inBatches(t *testing.T, calls []int, each func(i int), settle func()) {
+func inBatches(t *testing.T, calls []int, each func(i int), check func()) {
 	t.Helper()
 	before := leftNow(t)
 	require.Empty(t, before.children)
@@ -106,7 +106,7 @@ func inBatches(t *testing.T, calls []int, each func(i int), settle func()) {
 		for _, i := range part {
 			each(i)
 		}
-		settle()
+		check()
 		require.Equal(t, before, leftNow(t), "one of the calls %v has left something; %s=N injects into call N alone", part, testenv.PointVar)
 	}
 }

@@ -17,21 +17,21 @@ func TestProtectAuditLogs(t *testing.T) {
 		name    string
 		backend string
 		ops     []mounts.Op
-		seen    []mounts.Seen
+		seen    []mounts.Resolved
 		says    string
 	}{
-		{"elsewhere", plan.BackendNative, []mounts.Op{ro}, []mounts.Seen{{Source: "/real/direct"}}, ""},
-		{"shown", plan.BackendNative, []mounts.Op{ro}, []mounts.Seen{{Source: "/real"}}, "would show " + log},
-		{"shown itself", plan.BackendNative, []mounts.Op{ro}, []mounts.Seen{{Source: log, File: true}}, "would show " + log},
-		{"shown from the root on", plan.BackendNative, []mounts.Op{ro}, []mounts.Seen{{Source: "/"}}, "would show " + log},
-		{"covered", plan.BackendNative, []mounts.Op{ro, {Kind: mounts.Mask, Dest: "/link/dir/a.jsonl"}}, []mounts.Seen{{Source: "/real"}, {}}, ""},
-		{"covered above", plan.BackendNative, []mounts.Op{ro, {Kind: mounts.Tmpfs, Dest: "/link/dir"}}, []mounts.Seen{{Source: "/real"}, {}}, ""},
+		{"elsewhere", plan.BackendNative, []mounts.Op{ro}, []mounts.Resolved{{Source: "/real/direct"}}, ""},
+		{"shown", plan.BackendNative, []mounts.Op{ro}, []mounts.Resolved{{Source: "/real"}}, "would show " + log},
+		{"shown itself", plan.BackendNative, []mounts.Op{ro}, []mounts.Resolved{{Source: log, File: true}}, "would show " + log},
+		{"shown from the root on", plan.BackendNative, []mounts.Op{ro}, []mounts.Resolved{{Source: "/"}}, "would show " + log},
+		{"covered", plan.BackendNative, []mounts.Op{ro, {Kind: mounts.Mask, Dest: "/link/dir/a.jsonl"}}, []mounts.Resolved{{Source: "/real"}, {}}, ""},
+		{"covered above", plan.BackendNative, []mounts.Op{ro, {Kind: mounts.Tmpfs, Dest: "/link/dir"}}, []mounts.Resolved{{Source: "/real"}, {}}, ""},
 		{"covered by what was left out", plan.BackendNative, []mounts.Op{ro, {Kind: mounts.Mask, Dest: "/link/dir/a.jsonl"}},
-			[]mounts.Seen{{Source: "/real"}, {Missing: true}}, "would show " + log},
-		{"covered too early", plan.BackendNative, []mounts.Op{{Kind: mounts.Mask, Dest: "/link/dir/a.jsonl"}, ro}, []mounts.Seen{{}, {Source: "/real"}}, "would show " + log},
-		{"writable, though covered", plan.BackendNative, []mounts.Op{rw, {Kind: mounts.Mask, Dest: "/link/dir/a.jsonl"}}, []mounts.Seen{{Source: "/real"}, {}},
+			[]mounts.Resolved{{Source: "/real"}, {Missing: true}}, "would show " + log},
+		{"covered too early", plan.BackendNative, []mounts.Op{{Kind: mounts.Mask, Dest: "/link/dir/a.jsonl"}, ro}, []mounts.Resolved{{}, {Source: "/real"}}, "would show " + log},
+		{"writable, though covered", plan.BackendNative, []mounts.Op{rw, {Kind: mounts.Mask, Dest: "/link/dir/a.jsonl"}}, []mounts.Resolved{{Source: "/real"}, {}},
 			"would make " + log + " writable"},
-		{"no sandbox", plan.BackendNone, []mounts.Op{ro}, []mounts.Seen{{Source: "/real"}}, ""},
+		{"no sandbox", plan.BackendNone, []mounts.Op{ro}, []mounts.Resolved{{Source: "/real"}}, ""},
 	} {
 		err := protect(&plan.Plan{Backend: c.backend, Mounts: c.ops, Audit: []string{log}}, c.seen, nil)
 		if c.says == "" {

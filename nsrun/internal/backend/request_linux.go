@@ -76,7 +76,7 @@ func (l *lowering) takeFiles(files [3]*os.File) error {
 	own := hasDev(l.plan)
 	for fd, f := range files {
 		slot := sys.SlotIn + sys.Slot(fd)
-		st, flags, err := lookAt(f)
+		st, flags, err := statFile(f)
 		switch {
 		case err != nil:
 			return &Error{Stage: "descriptors", Op: f.Name(), Err: err}
@@ -91,18 +91,18 @@ func (l *lowering) takeFiles(files [3]*os.File) error {
 	return nil
 }
 
-// lookAt asks for what f is without taking it out of the poller, as Fd does.
-func lookAt(f *os.File) (st unix.Stat_t, flags int, err error) {
+// statFile asks for what f is without taking it out of the poller, as Fd does.
+func statFile(f *os.File) (st unix.Stat_t, flags int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return st, 0, err
 	}
 	var failed error
-	err = conn.Control(func(fd uintptr) { st, flags, failed = look(fd) })
+	err = conn.Control(func(fd uintptr) { st, flags, failed = statFD(fd) })
 	return st, flags, errors.Join(err, failed)
 }
 
-func look(fd uintptr) (st unix.Stat_t, flags int, err error) {
+func statFD(fd uintptr) (st unix.Stat_t, flags int, err error) {
 	if err := unix.Fstat(int(fd), &st); err != nil {
 		return st, 0, os.NewSyscallError("fstat", err)
 	}

@@ -219,19 +219,19 @@ type Source struct {
 
 // Source finds what shows name, a path inside, if that is a place of the host's.
 func (r *Sandbox) Source(name string) (Source, bool) {
-	seen, best := r.Info.Seen, -1
-	for i, s := range seen {
+	resolved, best := r.Info.Resolved, -1
+	for i, s := range resolved {
 		if s.Missing || s.Covered || s.Dest == "" || !inside(name, s.Dest) {
 			continue
 		}
-		if best < 0 || len(s.Dest) >= len(seen[best].Dest) {
+		if best < 0 || len(s.Dest) >= len(resolved[best].Dest) {
 			best = i
 		}
 	}
-	if best < 0 || r.Plan.Mounts[best].Kind != mounts.Bind || seen[best].Link {
+	if best < 0 || r.Plan.Mounts[best].Kind != mounts.Bind || resolved[best].Link {
 		return Source{}, false
 	}
-	at := seen[best]
+	at := resolved[best]
 	if inside(at.Source, "/proc") || inside(at.Source, "/dev") { // the kernel's, which shows the caller: by the backend landlock, the host's own
 		return Source{}, false
 	}

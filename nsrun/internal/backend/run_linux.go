@@ -52,7 +52,7 @@ type Outcome struct {
 	Usage    unix.Rusage     // of the command and what it waited for
 	TimedOut bool
 	Killed   unix.Signal // the signal to this process that ended the command, or led to the kill, if one did
-	Seen     []mounts.Seen
+	Resolved []mounts.Resolved
 	Rules    []landlock.PathRule // that Landlock enforced
 	Tried    []plan.Act          // by the self-test
 	Losses   []plan.Note         // what the backend could not carry
@@ -122,7 +122,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	defer r.close()
 	out, err = r.finish()
 	out.Output, out.Losses = s.pumps.passed(), append(out.Losses, s.pumps.notes()...)
-	out.Started, out.Wall, out.Seen = started, time.Since(started), s.lowered.Seen
+	out.Started, out.Wall, out.Resolved = started, time.Since(started), s.lowered.Resolved
 	out.Rules, out.Tried = s.lowered.Rules, tried(p, s.target)
 	return out, err
 }
@@ -146,7 +146,7 @@ func (s *seam) targetFor(p *plan.Plan) (target, own *SelfTestTarget, err error) 
 }
 
 // lowered lowers a plan by looking at this host.
-func (s *seam) lowered(lower func(*plan.Plan, mounts.Looker, fds, bool) (*Lowered, error), p *plan.Plan, f fds) (*Lowered, error) {
+func (s *seam) lowered(lower func(*plan.Plan, mounts.Resolver, fds, bool) (*Lowered, error), p *plan.Plan, f fds) (*Lowered, error) {
 	if s.lower != nil {
 		return s.lower(f)
 	}
@@ -180,7 +180,7 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	if err != nil {
 		return s, wrapLowering(err)
 	}
-	if err := protect(p, s.lowered.Seen, opts.Protected); err != nil {
+	if err := protect(p, s.lowered.Resolved, opts.Protected); err != nil {
 		return s, err
 	}
 	if opts.Inject != nil {

@@ -13,17 +13,17 @@ import (
 // written by the caller: see request_linux.go.
 
 // lowerServer writes p as the life of a server. Channel f.status is a stream socket here.
-func lowerServer(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
+func lowerServer(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
 	l := newLowering(p, f, trace)
 	l.p.ForRequests()
 	if usesSubreaper(p) {
-		return l.lower(l.subreaperServer, look)
+		return l.lower(l.subreaperServer, resolver)
 	}
-	return l.lower(l.pid1Server, look)
+	return l.lower(l.pid1Server, resolver)
 }
 
 // pid1Server is that of pid 1.
-func (l *lowering) pid1Server(look mounts.Looker) error {
+func (l *lowering) pid1Server(resolver mounts.Resolver) error {
 	return l.all(
 		l.dieWithCaller,
 		l.joinGroup,
@@ -35,7 +35,7 @@ func (l *lowering) pid1Server(look mounts.Looker) error {
 		l.network,
 		l.setHostname,
 		l.clearArguments,
-		func() error { return l.root(look) },
+		func() error { return l.root(resolver) },
 		l.selfTest,
 		l.commandUsers,
 		l.noNewPrivs, // for the supervisors' Landlock domain
@@ -50,7 +50,7 @@ func (l *lowering) pid1Server(look mounts.Looker) error {
 }
 
 // subreaperServer is that of a keeper: see keep.
-func (l *lowering) subreaperServer(look mounts.Looker) error {
+func (l *lowering) subreaperServer(resolver mounts.Resolver) error {
 	return l.all(
 		l.ownSession,
 		l.joinGroup,
@@ -58,7 +58,7 @@ func (l *lowering) subreaperServer(look mounts.Looker) error {
 		l.setChildSubreaper,
 		l.noNewPrivsHere,
 		l.killScope,
-		func() error { return l.grants(look) },
+		func() error { return l.grants(resolver) },
 		l.awaitChildren,
 		l.startWatchdog,
 		l.selfTest,
