@@ -274,7 +274,7 @@ func TestATreeThatFailsIsNotUsed(t *testing.T) {
 		dirs = append(dirs, tree.Dir)
 	}
 	assert.ElementsMatch(t, []string{"/m", "/rest"}, dirs)
-	assert.Contains(t, p.Held, plan.Held{Limit: "cpu_percent=50", By: "cgroup v2"})
+	assert.Contains(t, p.EnforcedBy, plan.Enforcement{Limit: "cpu_percent=50", By: "cgroup v2"})
 	assert.Regexp(t, `io_read_mb: the speed of disks takes a cgroup .*; found: .*no disk; .*no room`, p.String())
 }
 

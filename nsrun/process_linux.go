@@ -126,7 +126,7 @@ func (p *Process) receipt() Receipt {
 
 // wait sees to the process's end, and then to that of what it has left.
 func (p *Process) wait(ctx context.Context) {
-	out, cancelled := p.process.wait(ctx, time.Duration(p.process.session.plan.Longest))
+	out, cancelled := p.process.wait(ctx, time.Duration(p.process.session.plan.MaxProcessTime))
 	out.Output = p.metered()
 	r := endedWith(p.process.session.plan, p.receipt(), out)
 	r.Receipt.Notes = append(slices.Clone(r.Receipt.Notes), p.record.finish(r)...)

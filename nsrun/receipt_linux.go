@@ -71,8 +71,8 @@ type SeccompReceipt struct {
 type LimitReceipt struct {
 	Limit string `json:"limit"` // "open_files=256"
 	By    string `json:"by"`    // "rlimit", of each process; "cgroup v2", "cgroup v2, in a systemd scope" or "cgroup v1", of all together; "kernel.pid_max", "pipe", "tmpfs"
-	// Usual says that it was not asked for. Of an rlimit what was in force before counts, if that is lower.
-	Usual bool `json:"usual,omitempty"`
+	// Default says that it was not asked for. Of an rlimit what was in force before counts, if that is lower.
+	Default bool `json:"usual,omitempty"`
 }
 
 func receipt(p *plan.Plan, out backend.Outcome) Receipt {
@@ -91,10 +91,10 @@ func limitReceipts(p *plan.Plan) (all []LimitReceipt) {
 	for _, l := range p.Limits {
 		all = append(all, LimitReceipt{l.String(), "rlimit", false})
 	}
-	for _, h := range p.Held {
+	for _, h := range p.EnforcedBy {
 		all = append(all, LimitReceipt(h))
 	}
-	for _, l := range p.AtMost {
+	for _, l := range p.SoftCaps {
 		all = append(all, LimitReceipt{l.String(), "rlimit", true})
 	}
 	if p.Output != nil {

@@ -62,7 +62,7 @@ func TestMissingOptionalSourcesAreNotes(t *testing.T) {
 		policy.FS{Kind: policy.Socket, Source: "/none/socket", Dest: "/none/socket", Optional: true, Why: "sockets"})
 	_, result, err := Foreground(req, Options{})
 	require.NoError(t, err)
-	notes := slices.DeleteFunc(result.Receipt.Notes, func(n plan.Note) bool { return n.Feature == plan.UsualLimits }) // as the host has cgroups
+	notes := slices.DeleteFunc(result.Receipt.Notes, func(n plan.Note) bool { return n.Feature == plan.DefaultLimits }) // as the host has cgroups
 	if !Facts().Can(facts.Landlock) {
 		require.NotEmpty(t, notes)
 		assert.Equal(t, string(facts.Landlock), notes[0].Feature)

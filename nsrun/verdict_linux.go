@@ -77,7 +77,7 @@ func limited(p *plan.Plan, out backend.Outcome, otherwise Verdict) Verdict {
 // usedUp reports whether a command has used its CPU time: one that ignores SIGXCPU is killed at the hard limit (setrlimit(2)).
 func usedUp(p *plan.Plan, usage unix.Rusage) bool {
 	used := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	for _, l := range slices.Concat(p.Limits, p.AtMost) {
+	for _, l := range slices.Concat(p.Limits, p.SoftCaps) {
 		if l.Name == "cpu_seconds" {
 			return used >= time.Duration(l.Soft)*time.Second
 		}

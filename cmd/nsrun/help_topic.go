@@ -59,7 +59,7 @@ func limitsHelp() string {
 		"below, of what it is, and what holds it. nsrun plan says what holds here.", 112))
 	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
 		fmt.Fprintf(&out, "\n  %-18s%-7s%s\n", l.Name, cmp.Or(l.Unit, "-"), cmp.Or(l.Default(), "-"))
-		for line := range strings.Lines(wrap(l.Help+"; held by "+l.Held, 104)) {
+		for line := range strings.Lines(wrap(l.Help+"; held by "+l.EnforcedBy, 104)) {
 			fmt.Fprintf(&out, "      %s", line)
 		}
 	}

@@ -131,7 +131,7 @@ func (f *flags) base(home string) (policy.Policy, error) {
 	}
 	pol := policy.Default(home)
 	if !f.tty { // who sits at a terminal ends it
-		pol.Timeout = usualTimeout
+		pol.Timeout = defaultTimeout
 	}
 	if f.workspace != "" {
 		return pol, nil
@@ -195,5 +195,5 @@ func absolute(name string) (string, error) {
 	return filepath.Clean(abs), nil
 }
 
-// usualTimeout bounds a command that nobody has said a time for: against what is forgotten.
-const usualTimeout = 24 * time.Hour
+// defaultTimeout bounds a command that nobody has said a time for: against what is forgotten.
+const defaultTimeout = 24 * time.Hour

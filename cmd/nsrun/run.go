@@ -104,7 +104,7 @@ func (a *app) notes(notes []plan.Note, all bool) {
 	})
 	var lost []string
 	for _, n := range notes {
-		if n.Feature == plan.UsualLimits { // nobody has asked for them; plan and result tell
+		if n.Feature == plan.DefaultLimits { // nobody has asked for them; plan and result tell
 			continue
 		}
 		_, feature := facts.Lookup(facts.Name(n.Feature))

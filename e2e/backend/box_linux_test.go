@@ -137,7 +137,7 @@ type receipt struct {
 
 type limit struct {
 	Limit, By string
-	Usual     bool
+	Default   bool
 }
 
 // told runs a command and reads its result.

@@ -131,7 +131,7 @@ func limits(t *testing.T, r receipt, found inside) {
 				assert.Contains(t, []string{"0", "1"}, fields[i], l.Limit)
 				continue
 			}
-			if l.Usual { // or less, if that was in force before
+			if l.Default { // or less, if that was in force before
 				most, _ := strconv.ParseUint(text, 10, 64)
 				have, err := strconv.ParseUint(fields[i], 10, 64)
 				assert.True(t, err == nil && have <= most, "%s, at most: %s", l.Limit, fields[i])

@@ -123,7 +123,7 @@ func compile(req Request, f facts.Facts, backend string) (*Plan, []Note, error) 
 	}
 	p.Name, p.Command, p.Terminal, p.LastCap = c.pol.Name, slices.Clone(req.Command), req.Terminal, f.LastCap
 	p.Notes = slices.Clone(c.pol.Notes)
-	p.Timeout, p.Longest, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.Longest), Duration(c.pol.KillGrace)
+	p.Timeout, p.MaxProcessTime, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.MaxProcessTime), Duration(c.pol.KillGrace)
 	if p.KillGrace == 0 {
 		p.KillGrace = Duration(policy.DefaultKillGrace)
 	}

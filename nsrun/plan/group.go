@@ -79,21 +79,21 @@ func (c *compiler) scope() {
 		slices.ContainsFunc(c.facts.Groups, func(g facts.Group) bool { return g.Version == 2 }) {
 		return
 	}
-	var held []string
+	var enforced []string
 	for _, l := range c.pol.Limits {
 		if k := controllers[l.Name]; k != "" && !cgroup.Has(c.groups(false), k) && slices.Contains(m.Controllers, k) {
-			held = append(held, l.Name)
+			enforced = append(enforced, l.Name)
 		}
 	}
 	switch {
-	case len(held) == 0:
+	case len(enforced) == 0:
 	case m.Refused != "":
 		c.refused = m.Refused
 		try := "systemd-run --user --scope true"
 		if c.facts.UID == 0 {
 			try = "systemd-run --scope true"
 		}
-		c.plan.Notes = append(c.plan.Notes, Note{Feature: string(facts.SystemdScope), Loss: "none could be had for " + strings.Join(held, ", "),
+		c.plan.Notes = append(c.plan.Notes, Note{Feature: string(facts.SystemdScope), Loss: "none could be had for " + strings.Join(enforced, ", "),
 			Found: m.Refused, Fix: try + " may say more"})
 	default:
 		c.plan.Scope = &Scope{Socket: m.Socket, Bus: m.Bus, Tree: m.Tree,

@@ -161,17 +161,17 @@ func (c *compiler) unprofiled() string {
 	if s == nil {
 		return "no system call is filtered"
 	}
-	var held []string
+	var enforced []string
 	if len(s.Raw) > 0 {
-		held = append(held, "the given filter, of which nsrun does not know what it refuses")
+		enforced = append(enforced, "the given filter, of which nsrun does not know what it refuses")
 	}
 	if len(s.Deny) > 0 {
-		held = append(held, "the refusal of "+strings.Join(s.Deny, ", "))
+		enforced = append(enforced, "the refusal of "+strings.Join(s.Deny, ", "))
 	}
 	if len(s.Refuse) > 0 {
-		held = append(held, "what the backend refuses of its own")
+		enforced = append(enforced, "what the backend refuses of its own")
 	}
-	return "no seccomp profile of nsrun's is on; system calls are filtered by nothing but " + strings.Join(held, ", and ")
+	return "no seccomp profile of nsrun's is on; system calls are filtered by nothing but " + strings.Join(enforced, ", and ")
 }
 
 // unixSockets is what is left of that guarantee. Below a private root there are no sockets but those in granted directories, which are

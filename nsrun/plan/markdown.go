@@ -54,7 +54,7 @@ func LimitMarkdown() string {
 	var out strings.Builder
 	out.WriteString("| limit | unit | of what | held by | usual |\n|---|---|---|---|---|\n")
 	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.Held, l.Default())
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.EnforcedBy, l.Default())
 	}
 	return out.String()
 }

@@ -16,37 +16,37 @@ const Version = 1
 
 // Plan is all that a backend needs to run one command.
 type Plan struct {
-	Version    int        `json:"version"`
-	Name       string     `json:"name,omitempty"`
-	Autonomy   string     `json:"autonomy,omitempty"` // unless it is supervised
-	Profile    string     `json:"profile,omitempty"`  // what command lines may run
-	Rule       string     `json:"rule,omitempty"`     // of the profile, that accepted this one
-	Backend    string     `json:"backend"`
-	Command    []string   `json:"command"`
-	Dir        string     `json:"dir"`
-	Env        []string   `json:"env"`
-	Identity   Identity   `json:"identity"`
-	Namespaces []string   `json:"namespaces"`
-	Hostname   string     `json:"hostname"`
-	Network    string     `json:"network"`
-	Mounts     []mount    `json:"mounts"`
-	Landlock   *Landlock  `json:"landlock,omitempty"`
-	Seccomp    *Seccomp   `json:"seccomp,omitempty"`
-	Limits     []limit    `json:"limits,omitempty"`  // of each process
-	AtMost     []limit    `json:"at_most,omitempty"` // likewise, where those in force are not below already
-	Scope      *Scope     `json:"scope,omitempty"`   // what nsrun's own process is moved to first
-	Cgroups    []tree     `json:"cgroups,omitempty"` // what is made for the sandbox, in each tree
-	PidMax     int64      `json:"pid_max,omitempty"` // kernel.pid_max of the sandbox's pid namespace; 0 leaves it
-	Held       []Held     `json:"held,omitempty"`    // what else holds limits
-	Output     *Output    `json:"output,omitempty"`
-	Terminal   bool       `json:"terminal,omitempty"`
-	Timeout    Duration   `json:"timeout,omitempty"`
-	Longest    Duration   `json:"longest,omitempty"` // of a process in a session, which Timeout does not bound
-	KillGrace  Duration   `json:"kill_grace"`
-	LastCap    int        `json:"last_cap"` // the bounding set is dropped up to this capability
-	Mechanisms Mechanisms `json:"mechanisms"`
-	Bwrap      *Bwrap     `json:"bwrap,omitempty"` // by bubblewrap's rules
-	Container  *Container `json:"container,omitempty"`
+	Version        int           `json:"version"`
+	Name           string        `json:"name,omitempty"`
+	Autonomy       string        `json:"autonomy,omitempty"` // unless it is supervised
+	Profile        string        `json:"profile,omitempty"`  // what command lines may run
+	Rule           string        `json:"rule,omitempty"`     // of the profile, that accepted this one
+	Backend        string        `json:"backend"`
+	Command        []string      `json:"command"`
+	Dir            string        `json:"dir"`
+	Env            []string      `json:"env"`
+	Identity       Identity      `json:"identity"`
+	Namespaces     []string      `json:"namespaces"`
+	Hostname       string        `json:"hostname"`
+	Network        string        `json:"network"`
+	Mounts         []mount       `json:"mounts"`
+	Landlock       *Landlock     `json:"landlock,omitempty"`
+	Seccomp        *Seccomp      `json:"seccomp,omitempty"`
+	Limits         []limit       `json:"limits,omitempty"`  // of each process
+	SoftCaps       []limit       `json:"at_most,omitempty"` // likewise, where those in force are not below already
+	Scope          *Scope        `json:"scope,omitempty"`   // what nsrun's own process is moved to first
+	Cgroups        []tree        `json:"cgroups,omitempty"` // what is made for the sandbox, in each tree
+	PidMax         int64         `json:"pid_max,omitempty"` // kernel.pid_max of the sandbox's pid namespace; 0 leaves it
+	EnforcedBy     []Enforcement `json:"held,omitempty"`    // what else holds limits
+	Output         *Output       `json:"output,omitempty"`
+	Terminal       bool          `json:"terminal,omitempty"`
+	Timeout        Duration      `json:"timeout,omitempty"`
+	MaxProcessTime Duration      `json:"longest,omitempty"` // of a process in a session, which Timeout does not bound
+	KillGrace      Duration      `json:"kill_grace"`
+	LastCap        int           `json:"last_cap"` // the bounding set is dropped up to this capability
+	Mechanisms     Mechanisms    `json:"mechanisms"`
+	Bwrap          *Bwrap        `json:"bwrap,omitempty"` // by bubblewrap's rules
+	Container      *Container    `json:"container,omitempty"`
 	// KillScope kills what is left of the command's processes by the Landlock domain that they are in; without it and without a pid
 	// namespace, by their process group.
 	KillScope bool `json:"kill_scope,omitempty"`

@@ -240,7 +240,7 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 		case "Cgroups":
 			changed.Cgroups = []cgroup.Tree{{Version: 2, Dir: "/x"}}
 		case "Held":
-			changed.Held = []Held{{Limit: "a=1", By: "b"}}
+			changed.EnforcedBy = []Enforcement{{Limit: "a=1", By: "b"}}
 		case "SelfTest":
 			changed.SelfTest = []Act{ActMount}
 		case "Audit":

@@ -49,7 +49,7 @@ func (p *Plan) String() string {
 		line("self-test", "%s", JoinActs(p.SelfTest))
 	}
 	if p.Bwrap == nil {
-		line("guarantees", "%s", p.held())
+		line("guarantees", "%s", p.guaranteesText())
 	}
 	line("mechanisms", "%s", p.Mechanisms)
 	if p.Terminal {
@@ -113,8 +113,8 @@ func (p *Plan) Lost() (names []string) {
 	return names
 }
 
-// held says which guarantees hold, in the fewest words.
-func (p *Plan) held() string {
+// guaranteesText says which guarantees hold, in the fewest words.
+func (p *Plan) guaranteesText() string {
 	lost := p.Lost()
 	switch {
 	case len(lost) == 0:
@@ -148,14 +148,14 @@ func JoinActs(acts []Act) string {
 }
 
 func (p *Plan) timeText() string {
-	grace, longest := time.Duration(p.KillGrace), ""
-	if p.Longest > 0 {
-		longest = fmt.Sprintf("; a process of a session has %v", time.Duration(p.Longest))
+	grace, maxProcessTime := time.Duration(p.KillGrace), ""
+	if p.MaxProcessTime > 0 {
+		maxProcessTime = fmt.Sprintf("; a process of a session has %v", time.Duration(p.MaxProcessTime))
 	}
 	if p.Timeout == 0 {
-		return fmt.Sprintf("none (kill grace %v)%s", grace, longest)
+		return fmt.Sprintf("none (kill grace %v)%s", grace, maxProcessTime)
 	}
-	return fmt.Sprintf("%v, then SIGTERM, and SIGKILL after %v%s", time.Duration(p.Timeout), grace, longest)
+	return fmt.Sprintf("%v, then SIGTERM, and SIGKILL after %v%s", time.Duration(p.Timeout), grace, maxProcessTime)
 }
 
 func (p *Plan) confinementText(out *strings.Builder) {
@@ -200,8 +200,8 @@ func (p *Plan) limitText(out *strings.Builder) {
 	for _, l := range p.Limits {
 		lines = append(lines, l.String())
 	}
-	for _, h := range p.Held {
-		if !h.Usual {
+	for _, h := range p.EnforcedBy {
+		if !h.Default {
 			lines = append(lines, h.String())
 		}
 	}
@@ -211,20 +211,20 @@ func (p *Plan) limitText(out *strings.Builder) {
 	if len(lines) > 0 {
 		fmt.Fprintf(out, "\nlimits\n      %s\n", strings.Join(lines, "\n      "))
 	}
-	var usual []string
-	for _, l := range p.AtMost {
-		usual = append(usual, l.String())
+	var byDefault []string
+	for _, l := range p.SoftCaps {
+		byDefault = append(byDefault, l.String())
 	}
-	for _, h := range p.Held {
-		if h.Usual {
-			usual = append(usual, h.String())
+	for _, h := range p.EnforcedBy {
+		if h.Default {
+			byDefault = append(byDefault, h.String())
 		}
 	}
 	if o := p.Output; o != nil && o.Pipes {
-		usual = append(usual, fmt.Sprintf("output_bytes=%d (of each pipe)", o.Bytes))
+		byDefault = append(byDefault, fmt.Sprintf("output_bytes=%d (of each pipe)", o.Bytes))
 	}
-	if len(usual) > 0 {
-		fmt.Fprintf(out, "at most     %s\n", strings.Join(usual, " "))
+	if len(byDefault) > 0 {
+		fmt.Fprintf(out, "at most     %s\n", strings.Join(byDefault, " "))
 	}
 	if p.PidMax > 0 {
 		fmt.Fprintf(out, "pid_max     %d\n", p.PidMax)

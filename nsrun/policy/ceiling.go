@@ -228,8 +228,8 @@ func (k *cutter) times(c Ceiling) {
 		k.note("timeout", "the time asked for is beyond the ceiling; it is "+c.Timeout.String(), "a longer timeout")
 		k.Timeout = c.Timeout
 	}
-	if c.Timeout > 0 && (k.Longest == 0 || k.Longest > c.Timeout) {
-		k.Longest = c.Timeout
+	if c.Timeout > 0 && (k.MaxProcessTime == 0 || k.MaxProcessTime > c.Timeout) {
+		k.MaxProcessTime = c.Timeout
 	}
 	most := c.KillGrace
 	if most == 0 && c.Timeout > 0 {

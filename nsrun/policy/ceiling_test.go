@@ -78,7 +78,7 @@ func TestUnderCutsEverythingElse(t *testing.T) {
 	all := Ceiling{FSWrite: []string{"/"}, Network: NetworkHost, PassEnv: []string{"CI_*", "A"}, Limits: []Limit{{"pids", 100}}, Timeout: time.Hour, KillGrace: time.Minute,
 		Seccomp: []string{"default", SeccompOff}, NoLandlock: true, Fallback: Degrade, HostEtc: true}
 	got, notes = wide.Under(all)
-	wide.FS[0].Within, wide.Longest = []string{"/"}, time.Hour // of processes, which have no time of their own
+	wide.FS[0].Within, wide.MaxProcessTime = []string{"/"}, time.Hour // of processes, which have no time of their own
 	assert.Equal(t, wide, got, "a ceiling that names everything cuts nothing")
 	assert.Empty(t, notes)
 

@@ -32,8 +32,8 @@ type Policy struct {
 	NoLandlock bool `json:"no_landlock,omitempty"`
 	// Timeout ends the run after that much wall-clock time. 0 means no limit.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Longest bounds what Timeout does not, a process of a session that is started to go on. 0 means no limit. It is a ceiling's Timeout.
-	Longest time.Duration `json:"longest,omitempty"`
+	// MaxProcessTime bounds what Timeout does not, a process of a session that is started to go on. 0 means no limit. It is a ceiling's Timeout.
+	MaxProcessTime time.Duration `json:"longest,omitempty"`
 	// KillGrace is the time between the polite signal and the kill. 0 means [DefaultKillGrace].
 	KillGrace time.Duration `json:"kill_grace,omitempty"`
 	// Fallback says what to do with a wish that the host cannot enforce. The zero value refuses the run.

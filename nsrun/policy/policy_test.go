@@ -96,7 +96,7 @@ func TestDefaultsOfLimitsAreThoseInForce(t *testing.T) {
 	}
 	assert.Equal(t, DefaultKillGrace.String(), TimeNames[1].Default())
 	for _, l := range append(LimitNames, TimeNames...) {
-		assert.NotEmpty(t, l.Held, l.Name)
+		assert.NotEmpty(t, l.EnforcedBy, l.Name)
 	}
 }
 

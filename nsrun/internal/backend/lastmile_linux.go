@@ -169,7 +169,7 @@ func (l *lowering) limits() (limits []rlimit.Limit, err error) {
 }
 
 func (l *lowering) findLimits() ([]rlimit.Limit, error) {
-	limits, err := atMost(l.plan.AtMost)
+	limits, err := softCaps(l.plan.SoftCaps)
 	if err != nil {
 		return nil, err
 	}
@@ -195,8 +195,8 @@ func noCore() (rlimit.Limit, error) {
 	return rlimit.Both("core", min(1, have.Hard)), err
 }
 
-// atMost are the limits that are below those of this process, which a sandbox inherits.
-func atMost(limits []rlimit.Limit) (lower []rlimit.Limit, err error) {
+// softCaps are the limits that are below those of this process, which a sandbox inherits.
+func softCaps(limits []rlimit.Limit) (lower []rlimit.Limit, err error) {
 	for _, l := range limits {
 		have, err := rlimit.Get(l.Name)
 		if original, ok := rlimit.Original(); ok && original.Name == l.Name {

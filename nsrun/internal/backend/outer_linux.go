@@ -61,7 +61,7 @@ type RemoteRequest struct {
 	Dir       string          `json:"dir"`
 	Dev       string          `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
 	Limits    []rlimit.Limit  `json:"limits,omitempty"`
-	AtMost    []rlimit.Limit  `json:"at_most,omitempty"`
+	SoftCaps  []rlimit.Limit  `json:"at_most,omitempty"`
 	Landlock  *plan.Landlock  `json:"landlock,omitempty"`
 	Seccomp   *plan.Seccomp   `json:"seccomp,omitempty"`
 	SelfTest  []plan.Act      `json:"self_test,omitempty"`
@@ -131,7 +131,7 @@ func carried(p *plan.Plan, feature string) bool {
 }
 
 func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) RemoteRequest {
-	o := RemoteRequest{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, AtMost: p.AtMost, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
+	o := RemoteRequest{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, SoftCaps: p.SoftCaps, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
 		rules := *p.Landlock
 		rules.Paths = resolvedRules(p, resolved)

@@ -386,7 +386,7 @@ func triedRemotely(p *plan.Plan, c *SelfTestTarget) []plan.Act {
 // remoteLowering is the lowering of orders, which have what the last mile needs of a plan.
 func remoteLowering(o *RemoteRequest) *lowering {
 	p := &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for ownNull
-		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, AtMost: o.AtMost, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
+		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, SoftCaps: o.SoftCaps, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
 	l := &lowering{p: &sys.Program{}, plan: p, target: o.Target}
 	if l.target == nil {
 		l.target = &SelfTestTarget{}

@@ -115,7 +115,7 @@ func isNull(st unix.Stat_t) bool {
 }
 
 // bindsPids reports whether a limit is one on processes that was asked for: it is smaller than what else may have been used up.
-func bindsPids(h plan.Held) bool { return strings.HasPrefix(h.Limit, "pids=") && !h.Usual }
+func bindsPids(h plan.Enforcement) bool { return strings.HasPrefix(h.Limit, "pids=") && !h.Default }
 
 // hasDev reports whether a plan's view has device nodes of its own at /dev.
 func hasDev(p *plan.Plan) bool { return devOf(p) == "/dev" }
@@ -133,7 +133,7 @@ func (r *Sandbox) explainStart(l *lowering, f sys.Failure) error {
 	switch {
 	case step.Stage == "exec":
 		return explainExec(e, step, errno, l.plan)
-	case step.Stage == "server" && errno == unix.EAGAIN && slices.ContainsFunc(l.plan.Held, bindsPids):
+	case step.Stage == "server" && errno == unix.EAGAIN && slices.ContainsFunc(l.plan.EnforcedBy, bindsPids):
 		return &Error{Stage: "limit", Op: "pids", Index: step.Index, Err: fmt.Errorf("it is used up before the command begins: %w", errno),
 			Hint: "raise pids, or end what earlier commands have left running: kill it, or start with Fresh"}
 	}
