@@ -44,8 +44,8 @@ func (f *flags) auditRefused(command []string, err error) error {
 // auditFlags are those of audit show.
 type auditFlags struct {
 	since, command string
-	verdicts       words
-	labels         words
+	verdicts       stringList
+	labels         stringList
 	asJSON         bool
 	rows, head     string // of verify
 }

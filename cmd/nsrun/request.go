@@ -20,20 +20,20 @@ import (
 type flags struct {
 	manifest, ceiling        string
 	audit                    string
-	ro, rw, sockets          words
+	ro, rw, sockets          stringList
 	workspace, chdir         string
 	net                      string
-	env, setenv, labels      words
+	env, setenv, labels      stringList
 	timeout, grace           time.Duration
-	limits                   words
-	seccomp                  words
-	deny                     words
+	limits                   stringList
+	seccomp                  stringList
+	deny                     stringList
 	hostname                 string
 	uid, gid                 string
 	fallback, backend        string
 	isolation                string
 	profile, autonomy        string
-	require                  words
+	require                  stringList
 	selfTest                 bool
 	tty, noLandlock, verbose bool
 	timeoutGiven             bool
@@ -53,8 +53,8 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.Var(&f.env, "env", "")
 	fs.Var(&f.setenv, "setenv", "")
 	fs.Var(&f.labels, "label", "")
-	fs.Var(span{into: &f.timeout}, "timeout", "")
-	fs.Var(span{into: &f.grace, least: time.Millisecond}, "kill-grace", "")
+	fs.Var(durationFlag{into: &f.timeout}, "timeout", "")
+	fs.Var(durationFlag{into: &f.grace, least: time.Millisecond}, "kill-grace", "")
 	fs.Var(&f.limits, "limit", "")
 	fs.Var(&f.seccomp, "seccomp", "")
 	fs.Var(&f.deny, "seccomp-deny", "")

@@ -19,7 +19,7 @@ func (a *app) seccomp(args []string) int {
 		word = args[0]
 	}
 	fs := newFlags("seccomp")
-	var deny words
+	var deny stringList
 	arch := fs.String("arch", runtime.GOARCH, "")
 	fs.Var(&deny, "deny", "")
 	out := fs.String("o", "", "")

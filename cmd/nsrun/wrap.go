@@ -74,7 +74,7 @@ func (a *app) wrap(args []string) int {
 	if err := a.wouldRun(&f, fs); err != nil {
 		return a.fail(err)
 	}
-	words, err := f.words(fs.Args())
+	words, err := f.argv(fs.Args())
 	if err != nil {
 		return a.fail(err)
 	}
@@ -118,8 +118,8 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 	return err
 }
 
-// words are the absolute path of this program and its arguments, which mean the same in every working directory.
-func (f *wrapFlags) words(command []string) ([]string, error) {
+// argv are the absolute path of this program and its arguments, which mean the same in every working directory.
+func (f *wrapFlags) argv(command []string) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

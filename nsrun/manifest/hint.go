@@ -28,7 +28,7 @@ func cut(hint string) string {
 }
 
 // hint judges hints and, where globs were refused before, all paths of the host.
-func hint(s string) (wrong, fix string) {
+func hint(s string) (problem, fix string) {
 	first, _, _ := strings.Cut(s, "/")
 	switch root := cut(s); {
 	case strings.HasPrefix(s, "$"):
@@ -54,7 +54,7 @@ func kernelPlace(p string) bool {
 }
 
 // resolve gives the absolute path of the host that a hint or path of the manifest means. Precondition: its judge found nothing.
-func (c Context) resolve(s string) (abs, wrong, fix string) {
+func (c Context) resolve(s string) (abs, problem, fix string) {
 	s = cut(s)
 	base, rest := c.Dir, s
 	switch {

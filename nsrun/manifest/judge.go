@@ -21,7 +21,7 @@ const (
 )
 
 // word judges names of ours: lower case, digits, _ . and -.
-func word(s string) (wrong, fix string) {
+func word(s string) (problem, fix string) {
 	for i, r := range s {
 		if !(r >= 'a' && r <= 'z' || i > 0 && (r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.')) {
 			return clip(s) + " is not a name", "use lower case letters, digits, _ . and -"
@@ -33,21 +33,21 @@ func word(s string) (wrong, fix string) {
 	return "", ""
 }
 
-func title(s string) (wrong, fix string) {
+func title(s string) (problem, fix string) {
 	if s == "" || len(s) > 128 {
 		return "the name is empty or longer than 128 bytes", "give a shorter one"
 	}
 	return "", ""
 }
 
-func hostname(s string) (wrong, fix string) {
+func hostname(s string) (problem, fix string) {
 	if policy.CheckHostname(s) != nil {
 		return clip(s) + " is not a host name", "use 1 to 64 letters, digits, dots or hyphens"
 	}
 	return "", ""
 }
 
-func envName(s string) (wrong, fix string) {
+func envName(s string) (problem, fix string) {
 	switch {
 	case !policy.ValidEnvName(s) || policy.CheckText(s) != nil || strings.Contains(s, " "):
 		return clip(s) + " is not a variable name", "use letters, digits and _"
@@ -58,7 +58,7 @@ func envName(s string) (wrong, fix string) {
 }
 
 // envValue judges values: in PATH a directory that is not absolute would be looked for wherever the program happens to be.
-func envValue(name, value string) (wrong, fix string) {
+func envValue(name, value string) (problem, fix string) {
 	if name != "PATH" {
 		return "", ""
 	}
@@ -70,7 +70,7 @@ func envValue(name, value string) (wrong, fix string) {
 	return "", ""
 }
 
-func labelValue(name, value string) (wrong, fix string) {
+func labelValue(name, value string) (problem, fix string) {
 	if policy.CheckLabel("a", value) != nil {
 		return "the value of " + name + " has control characters", "write one line of text"
 	}
@@ -78,18 +78,18 @@ func labelValue(name, value string) (wrong, fix string) {
 }
 
 // insidePath judges paths inside the sandbox.
-func insidePath(s string) (wrong, fix string) {
+func insidePath(s string) (problem, fix string) {
 	if !strings.HasPrefix(s, "/") && s != "" {
 		return clip(s) + " is not an absolute path", "give the path as it is inside the sandbox, from /"
 	}
-	if wrong, fix = cleanPath(s); wrong == "" && s == "/" {
+	if problem, fix = cleanPath(s); problem == "" && s == "/" {
 		return "/ is the sandbox's own root", "name a directory in it, such as /workspace"
 	}
-	return wrong, fix
+	return problem, fix
 }
 
 // workDir judges working directories, which may be the root.
-func workDir(s string) (wrong, fix string) {
+func workDir(s string) (problem, fix string) {
 	if s == "/" {
 		return "", ""
 	}
@@ -97,18 +97,18 @@ func workDir(s string) (wrong, fix string) {
 }
 
 // placement judges workspace_at.
-func placement(s string) (wrong, fix string) {
+func placement(s string) (problem, fix string) {
 	if s == "same" {
 		return "", ""
 	}
-	if wrong, fix = insidePath(s); wrong != "" {
+	if problem, fix = insidePath(s); problem != "" {
 		fix += `; or "same"`
 	}
-	return wrong, fix
+	return problem, fix
 }
 
 // hostPath judges paths of the host: absolute, or below the home directory.
-func hostPath(s string) (wrong, fix string) {
+func hostPath(s string) (problem, fix string) {
 	if s != "" && !strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "~") && !strings.HasPrefix(s, "$") {
 		return clip(s) + " is a relative path", "give an absolute path, or ~/..."
 	}
@@ -117,15 +117,15 @@ func hostPath(s string) (wrong, fix string) {
 
 // auditPath judges the name of an audit log. A manifest makes that file wherever its reader may write: the ending keeps it from being one
 // that some program takes for its own.
-func auditPath(s string) (wrong, fix string) {
-	if wrong, fix = hostPath(s); wrong == "" && (!strings.HasSuffix(s, ".jsonl") || strings.HasSuffix(s, "/.jsonl")) {
+func auditPath(s string) (problem, fix string) {
+	if problem, fix = hostPath(s); problem == "" && (!strings.HasSuffix(s, ".jsonl") || strings.HasSuffix(s, "/.jsonl")) {
 		return clip(s) + " does not end in .jsonl", "name the log NAME.jsonl"
 	}
-	return wrong, fix
+	return problem, fix
 }
 
 // filePath judges paths of the host that may also be relative to the manifest's directory.
-func filePath(s string) (wrong, fix string) {
+func filePath(s string) (problem, fix string) {
 	if strings.ContainsAny(s, globs) {
 		return clip(s) + " holds a glob", "name the file or directory; only hints of capabilities may hold globs"
 	}
@@ -133,7 +133,7 @@ func filePath(s string) (wrong, fix string) {
 }
 
 // rootPath judges directories of a ceiling: absolute, and / for everything.
-func rootPath(s string) (wrong, fix string) {
+func rootPath(s string) (problem, fix string) {
 	switch {
 	case s == "/":
 		return "", ""
@@ -144,7 +144,7 @@ func rootPath(s string) (wrong, fix string) {
 }
 
 // cleanPath judges what all paths have in common.
-func cleanPath(s string) (wrong, fix string) {
+func cleanPath(s string) (problem, fix string) {
 	switch {
 	case s == "":
 		return "the path is empty", "leave the key out, or give a path"

@@ -168,9 +168,9 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 		less := *full
 		v := reflect.ValueOf(row.at(&less))
 		switch p := row.at(&less).(type) {
-		case plainInt:
+		case intValue:
 			v = reflect.ValueOf(p.p)
-		case maybeInt:
+		case optionalInt:
 			v = reflect.ValueOf(p.p)
 		case namedList[policy.Profile]:
 			v = reflect.ValueOf(p.all)

@@ -12,7 +12,7 @@ import (
 // named is an object whose keys name values of one form, kept as a list in the order of names.
 type named[T any] struct {
 	of   form
-	name func(string) (wrong, fix string)
+	name func(string) (problem, fix string)
 }
 
 // namedList is a list of named values, and where the name of each stands.
@@ -30,8 +30,8 @@ func (f named[T]) read(d *decoder, n *node, key string, into any) {
 	all := make([]T, len(n.members))
 	for i, m := range n.members {
 		at := dotted(key, m.name)
-		if wrong, fix := f.name(m.name); wrong != "" {
-			d.add(m.at, at, wrong, fix)
+		if problem, fix := f.name(m.name); problem != "" {
+			d.add(m.at, at, problem, fix)
 		}
 		*l.name(&all[i]) = m.name
 		f.of.read(d, m.value, at, l.into(&all[i]))
@@ -56,9 +56,9 @@ func (f named[T]) schema() map[string]any {
 }
 
 func profileForm() record[policy.Profile] {
-	shape := seq[string]{words{judge: shapeText}}
+	shape := listForm[string]{stringForm{validate: shapeText}}
 	return record[policy.Profile]{what: "a profile", rows: []row[policy.Profile]{
-		{"extends", "a built-in profile whose rules count too", words{choices: profile.Names}, func(p *policy.Profile) any { return &p.Extends }},
+		{"extends", "a built-in profile whose rules count too", stringForm{choices: profile.Names}, func(p *policy.Profile) any { return &p.Extends }},
 		{"programs", "by program, as PATH has it, the shapes that its arguments may have", named[policy.Program]{shape, programName},
 			func(p *policy.Profile) any { return programList(&p.Programs) }},
 	}}
@@ -73,21 +73,21 @@ func programList(all *[]policy.Program) namedList[policy.Program] {
 }
 
 // profileName judges names of profiles of one's own.
-func profileName(s string) (wrong, fix string) {
+func profileName(s string) (problem, fix string) {
 	if slices.Contains(profile.Names, s) {
 		return s + " is a built-in profile", "choose another name, and extend it"
 	}
 	return word(s)
 }
 
-func programName(s string) (wrong, fix string) {
+func programName(s string) (problem, fix string) {
 	if err := profile.CheckProgram(s); err != nil {
 		return clip(s) + " is not a program's name", "write it as it stands in a directory of PATH, such as python3"
 	}
 	return "", ""
 }
 
-func shapeText(s string) (wrong, fix string) {
+func shapeText(s string) (problem, fix string) {
 	if err := profile.CheckShape(s); err != nil {
 		return err.Error(), `write words, FILE, FILE.go, PACKAGE, N, WORD, CODE, and at the end FILE... or ...`
 	}

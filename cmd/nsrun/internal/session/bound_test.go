@@ -138,7 +138,7 @@ func TestBulkIsWrittenAsItWouldBeTold(t *testing.T) {
 				e := ended{Stdout: &bulk{[]byte(text), asked}, Stderr: &bulk{[]byte("e"), false}, StdoutTruncated: true}
 				e.Receipt = nil
 				require.NoError(t, line{value: answer{ID: `"` + `[\"\",[]]` + `"`, OK: e}}.write(w))
-				want := string(marshal(told([]byte(text), asked)))
+				want := string(marshal(textOrBase64([]byte(text), asked)))
 				head, tail, found := strings.Cut(got.String(), `,"stdout":`+want+`,"stderr":"e",`)
 				require.True(t, found)
 				assert.Equal(t, `"stdout_truncated":true}}`+"\n", tail)

@@ -38,8 +38,8 @@ func (e *Error) Error() string {
 	return e.Kind + ": " + e.Text
 }
 
-// wrong says what is wrong with a line.
-func wrong(field, fix, format string, args ...any) *Error {
+// protocolError says what is wrong with a line.
+func protocolError(field, fix, format string, args ...any) *Error {
 	return &Error{Kind: Protocol, Field: field, Fix: fix, Text: fmt.Sprintf(format, args...)}
 }
 
@@ -74,7 +74,7 @@ func explain(err error, name string) *Error {
 		}
 		return e
 	case errors.Is(err, os.ErrInvalid):
-		return wrong("of", "start it with terminal", "the process has no terminal")
+		return protocolError("of", "start it with terminal", "the process has no terminal")
 	case errors.Is(err, os.ErrProcessDone), errors.Is(err, os.ErrClosed):
 		return &Error{Kind: Closed, Text: "the process has ended"}
 	}

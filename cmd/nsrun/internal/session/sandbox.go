@@ -108,7 +108,7 @@ type opened struct {
 func (s *server) prepareOpen(c *call, req *request) (func() (any, *Error), *Error) {
 	name := nameOf(req)
 	if old := s.sandboxes[name]; old != nil && !old.dead() {
-		return nil, wrong("session", "give it another name, or close that one first", "the session %q is open already", clip(name))
+		return nil, protocolError("session", "give it another name, or close that one first", "the session %q is open already", clip(name))
 	} else if old != nil {
 		s.work.Go(func() {
 			_ = s.closeThese([]*sandbox{old})

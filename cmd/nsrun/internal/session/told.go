@@ -19,8 +19,8 @@ func marshal(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// told is how bytes are told: as text where they are UTF-8, unless base64 is asked for, and in base64 otherwise.
-func told(b []byte, base64Asked bool) any {
+// textOrBase64 is how bytes are told: as text where they are UTF-8, unless base64 is asked for, and in base64 otherwise.
+func textOrBase64(b []byte, base64Asked bool) any {
 	if !base64Asked && utf8.Valid(b) {
 		return string(b)
 	}
