@@ -45,7 +45,7 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 	}
 	var result *ExecResult
 	spec := s.spec
-	spec.Profile = "" // the session asks it, with the directory that the command is to start in
+	spec.Commands = "" // the session asks it, with the directory that the command is to start in
 	_, err := attempt(plan.Request{Policy: spec, Environ: os.Environ(), Command: command, Terminal: opts.Terminal != nil}, func(pl *plan.Plan) (err error) {
 		s.plan = pl
 		if !pl.Serves() {

@@ -40,10 +40,10 @@ func FromPolicy(p policy.Policy, protected ...string) (Policy, error) {
 
 // checkSeccomp asks what only the leaf knows: names of profiles and of system calls, and what a filter may look like.
 func checkSeccomp(s policy.Seccomp) error {
-	if s.Profile == "" {
-		s.Profile = plan.DefaultProfile
+	if s.Filter == "" {
+		s.Filter = plan.DefaultProfile
 	}
-	if _, err := (&plan.Seccomp{Profile: s.Profile, Deny: s.Deny, Raw: s.Raw}).Filters(runtime.GOARCH); err != nil {
+	if _, err := (&plan.Seccomp{Filter: s.Filter, Deny: s.Deny, Raw: s.Raw}).Filters(runtime.GOARCH); err != nil {
 		return &policy.Fault{Field: "seccomp", Text: err.Error()}
 	}
 	return nil
@@ -70,13 +70,13 @@ func clone(p policy.Policy) policy.Policy {
 	p.FS, p.Limits, p.Require, p.Notes = slices.Clone(p.FS), slices.Clone(p.Limits), slices.Clone(p.Require), slices.Clone(p.Notes)
 	p.Audit, p.Labels = slices.Clone(p.Audit), slices.Clone(p.Labels)
 	p.Env.Pass, p.Env.Set = slices.Clone(p.Env.Pass), slices.Clone(p.Env.Set)
-	p.Profiles = slices.Clone(p.Profiles)
-	for i := range p.Profiles {
-		programs := slices.Clone(p.Profiles[i].Programs)
+	p.CommandRules = slices.Clone(p.CommandRules)
+	for i := range p.CommandRules {
+		programs := slices.Clone(p.CommandRules[i].Programs)
 		for k := range programs {
 			programs[k].Shapes = slices.Clone(programs[k].Shapes)
 		}
-		p.Profiles[i].Programs = programs
+		p.CommandRules[i].Programs = programs
 	}
 	p.Seccomp.Deny, p.Seccomp.Raw = slices.Clone(p.Seccomp.Deny), slices.Clone(p.Seccomp.Raw)
 	return p
@@ -176,17 +176,17 @@ func (b *Builder) Limit(name string, value int64) *Builder {
 }
 
 // Seccomp names the profile of system calls, and calls to refuse besides.
-func (b *Builder) Seccomp(profile string, deny ...string) *Builder {
-	b.spec.Seccomp.Profile, b.spec.Seccomp.Deny = profile, append(b.spec.Seccomp.Deny, deny...)
+func (b *Builder) Seccomp(commands string, deny ...string) *Builder {
+	b.spec.Seccomp.Filter, b.spec.Seccomp.Deny = commands, append(b.spec.Seccomp.Deny, deny...)
 	return b
 }
 
-// Profile says which command lines may run at all: "passive", "full", or a name given to [Builder.DefineProfile]. See package profile.
-func (b *Builder) Profile(name string) *Builder { b.spec.Profile = name; return b }
+// Commands says which command lines may run at all: "passive", "full", or a name given to [Builder.DefineCommands]. See package profile.
+func (b *Builder) Commands(name string) *Builder { b.spec.Commands = name; return b }
 
-// DefineProfile adds a profile of one's own.
-func (b *Builder) DefineProfile(p policy.Profile) *Builder {
-	b.spec.Profiles = append(b.spec.Profiles, p)
+// DefineCommands adds a profile of one's own.
+func (b *Builder) DefineCommands(p policy.CommandRules) *Builder {
+	b.spec.CommandRules = append(b.spec.CommandRules, p)
 	return b
 }
 

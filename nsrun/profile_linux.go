@@ -23,34 +23,34 @@ import (
 // program is only accepted if no sandbox of the policy can write where it is looked for, and it is not looked for in the workspace. Under the
 // built-in profile passive the policy itself may set no hook (see [policy.Hook]) but those that the rule sets anew, and PATH and its like.
 func CheckCommand(p policy.Policy, dir string, argv []string) (profile.Decision, error) {
-	if p.Profile == "" {
+	if p.Commands == "" {
 		return profile.Decision{Accepted: true}, nil
 	}
-	set, err := profile.Find(p.Profile, p.Profiles)
+	set, err := profile.Find(p.Commands, p.CommandRules)
 	if err != nil {
 		return profile.Decision{}, &RefusedError{Field: "profile", Text: err.Error(), Fix: "name one that nsrun profile list prints"}
 	}
 	if dir == "" {
 		dir = startDir(p)
 	}
-	d := set.Judge(argv, resolver(p, dir))
+	d := set.Check(argv, resolver(p, dir))
 	if why := looseProgram(p, argv); d.Accepted && why != "" {
-		return profile.Decision{Profile: p.Profile, Rule: d.Rule, Word: argv[0], Reason: why,
+		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why,
 			Try: "have PATH name directories that are read-only inside, and not in the workspace"}, nil
 	}
 	if why := replaced(p); d.Accepted && why != "" {
-		return profile.Decision{Profile: p.Profile, Rule: d.Rule, Word: argv[0], Reason: why, Try: "show it elsewhere, or use a profile of your own"}, nil
+		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why, Try: "show it elsewhere, or use a profile of your own"}, nil
 	}
 	if found, r := higher(p, set, d); d.Accepted && found != "" {
-		return profile.Decision{Profile: p.Profile, Rule: d.Rule, Index: len(argv) - 1, Word: argv[len(argv)-1],
+		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Index: len(argv) - 1, Word: argv[len(argv)-1],
 			Reason: found + " is there, above the workspace, and " + r.Why, Try: cmp.Or(r.Try, "do not show what is above the workspace")}, nil
 	}
 	if name, why := hooked(p, d.Env); d.Accepted && name != "" {
-		return profile.Decision{Profile: p.Profile, Rule: d.Rule, Word: argv[0], Reason: fmt.Sprintf("the policy sets or passes %s: %s", name, why),
+		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: fmt.Sprintf("the policy sets or passes %s: %s", name, why),
 			Try: "leave " + name + " out of the policy, or use a profile of your own"}, nil
 	}
 	if why := oldPython(p, argv, d); d.Accepted && why != "" {
-		return profile.Decision{Profile: p.Profile, Rule: d.Rule, Index: 1, Word: argv[1], Reason: why, Try: "python3 -I -m py_compile FILE"}, nil
+		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Index: 1, Word: argv[1], Reason: why, Try: "python3 -I -m py_compile FILE"}, nil
 	}
 	return d, nil
 }
@@ -58,7 +58,7 @@ func CheckCommand(p policy.Policy, dir string, argv []string) (profile.Decision,
 // oldPython says why a Python does not heed the variable that keeps it from looking for modules in the working directory: runpy.py, which reads
 // -m, is one. Only one whose name tells no version is taken for a new one.
 func oldPython(p policy.Policy, argv []string, d profile.Decision) string {
-	if p.Profile == profile.Full || len(argv) < 2 || argv[1] != "-m" || !slices.Contains(d.Env, "PYTHONSAFEPATH=1") {
+	if p.Commands == profile.Full || len(argv) < 2 || argv[1] != "-m" || !slices.Contains(d.Env, "PYTHONSAFEPATH=1") {
 		return ""
 	}
 	names := []string{argv[0]}
@@ -97,7 +97,7 @@ func Admit(req plan.Request) (plan.Request, error) {
 		return req, err
 	}
 	req.Pipes = pipes
-	if req.Policy.Profile == "" || req.Session {
+	if req.Policy.Commands == "" || req.Session {
 		return req, nil
 	}
 	d, err := CheckCommand(req.Policy, "", req.Command)
@@ -190,12 +190,12 @@ func leads(dir, name string) (inside bool, err error) {
 // by which it could choose another program, or other files for it to be told by, than the profile has judged; under the built-in profile passive
 // it can set nothing but [policy.PlainEnv].
 func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]string, error) {
-	if s.policy.spec.Profile == "" {
+	if s.policy.spec.Commands == "" {
 		return nil, nil
 	}
 	p := s.policy.Spec()
 	if inside, _ := resolver(p, dir)("."); !inside && dir != s.plan.Dir {
-		return nil, &RefusedError{Field: "dir", Text: fmt.Sprintf("%s is outside of the workspace, which the profile %s keeps commands in", dir, p.Profile), Fix: "start it in the workspace"}
+		return nil, &RefusedError{Field: "dir", Text: fmt.Sprintf("%s is outside of the workspace, which the profile %s keeps commands in", dir, p.Commands), Fix: "start it in the workspace"}
 	}
 	d, err := CheckCommand(p, dir, argv)
 	switch {
@@ -208,7 +208,7 @@ func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]str
 		name, value, _ := strings.Cut(v, "=")
 		why, hook := policy.Hook(name)
 		fix := "set it in the policy, or leave it out"
-		switch passive := p.Profile == profile.Passive; {
+		switch passive := p.Commands == profile.Passive; {
 		case hook && passive:
 			fix = "leave it out, or use a profile of your own"
 		case !hook && passive && !policy.PlainName(name):
@@ -218,7 +218,7 @@ func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]str
 		case !hook:
 			continue
 		}
-		return nil, &RefusedError{Field: "env", Text: fmt.Sprintf("%s cannot be set under the profile %s: %s", name, p.Profile, why), Fix: fix}
+		return nil, &RefusedError{Field: "env", Text: fmt.Sprintf("%s cannot be set under the profile %s: %s", name, p.Commands, why), Fix: fix}
 	}
 	return d.Env, nil
 }

@@ -31,9 +31,9 @@ func workTree(t *testing.T) (work, beside string) {
 	return work, beside
 }
 
-func TestFilesOfAProfileResolveInTheWorkspace(t *testing.T) {
+func TestFilesOfCommandRulesResolveInTheWorkspace(t *testing.T) {
 	work, beside := workTree(t)
-	pol, err := NewPolicy().WorkspaceAt(work, "/ws").Profile("passive").Build()
+	pol, err := NewPolicy().WorkspaceAt(work, "/ws").Commands("passive").Build()
 	require.NoError(t, err)
 	for name, want := range map[string]bool{
 		"a.py": true, "./a.py": true, "sub/b.py": true, "sub/../a.py": true, "in": true, "sub/up": true, "none": true, "dangling": true, "none/x": true,
@@ -67,7 +67,7 @@ func TestConfigurationIsFoundOnTheHost(t *testing.T) {
 	require.NoError(t, os.MkdirAll(work+"/named", 0o755))
 	require.NoError(t, os.Symlink("../real/dir", work+"/named/dir"))
 	require.NoError(t, os.WriteFile(work+"/real/dir/x.rb", nil, 0o644))
-	pol, err := NewPolicy().Workspace(work).Profile("passive").Build()
+	pol, err := NewPolicy().Workspace(work).Commands("passive").Build()
 	require.NoError(t, err)
 	judged := func(argv ...string) (bool, string) {
 		d, err := CheckCommand(pol.Spec(), "", argv)
@@ -92,7 +92,7 @@ func TestConfigurationIsFoundOnTheHost(t *testing.T) {
 	ok, why = judged("rubocop", "a.rb")
 	assert.Truef(t, ok, "what is above the workspace is not seen inside: %s", why)
 	for name, b := range map[string]*Builder{"shown": NewPolicy().ReadOnly(filepath.Dir(work)).Workspace(work), "no sandbox": NewPolicy().Workspace(work).Backend(policy.BackendNone)} {
-		pol, err := b.Dir(work).Profile("passive").Build()
+		pol, err := b.Dir(work).Commands("passive").Build()
 		require.NoError(t, err)
 		d, err := CheckCommand(pol.Spec(), "", []string{"rubocop", "a.rb"})
 		require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestWithoutAWorkspaceThereAreNoFiles(t *testing.T) {
 		"writable, but no place":    {NewPolicy().ReadWrite(work).Dir("/tmp"), false},
 		"the workspace, begun away": {NewPolicy().Workspace(work).Dir("/tmp"), true},
 	} {
-		pol, err := c.pol.Profile("full").Build()
+		pol, err := c.pol.Commands("full").Build()
 		require.NoError(t, err)
 		d, err := CheckCommand(pol.Spec(), "", []string{"cat", work + "/a.py"})
 		require.NoError(t, err)
@@ -133,20 +133,20 @@ func TestWithoutAWorkspaceThereAreNoFiles(t *testing.T) {
 func TestProgramsAreNotLookedForInWhatIsWritable(t *testing.T) {
 	work, _ := workTree(t)
 	for path, want := range map[string]bool{"/usr/bin:/bin": true, work + "/bin:/usr/bin": false, "/usr/bin:" + filepath.Dir(work): false, ".:/usr/bin": false, "/usr/bin:": false} {
-		pol := NewPolicy().Workspace(work).Profile("passive").SetEnv("PATH", path)
+		pol := NewPolicy().Workspace(work).Commands("passive").SetEnv("PATH", path)
 		built, err := pol.Build()
 		require.NoError(t, err)
 		d, err := CheckCommand(built.Spec(), "", []string{"ls"})
 		require.NoError(t, err)
 		assert.Equalf(t, want, d.Accepted, "PATH=%s: %s", path, d.Text())
 	}
-	built, err := NewPolicy().Workspace(work).ReadWrite("/usr/local/bin").Profile("passive").Build()
+	built, err := NewPolicy().Workspace(work).ReadWrite("/usr/local/bin").Commands("passive").Build()
 	require.NoError(t, err)
 	d, err := CheckCommand(built.Spec(), "", []string{"/usr/local/bin/ls"})
 	require.NoError(t, err)
 	assert.False(t, d.Accepted, "nor by its path")
 	t.Setenv("PATH", work+"/bin")
-	built, err = NewPolicy().Workspace(work).PassEnv("PATH").Profile("passive").Build()
+	built, err = NewPolicy().Workspace(work).PassEnv("PATH").Commands("passive").Build()
 	require.NoError(t, err)
 	d, err = CheckCommand(built.Spec(), "", []string{"ls"})
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func TestProgramsAreNotLookedForInTheWorkspace(t *testing.T) {
 		"the host's own /tmp":         {ro().Backend(policy.BackendNone), "/tmp/bin:/usr/bin", ""},
 		"without a sandbox":           {ro().Backend(policy.BackendNone), work + "/bin", "is in the workspace"},
 	} {
-		pol, err := c.pol.Profile("full").SetEnv("PATH", c.path).Build()
+		pol, err := c.pol.Commands("full").SetEnv("PATH", c.path).Build()
 		require.NoError(t, err, name)
 		d, err := CheckCommand(pol.Spec(), "", []string{"ls"})
 		require.NoError(t, err)
@@ -242,20 +242,20 @@ func TestPassiveTakesNoHookFromThePolicy(t *testing.T) {
 		{"PYTHONSAFEPATH", "", "mypy --config-file= a.py", ""},
 		{"MODE", "batch", "ls", ""},
 	} {
-		for profile, says := range map[string]string{"passive": c.says, "full": "", "mine": ""} {
-			pol, err := NewPolicy().ReadOnly(work).ReadOnly(beside).Dir(work).SetEnv(c.name, c.value).Profile(profile).
-				DefineProfile(policy.Profile{Name: "mine", Extends: "passive"}).Build()
+		for commands, says := range map[string]string{"passive": c.says, "full": "", "mine": ""} {
+			pol, err := NewPolicy().ReadOnly(work).ReadOnly(beside).Dir(work).SetEnv(c.name, c.value).Commands(commands).
+				DefineCommands(policy.CommandRules{Name: "mine", Extends: "passive"}).Build()
 			require.NoError(t, err)
 			d, err := CheckCommand(pol.Spec(), "", strings.Fields(c.argv))
 			require.NoError(t, err)
-			assert.Equalf(t, says == "", d.Accepted, "%s, %s=%s: %s", profile, c.name, c.value, d.Text())
+			assert.Equalf(t, says == "", d.Accepted, "%s, %s=%s: %s", commands, c.name, c.value, d.Text())
 			assert.Contains(t, d.Reason, says)
 			if says != "" {
 				assert.Equal(t, "leave "+c.name+" out of the policy, or use a profile of your own", d.Try)
 			}
 		}
 	}
-	d, err := CheckCommand(built(t, NewPolicy().Workspace(work).PassEnv("LANG", "PATH", "NODE_OPTIONS").Profile("passive")).Spec(), "", []string{"ls"})
+	d, err := CheckCommand(built(t, NewPolicy().Workspace(work).PassEnv("LANG", "PATH", "NODE_OPTIONS").Commands("passive")).Spec(), "", []string{"ls"})
 	require.NoError(t, err)
 	assert.Contains(t, d.Reason, "NODE_OPTIONS", "nor from the caller's")
 }
@@ -264,12 +264,12 @@ func TestPassiveTakesNoHookFromThePolicy(t *testing.T) {
 func TestPassiveTakesTheSystemAsItIs(t *testing.T) {
 	work, _ := workTree(t)
 	for dest, accepted := range map[string]bool{"/ws": true, "/opt/ws": true, "/etc": false, "/etc/gems": false, "/usr/lib/python3.11": false, "/lib64": false, "/usr": false} {
-		for profile, accepted := range map[string]bool{"passive": accepted, "full": true} {
-			pol, err := NewPolicy().WorkspaceAt(work, dest).Profile(profile).SetEnv("PATH", "/bin").Build()
+		for commands, accepted := range map[string]bool{"passive": accepted, "full": true} {
+			pol, err := NewPolicy().WorkspaceAt(work, dest).Commands(commands).SetEnv("PATH", "/bin").Build()
 			require.NoError(t, err)
 			d, err := CheckCommand(pol.Spec(), "", []string{"ls"})
 			require.NoError(t, err)
-			assert.Equalf(t, accepted, d.Accepted, "%s at %s: %s", profile, dest, d.Text())
+			assert.Equalf(t, accepted, d.Accepted, "%s at %s: %s", commands, dest, d.Text())
 			if !accepted {
 				assert.Contains(t, d.Reason, work+" at "+dest+", where programs and libraries are looked for")
 			}
@@ -280,7 +280,7 @@ func TestPassiveTakesTheSystemAsItIs(t *testing.T) {
 // No list of hooks is complete: under passive, what a request may set is a list of what is known to choose no code.
 func TestPassiveTakesFewVariablesFromRequests(t *testing.T) {
 	work, _ := workTree(t)
-	s := opened(t, NewPolicy().Workspace(work).Profile("passive"))
+	s := opened(t, NewPolicy().Workspace(work).Commands("passive"))
 	_, err := s.Exec(t.Context(), []string{"cat", "a.py"}, &ExecOptions{Env: []string{"LC_ALL=" + work + "/sub"}})
 	assert.ErrorContains(t, err, "LC_ALL cannot be set under the profile passive: the C library would read the file that it names")
 	for name, says := range map[string]string{"LANG": "", "LC_ALL": "", "TZ": "", "NO_COLOR": "", "CLICOLOR_FORCE": "", "CI": "", "A": "it takes from requests only LANG, LC_ALL, ", "GOCACHE": "it takes from requests only",
@@ -300,9 +300,9 @@ func TestPassiveTakesFewVariablesFromRequests(t *testing.T) {
 }
 
 // A command without a sandbox is judged all the same.
-func TestAProfileNeedsNoSandbox(t *testing.T) {
+func TestCommandRulesNeedNoSandbox(t *testing.T) {
 	work, _ := workTree(t)
-	pol, err := NewPolicy().Workspace(work).Backend(policy.BackendNone).Profile("passive").Build()
+	pol, err := NewPolicy().Workspace(work).Backend(policy.BackendNone).Commands("passive").Build()
 	require.NoError(t, err)
 	_, err = Run(t.Context(), pol, []string{"touch", work + "/ran"}, nil)
 	var no *RefusedError
@@ -318,18 +318,18 @@ func TestAProfileNeedsNoSandbox(t *testing.T) {
 	assert.Equal(t, "no command", no.Text)
 }
 
-func TestAPolicyWithAWrongProfileIsRefused(t *testing.T) {
-	_, err := NewPolicy().Profile("pasive").Build()
+func TestAPolicyWithWrongCommandRulesIsRefused(t *testing.T) {
+	_, err := NewPolicy().Commands("pasive").Build()
 	assert.ErrorContains(t, err, `profile: there is no profile "pasive"; did you mean passive?`)
-	_, err = NewPolicy().DefineProfile(policy.Profile{Name: "full"}).Build()
+	_, err = NewPolicy().DefineCommands(policy.CommandRules{Name: "full"}).Build()
 	assert.ErrorContains(t, err, "profiles[0]: full is a built-in profile")
 }
 
 // Every way to a command asks the profile, and nothing is made of a refusal but a refusal.
-func TestSessionsObeyTheProfile(t *testing.T) {
+func TestSessionsObeyTheCommandRules(t *testing.T) {
 	work, _ := workTree(t)
 	ctx := t.Context()
-	pol := built(t, NewPolicy().Workspace(work).Profile("mine").DefineProfile(policy.Profile{Name: "mine", Extends: "passive",
+	pol := built(t, NewPolicy().Workspace(work).Commands("mine").DefineCommands(policy.CommandRules{Name: "mine", Extends: "passive",
 		Programs: []policy.Program{{Name: "no-such-program", Shapes: []string{""}}}}))
 	s, err := Open(ctx, pol)
 	require.NoError(t, err)
@@ -378,7 +378,7 @@ func TestARuleSetsItsVariables(t *testing.T) {
 	work, beside := workTree(t)
 	require.NoError(t, os.WriteFile(beside+"/python3", []byte("#!/bin/sh\nenv\n"), 0o755))
 	s := opened(t, NewPolicy().Workspace(work).ReadOnly(beside).SetEnv("PATH", beside+":/usr/bin:/bin").SetEnv("PYTHONSAFEPATH", "").
-		Profile("mine").DefineProfile(policy.Profile{Name: "mine", Extends: "passive"}))
+		Commands("mine").DefineCommands(policy.CommandRules{Name: "mine", Extends: "passive"}))
 	r, err := s.Exec(t.Context(), []string{"python3", "-m", "py_compile", "a.py"}, &ExecOptions{Env: []string{"A=b"}})
 	require.NoError(t, err)
 	assert.Contains(t, "\n"+string(r.Stdout), "\nPYTHONSAFEPATH=1\n")
@@ -395,12 +395,12 @@ func TestAnOldPythonIsRefused(t *testing.T) {
 			work, beside := workTree(t)
 			require.NoError(t, os.WriteFile(filepath.Join(beside, name), []byte("#!/bin/sh\n"), 0o755))
 			require.NoError(t, os.Symlink(name, beside+"/python3"))
-			for profile, want := range map[string]bool{"passive": accepted, "full": true} {
-				p := built(t, NewPolicy().Workspace(work).ReadOnly(beside).SetEnv("PATH", beside+":/usr/bin:/bin").Profile(profile)).Spec()
+			for commands, want := range map[string]bool{"passive": accepted, "full": true} {
+				p := built(t, NewPolicy().Workspace(work).ReadOnly(beside).SetEnv("PATH", beside+":/usr/bin:/bin").Commands(commands)).Spec()
 				for argv, want := range map[string]bool{"python3 -m py_compile a.py": want, "python3 -I -m py_compile a.py": true, "python3 --version": true} {
 					d, err := CheckCommand(p, "", strings.Fields(argv))
 					require.NoError(t, err)
-					assert.Equal(t, want, d.Accepted, "%s, %s: %s", profile, argv, d.Text())
+					assert.Equal(t, want, d.Accepted, "%s, %s: %s", commands, argv, d.Text())
 				}
 			}
 		})

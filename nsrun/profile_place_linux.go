@@ -40,7 +40,7 @@ func climbs(dir string) bool { return strings.Contains(dir+"/", "/../") }
 // replaced says which entry of the policy's shows something else where programs, libraries and their settings are. /opt is not among them: tools
 // of users may be shown there.
 func replaced(p policy.Policy) string {
-	if p.Profile != profile.Passive {
+	if p.Commands != profile.Passive {
 		return ""
 	}
 	for _, e := range p.FS {
@@ -144,7 +144,7 @@ var places = []string{"PATH", "HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP"}
 // hooked names a variable of the policy's by which a program that passive accepts would run, or be told by, something that its rules know nothing
 // of. An operator whose ceiling asks for that profile need not trust who wrote the policy; whose way this is in can define a profile.
 func hooked(p policy.Policy, rule []string) (name, why string) {
-	if p.Profile != profile.Passive {
+	if p.Commands != profile.Passive {
 		return "", ""
 	}
 	names := slices.Clone(p.Env.Pass)

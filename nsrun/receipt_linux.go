@@ -59,12 +59,12 @@ type LandlockReceipt struct {
 
 // SeccompReceipt says which filters judged system calls.
 type SeccompReceipt struct {
-	Profile     string   `json:"profile"`                // its name; "off" is none
-	ProfileHash string   `json:"profile_hash,omitempty"` // SHA-256 of the profile's filter alone
-	Deny        []string `json:"deny,omitempty"`         // further calls that were refused, by name
-	Refuse      []string `json:"refuse,omitempty"`       // groups of calls that the backend refused of its own
-	Filters     int      `json:"filters"`                // how many there were
-	SHA256      string   `json:"sha256"`                 // of all filters, one after the other
+	Filter     string   `json:"profile"`                // its name; "off" is none
+	FilterHash string   `json:"profile_hash,omitempty"` // SHA-256 of the profile's filter alone
+	Deny       []string `json:"deny,omitempty"`         // further calls that were refused, by name
+	Refuse     []string `json:"refuse,omitempty"`       // groups of calls that the backend refused of its own
+	Filters    int      `json:"filters"`                // how many there were
+	SHA256     string   `json:"sha256"`                 // of all filters, one after the other
 }
 
 // LimitReceipt is one limit and what enforced it.
@@ -150,7 +150,7 @@ func seccompReceipt(s *plan.Seccomp) *SeccompReceipt {
 	for _, f := range filters {
 		data = append(data, f.Bytes()...)
 	}
-	return &SeccompReceipt{Profile: s.Profile, ProfileHash: s.Hash, Deny: s.Deny, Refuse: s.Refuse, Filters: len(filters), SHA256: hash(data)}
+	return &SeccompReceipt{Filter: s.Filter, FilterHash: s.Hash, Deny: s.Deny, Refuse: s.Refuse, Filters: len(filters), SHA256: hash(data)}
 }
 
 func hash(data []byte) string {

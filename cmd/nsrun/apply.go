@@ -52,7 +52,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	}
 	pol.Env.Pass = append(pol.Env.Pass[:len(pol.Env.Pass):len(pol.Env.Pass)], f.env...)
 	faults = append(faults, f.applyRest(&pol)...)
-	pol, err := f.applyProfile(pol)
+	pol, err := f.applyCommands(pol)
 	faults = append(faults, err)
 	pol, err = f.applyAutonomy(pol)
 	faults = append(faults, err)
@@ -161,8 +161,8 @@ func widened(was, is policy.Policy) (notes []policy.Note) {
 			note("--limit", fmt.Sprintf("%s=%d", l.Name, now), strconv.FormatInt(l.Value, 10))
 		}
 	}
-	if was.Seccomp.Profile != "" && is.Seccomp.Profile != was.Seccomp.Profile {
-		note("--seccomp", is.Seccomp.Profile, was.Seccomp.Profile)
+	if was.Seccomp.Filter != "" && is.Seccomp.Filter != was.Seccomp.Filter {
+		note("--seccomp", is.Seccomp.Filter, was.Seccomp.Filter)
 	}
 	return notes
 }
@@ -228,7 +228,7 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 		if meantFile(name) {
 			return fmt.Errorf("--seccomp %s: no profile is called that; for the file write --seccomp ./%s", name, name)
 		}
-		into.Profile = name
+		into.Filter = name
 	}
 	for _, name := range files {
 		raw, err := load.Filter(name)
@@ -242,7 +242,7 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 
 // meantFile reports whether what stands in the place of a profile's name is the name of a file.
 func meantFile(name string) bool {
-	if slices.Contains(policy.SeccompProfiles, name) {
+	if slices.Contains(policy.SeccompFilters, name) {
 		return false
 	}
 	_, err := os.Lstat(name)

@@ -167,7 +167,7 @@ func lacking(known facts.Facts, names []facts.Name) (missing []plan.Note) {
 
 // unmet asks what of a policy the host cannot enforce, as a run of it would be told.
 func (a *app) unmet(pol policy.Policy) func(facts.Facts) ([]plan.Note, error) {
-	pol.Profile = "" // it is asked about commands, and there is none
+	pol.Commands = "" // it is asked about commands, and there is none
 	return func(known facts.Facts) ([]plan.Note, error) {
 		_, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
 		var lacks *plan.CompatibilityError

@@ -30,7 +30,7 @@ no network, and nothing of the environment but locale, terminal and time zone.
 func helpTexts() map[string]string {
 	return map[string]string{"run": runHelp, "plan": planHelp, "wrap": wrapHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
 		"version": versionHelp, "help": usage, "bwrap": bwrapHelp, "install-bwrap": installHelp,
-		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "profile": profileHelp, "audit": auditHelp, "schema": schemaHelp}
+		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "profile": commandsHelp, "audit": auditHelp, "schema": schemaHelp}
 }
 
 const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it, and count where both name a value

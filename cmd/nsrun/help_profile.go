@@ -1,6 +1,6 @@
 package main
 
-const profileHelp = `nsrun profile check [--profile NAME] [--manifest FILE] [--workspace DIR] -- CMD ARG...
+const commandsHelp = `nsrun profile check [--profile NAME] [--manifest FILE] [--workspace DIR] -- CMD ARG...
 nsrun profile list [--manifest FILE]
 nsrun profile show [--manifest FILE] NAME
 

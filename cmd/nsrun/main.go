@@ -42,7 +42,7 @@ func verbs() []verb {
 		{"manifest", "check a manifest, or print its schema", (*app).manifest},
 		{"seccomp", "show what a profile lets through, or compile it", (*app).seccomp},
 		{"session", "keep sandboxes open for a program that talks JSON", (*app).session},
-		{"profile", "say which command lines a profile accepts", (*app).profile},
+		{"profile", "say which command lines a profile accepts", (*app).commands},
 		{"audit", "show what an audit log tells, and check that it is whole", (*app).audit},
 		{"schema", "print a JSON Schema of what nsrun reads or writes", (*app).schema},
 		{"status", "say which backends there are", (*app).status},

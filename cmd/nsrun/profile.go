@@ -13,18 +13,18 @@ import (
 	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
-func profileFlagSet(f *flags) *flag.FlagSet {
+func commandsFlagSet(f *flags) *flag.FlagSet {
 	fs := newFlags("profile")
-	fs.StringVar(&f.profile, "profile", "", "")
+	fs.StringVar(&f.commands, "profile", "", "")
 	fs.StringVar(&f.manifest, "manifest", "", "")
 	fs.StringVar(&f.workspace, "workspace", "", "")
 	return fs
 }
 
-// profile explains what command lines may run.
-func (a *app) profile(args []string) int {
+// commands explains what command lines may run.
+func (a *app) commands(args []string) int {
 	var f flags
-	fs := profileFlagSet(&f)
+	fs := commandsFlagSet(&f)
 	word := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		word, args = args[0], args[1:]
@@ -34,19 +34,19 @@ func (a *app) profile(args []string) int {
 	}
 	switch {
 	case word == "check" && fs.NArg() > 0:
-		return a.profileCheck(&f, fs)
-	case word == "list" && fs.NArg() == 0 && f.profile == "" && f.workspace == "":
-		return a.profileList(&f)
-	case word == "show" && fs.NArg() == 1 && f.profile == "" && f.workspace == "":
-		return a.profileShow(&f, fs.Arg(0))
+		return a.commandsCheck(&f, fs)
+	case word == "list" && fs.NArg() == 0 && f.commands == "" && f.workspace == "":
+		return a.commandsList(&f)
+	case word == "show" && fs.NArg() == 1 && f.commands == "" && f.workspace == "":
+		return a.commandsShow(&f, fs.Arg(0))
 	}
 	return a.fail(errors.New("write nsrun profile check [--profile NAME] -- CMD ARG..., nsrun profile list, or nsrun profile show NAME"))
 }
 
-// profileCheck says what a profile makes of a command: exit code 0 for accepted, 1 for refused.
-func (a *app) profileCheck(f *flags, fs *flag.FlagSet) int {
+// commandsCheck says what a profile makes of a command: exit code 0 for accepted, 1 for refused.
+func (a *app) commandsCheck(f *flags, fs *flag.FlagSet) int {
 	pol, err := f.spec(fs)
-	if err == nil && pol.Profile == "" {
+	if err == nil && pol.Commands == "" {
 		err = errors.New("there is no profile to ask; name one with --profile, or in the manifest")
 	}
 	if err != nil {
@@ -71,12 +71,12 @@ func explained(d profile.Decision) string {
 		}
 	}
 	if d.Accepted {
-		fmt.Fprintf(&out, "accepted by profile %s\n", d.Profile)
+		fmt.Fprintf(&out, "accepted by profile %s\n", d.Commands)
 		line("rule", d.Rule)
 		line("with", strings.Join(d.Env, " "))
 		return out.String()
 	}
-	fmt.Fprintf(&out, "refused by profile %s\n", d.Profile)
+	fmt.Fprintf(&out, "refused by profile %s\n", d.Commands)
 	if d.Word == "" && d.Index > 0 {
 		line("argument", fmt.Sprintf("%d", d.Index))
 	} else {
@@ -88,17 +88,17 @@ func explained(d profile.Decision) string {
 	return out.String()
 }
 
-// own are the profiles that a manifest defines.
-func (f *flags) own() ([]policy.Profile, error) {
+// ownRules are the profiles that a manifest defines.
+func (f *flags) ownRules() ([]policy.CommandRules, error) {
 	if f.manifest == "" {
 		return nil, nil
 	}
 	pol, err := load.Spec(f.manifest)
-	return pol.Profiles, err
+	return pol.CommandRules, err
 }
 
-func (a *app) profileList(f *flags) int {
-	own, err := f.own()
+func (a *app) commandsList(f *flags) int {
+	own, err := f.ownRules()
 	if err != nil {
 		return a.fail(err)
 	}
@@ -110,8 +110,8 @@ func (a *app) profileList(f *flags) int {
 	return a.print(printable(text))
 }
 
-func (a *app) profileShow(f *flags, name string) int {
-	own, err := f.own()
+func (a *app) commandsShow(f *flags, name string) int {
+	own, err := f.ownRules()
 	if err != nil {
 		return a.fail(err)
 	}
@@ -122,15 +122,15 @@ func (a *app) profileShow(f *flags, name string) int {
 	return a.print(printable(set.String()))
 }
 
-// applyProfile puts --profile in the place of the manifest's, which it can only narrow.
-func (f *flags) applyProfile(pol policy.Policy) (policy.Policy, error) {
-	if f.profile == "" || f.profile == pol.Profile {
+// applyCommands puts --profile in the place of the manifest's, which it can only narrow.
+func (f *flags) applyCommands(pol policy.Policy) (policy.Policy, error) {
+	if f.commands == "" || f.commands == pol.Commands {
 		return pol, nil
 	}
-	wider := slices.ContainsFunc(pol.Profiles, func(p policy.Profile) bool { return p.Name == pol.Profile && p.Extends != "" })
-	if pol.Profile != "" && !(f.profile == profile.Passive && (wider || pol.Profile == profile.Full)) {
-		return pol, fmt.Errorf("--profile %s: the manifest says %s, and a flag can only narrow that, to passive; leave the flag out", f.profile, pol.Profile)
+	wider := slices.ContainsFunc(pol.CommandRules, func(p policy.CommandRules) bool { return p.Name == pol.Commands && p.Extends != "" })
+	if pol.Commands != "" && !(f.commands == profile.Passive && (wider || pol.Commands == profile.Full)) {
+		return pol, fmt.Errorf("--profile %s: the manifest says %s, and a flag can only narrow that, to passive; leave the flag out", f.commands, pol.Commands)
 	}
-	pol.Profile = f.profile
+	pol.Commands = f.commands
 	return pol, nil
 }

@@ -32,7 +32,7 @@ type flags struct {
 	uid, gid                 string
 	fallback, backend        string
 	isolation                string
-	profile, autonomy        string
+	commands, autonomy       string
 	require                  stringList
 	selfTest                 bool
 	tty, noLandlock, verbose bool
@@ -65,7 +65,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.backend, "backend", "", "")
 	fs.StringVar(&f.isolation, "isolation", "", "")
 	fs.Var(&f.require, "require", "")
-	fs.StringVar(&f.profile, "profile", "", "")
+	fs.StringVar(&f.commands, "profile", "", "")
 	fs.StringVar(&f.autonomy, "autonomy", "", "")
 	fs.BoolVar(&f.selfTest, "self-test", false, "")
 	fs.BoolVar(&f.tty, "tty", false, "")

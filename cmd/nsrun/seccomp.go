@@ -32,9 +32,9 @@ func (a *app) seccomp(args []string) int {
 	}
 	switch {
 	case word == "list" && fs.NArg() == 0:
-		return a.print(plan.SeccompProfiles())
+		return a.print(plan.SeccompFilters())
 	case word == "show" && fs.NArg() == 1 && *out == "":
-		text, err := plan.SeccompText(policy.Seccomp{Profile: fs.Arg(0), Deny: deny}, *arch)
+		text, err := plan.SeccompText(policy.Seccomp{Filter: fs.Arg(0), Deny: deny}, *arch)
 		if err != nil {
 			return a.fail(err)
 		}
@@ -73,7 +73,7 @@ func compileSeccomp(name string, deny []string, arch, out string) error {
 
 func seccompProgram(name string, deny []string, arch string) ([]byte, error) {
 	if !strings.HasSuffix(name, ".json") {
-		return plan.SeccompProgram(policy.Seccomp{Profile: name, Deny: deny}, arch)
+		return plan.SeccompProgram(policy.Seccomp{Filter: name, Deny: deny}, arch)
 	}
 	if len(deny) > 0 {
 		return nil, errors.New("--deny goes with a profile of nsrun's; write it into " + name)

@@ -73,7 +73,7 @@ func (a *app) statusHere() (status, error) {
 	}
 	for _, name := range profile.Names { // a ceiling may want one; it has no say in what is asked here
 		if err != nil {
-			pol.Profile = name
+			pol.Commands = name
 			pol, err = f.underCeiling(pol)
 		}
 	}
@@ -106,7 +106,7 @@ func (a *app) backendFor(pol policy.Policy, known facts.Facts) (backend, why str
 }
 
 func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why string) {
-	pol.Profile = "" // it is asked about commands, and there is none
+	pol.Commands = "" // it is asked about commands, and there is none
 	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
 	var lacks *plan.CompatibilityError
 	switch {

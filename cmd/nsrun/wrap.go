@@ -100,7 +100,7 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 	}
 	command := fs.Args()
 	if len(command) == 0 {
-		pol.Profile = ""
+		pol.Commands = ""
 		command = []string{"true"} // in the place of what the caller appends
 	}
 	req, err := a.requestOf(&f.flags, pol, command)

@@ -124,7 +124,7 @@ type receipt struct {
 		Rules          int
 	}
 	Seccomp *struct {
-		Profile string
+		Filter  string
 		Filters int
 	}
 	Limits   []limit

@@ -40,7 +40,7 @@ func addLayer(l *plan.Layers, word string) error {
 	case name == "seccomp" && !given:
 		l.Seccomp = &policy.Seccomp{}
 	case name == "seccomp" && value != "" && value != policy.SeccompOff:
-		l.Seccomp = &policy.Seccomp{Profile: value}
+		l.Seccomp = &policy.Seccomp{Filter: value}
 	case name == "limits":
 		return addLimit(l, value)
 	default:

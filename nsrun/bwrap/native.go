@@ -51,8 +51,8 @@ func (r *renderer) confinement() {
 		r.lose("limits", "not bounded", "set limits around bubblewrap, with prlimit or systemd-run", l.String())
 	}
 	if s := p.Seccomp; s != nil {
-		if s.Profile != "" && s.Profile != policy.SeccompOff {
-			r.lose("seccomp", "the profile is not installed", "give its filter as a raw one", s.Profile)
+		if s.Filter != "" && s.Filter != policy.SeccompOff {
+			r.lose("seccomp", "the profile is not installed", "give its filter as a raw one", s.Filter)
 		}
 		if len(s.Deny) > 0 {
 			r.lose("seccomp", "not refused", useNative, strings.Join(s.Deny, ", "))

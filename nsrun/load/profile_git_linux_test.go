@@ -65,7 +65,7 @@ func hostileRepository(t *testing.T) (work string, ran func() bool) {
 func TestGitRunsNothingUnderPassive(t *testing.T) {
 	work, ran := hostileRepository(t)
 	ran()
-	pol, err := nsrun.NewPolicy().Workspace(work).Profile("passive").Build()
+	pol, err := nsrun.NewPolicy().Workspace(work).Commands("passive").Build()
 	require.NoError(t, err)
 	run := func(env []string, line string) {
 		argv := strings.Fields(line)

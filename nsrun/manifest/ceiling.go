@@ -32,7 +32,7 @@ func ceilingForm() record[policy.Ceiling] {
 		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", isolation, func(c *C) any { return (*string)(&c.Isolation) }},
 		{"require", "guarantees that every run must have", listForm[string]{guarantee}, func(c *C) any { return &c.Require }},
 		{"profiles", "built-in profiles that may be used, one of which every run must name then", listForm[string]{stringForm{choices: profile.Names}},
-			func(c *C) any { return &c.Profiles }},
+			func(c *C) any { return &c.Commands }},
 		{"landlock", "false permits manifests that leave Landlock out", boolForm{true}, func(c *C) any { return &c.NoLandlock }},
 		{"host_etc", "true permits the host's account files", boolForm{false}, func(c *C) any { return &c.HostEtc }},
 	}}

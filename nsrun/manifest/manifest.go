@@ -51,9 +51,9 @@ type Manifest struct {
 	SelfTest bool
 	// Autonomy says what becomes of grants.
 	Autonomy policy.Autonomy
-	// Profile names what command lines may run, and Profiles are the manifest's own, ordered by name.
-	Profile  string
-	Profiles []policy.Profile
+	// Commands names what command lines may run, and Profiles are the manifest's own, ordered by name.
+	Commands     string
+	CommandRules []policy.CommandRules
 	// Audit is the file of an audit log.
 	Audit string
 	// Labels are the caller's words for the rows of audit logs, ordered by name.
@@ -67,9 +67,9 @@ type Manifest struct {
 
 // Seccomp is the "seccomp" of a manifest: a profile's name, further calls to deny, and a file of raw BPF, for the caller to read.
 type Seccomp struct {
-	Profile string
-	Deny    []string
-	Raw     string
+	Filter string
+	Deny   []string
+	Raw    string
 }
 
 // DefaultTimeout ends a run whose manifest does not say when.
@@ -104,7 +104,7 @@ func parse[T any](name string, data []byte, f record[T], into *T, check func(*de
 // check finds names of profiles that are not there and, where every value is right by itself, values that do not go together.
 func (m *Manifest) check(d *decoder) {
 	alone := len(d.all) == 0
-	m.checkProfile(d)
+	m.checkCommands(d)
 	if !alone {
 		return
 	}

@@ -136,7 +136,7 @@ func TestEverything(t *testing.T) {
 		Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
 		Require: []string{"files"}, Isolation: "container", SelfTest: true, Audit: "~/audit.jsonl",
 		Labels:   []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
-		Autonomy: "readonly", Profile: "lint", Profiles: []policy.Profile{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
+		Autonomy: "readonly", Commands: "lint", CommandRules: []policy.CommandRules{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
 			{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},
 	}
 	for _, text := range []string{everything, everythingYAML} {
@@ -172,7 +172,7 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 			v = reflect.ValueOf(p.p)
 		case optionalInt:
 			v = reflect.ValueOf(p.p)
-		case namedList[policy.Profile]:
+		case namedList[policy.CommandRules]:
 			v = reflect.ValueOf(p.all)
 		case *limits:
 			*p.all, *p.timeout, *p.grace = nil, 0, 0

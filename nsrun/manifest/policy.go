@@ -45,7 +45,7 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	p.Fallback, p.Backend, p.NoLandlock = m.Fallback, m.Backend, m.NoLandlock
 	p.Require, p.Isolation, p.SelfTest = sorted(m.Require), m.Isolation, m.SelfTest
 	p.Autonomy = m.Autonomy
-	p.Profile, p.Profiles = m.Profile, slices.Clone(m.Profiles)
+	p.Commands, p.CommandRules = m.Commands, slices.Clone(m.CommandRules)
 	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
 	p.Labels = slices.Clone(m.Labels)
 	if b.Audit != "" {
@@ -237,7 +237,7 @@ func (b *builder) net(p *policy.Policy) {
 }
 
 func (b *builder) seccomp(p *policy.Policy) {
-	p.Seccomp = policy.Seccomp{Profile: b.Seccomp.Profile, Deny: sorted(b.Seccomp.Deny)}
+	p.Seccomp = policy.Seccomp{Filter: b.Seccomp.Filter, Deny: sorted(b.Seccomp.Deny)}
 	if b.Seccomp.Raw == "" {
 		return
 	}

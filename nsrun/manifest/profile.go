@@ -55,25 +55,25 @@ func (f named[T]) schema() map[string]any {
 	return map[string]any{"type": "object", "additionalProperties": f.of.schema()}
 }
 
-func profileForm() record[policy.Profile] {
+func commandRulesForm() record[policy.CommandRules] {
 	shape := listForm[string]{stringForm{validate: shapeText}}
-	return record[policy.Profile]{what: "a profile", rows: []row[policy.Profile]{
-		{"extends", "a built-in profile whose rules count too", stringForm{choices: profile.Names}, func(p *policy.Profile) any { return &p.Extends }},
+	return record[policy.CommandRules]{what: "a profile", rows: []row[policy.CommandRules]{
+		{"extends", "a built-in profile whose rules count too", stringForm{choices: profile.Names}, func(p *policy.CommandRules) any { return &p.Extends }},
 		{"programs", "by program, as PATH has it, the shapes that its arguments may have", named[policy.Program]{shape, programName},
-			func(p *policy.Profile) any { return programList(&p.Programs) }},
+			func(p *policy.CommandRules) any { return programList(&p.Programs) }},
 	}}
 }
 
-func profileList(all *[]policy.Profile) namedList[policy.Profile] {
-	return namedList[policy.Profile]{all, func(p *policy.Profile) *string { return &p.Name }, func(p *policy.Profile) any { return p }}
+func commandRulesList(all *[]policy.CommandRules) namedList[policy.CommandRules] {
+	return namedList[policy.CommandRules]{all, func(p *policy.CommandRules) *string { return &p.Name }, func(p *policy.CommandRules) any { return p }}
 }
 
 func programList(all *[]policy.Program) namedList[policy.Program] {
 	return namedList[policy.Program]{all, func(p *policy.Program) *string { return &p.Name }, func(p *policy.Program) any { return &p.Shapes }}
 }
 
-// profileName judges names of profiles of one's own.
-func profileName(s string) (problem, fix string) {
+// commandRulesName judges names of profiles of one's own.
+func commandRulesName(s string) (problem, fix string) {
 	if slices.Contains(profile.Names, s) {
 		return s + " is a built-in profile", "choose another name, and extend it"
 	}
@@ -94,14 +94,14 @@ func shapeText(s string) (problem, fix string) {
 	return "", ""
 }
 
-// checkProfile finds a profile that is not there. One of those whose faults are told already is there.
-func (m *Manifest) checkProfile(d *decoder) {
+// checkCommands finds a profile that is not there. One of those whose faults are told already is there.
+func (m *Manifest) checkCommands(d *decoder) {
 	unread := slices.ContainsFunc(d.all, func(f *Fault) bool { return f.Key == "profile" || f.Key == "profiles" })
-	own := slices.ContainsFunc(m.Profiles, func(p policy.Profile) bool { return p.Name == m.Profile })
-	if m.Profile == "" || unread || own && len(d.all) > 0 {
+	own := slices.ContainsFunc(m.CommandRules, func(p policy.CommandRules) bool { return p.Name == m.Commands })
+	if m.Commands == "" || unread || own && len(d.all) > 0 {
 		return
 	}
-	if _, err := profile.Find(m.Profile, m.Profiles); err != nil {
+	if _, err := profile.Find(m.Commands, m.CommandRules); err != nil {
 		d.add(d.places["profile"], "profile", err.Error(), "name passive, full, or one of profiles")
 	}
 }

@@ -23,7 +23,7 @@ var (
 	isolation = stringForm{choices: []string{string(policy.Container), string(policy.Subprocess), string(policy.Permissive)}}
 	autonomy  = stringForm{choices: []string{string(policy.ReadOnly), string(policy.Supervised), string(policy.FullAccess)}}
 	guarantee = stringForm{choices: policy.Guarantees[:]}
-	filters   = stringForm{choices: policy.SeccompProfiles}
+	filters   = stringForm{choices: policy.SeccompFilters}
 	fallback  = stringForm{choices: []string{string(policy.Strict), string(policy.Degrade)}}
 )
 
@@ -60,8 +60,8 @@ func manifestForm() record[Manifest] {
 		{"self_test", "whether the sandbox tries what must fail before it starts the command", boolForm{false}, func(m *Manifest) any { return &m.SelfTest }},
 		{"autonomy", "what becomes of grants: readonly, supervised (default), full", autonomy, func(m *Manifest) any { return (*string)(&m.Autonomy) }},
 		{"profile", "what command lines may run at all: passive, full, or a name of profiles; default any", stringForm{validate: title},
-			func(m *Manifest) any { return &m.Profile }},
-		{"profiles", "profiles of one's own, by name", named[policy.Profile]{profileForm(), profileName}, func(m *Manifest) any { return profileList(&m.Profiles) }},
+			func(m *Manifest) any { return &m.Commands }},
+		{"profiles", "profiles of one's own, by name", named[policy.CommandRules]{commandRulesForm(), commandRulesName}, func(m *Manifest) any { return commandRulesList(&m.CommandRules) }},
 		{"backend", "the backend; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
 			stringForm{validate: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
@@ -113,7 +113,7 @@ type filter struct{}
 
 func filterForm() record[Seccomp] {
 	return record[Seccomp]{what: "seccomp", rows: []row[Seccomp]{
-		{"profile", `a profile's name; "off" installs none`, filters, func(s *Seccomp) any { return &s.Profile }},
+		{"profile", `a profile's name; "off" installs none`, filters, func(s *Seccomp) any { return &s.Filter }},
 		{"deny", "names of further system calls to deny", listForm[string]{wordText}, func(s *Seccomp) any { return &s.Deny }},
 		{"raw", "a file of classic BPF, installed beside the profile", fileText, func(s *Seccomp) any { return &s.Raw }},
 	}}
@@ -122,7 +122,7 @@ func filterForm() record[Seccomp] {
 func (filter) read(d *decoder, n *node, key string, into any) {
 	if n.kind == text {
 		d.places[key] = n.at
-		filters.read(d, n, key, &into.(*Seccomp).Profile)
+		filters.read(d, n, key, &into.(*Seccomp).Filter)
 		return
 	}
 	filterForm().read(d, n, key, into)
@@ -131,7 +131,7 @@ func (filter) read(d *decoder, n *node, key string, into any) {
 func (filter) json(from any) (string, bool) {
 	s := from.(*Seccomp)
 	if len(s.Deny) == 0 && s.Raw == "" {
-		return filters.json(&s.Profile)
+		return filters.json(&s.Filter)
 	}
 	return filterForm().json(s)
 }

@@ -31,7 +31,7 @@ func (c *compiler) selfTest() error {
 		c.impossible("sandbox", "there is no sandbox to test", "leave out self_test")
 		return nil
 	}
-	profile := p.Seccomp != nil && p.Seccomp.Profile != policy.SeccompOff
+	profile := p.Seccomp != nil && p.Seccomp.Filter != policy.SeccompOff
 	for _, act := range Acts {
 		promised := true
 		switch act {

@@ -130,7 +130,7 @@ func (c *compiler) refuse() error {
 		return nil // unmet already
 	}
 	if c.plan.Seccomp == nil { // the policy wants no profile; the backend wants its own all the same
-		c.plan.Seccomp = &Seccomp{Profile: policy.SeccompOff}
+		c.plan.Seccomp = &Seccomp{Filter: policy.SeccompOff}
 	}
 	s := c.plan.Seccomp
 	if c.pol.Network.Mode() == policy.NetworkNone {

@@ -118,7 +118,7 @@ func compile(req Request, f facts.Facts, backend string) (*Plan, []Note, error) 
 	if a := c.pol.Autonomy.Level(); a != policy.Supervised {
 		p.Autonomy = string(a)
 	}
-	if p.Profile = c.pol.Profile; p.Profile != "" {
+	if p.CommandRules = c.pol.Commands; p.CommandRules != "" {
 		p.Rule = req.Rule
 	}
 	p.Name, p.Command, p.Terminal, p.LastCap = c.pol.Name, slices.Clone(req.Command), req.Terminal, f.LastCap
@@ -183,8 +183,8 @@ func (r Request) checkCommand() error {
 	if r.Session && len(command) == 0 {
 		return nil
 	}
-	if r.Policy.Profile != "" && r.Rule == "" {
-		return fmt.Errorf("bug: nobody has asked the profile %s about the command", r.Policy.Profile)
+	if r.Policy.Commands != "" && r.Rule == "" {
+		return fmt.Errorf("bug: nobody has asked the profile %s about the command", r.Policy.Commands)
 	}
 	if len(command) == 0 || command[0] == "" {
 		return errors.New("no command; put it after --")

@@ -97,7 +97,7 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		return cell
 	}
 	alone := c.plan.Backend == BackendLandlock
-	profile := c.plan.Seccomp.HasProfile()
+	profile := c.plan.Seccomp.HasBuiltin()
 	unless := "without a seccomp profile "
 	if c.plan.Seccomp != nil && len(c.plan.Seccomp.Raw) > 0 {
 		unless = "unless the given filter refuses that, "
@@ -122,7 +122,7 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	case "landlock":
 		return weaker(c.plan.Landlock == nil || len(c.facts.LandlockRefused) > 0, "there is none, or the kernel refuses some of its rights")
 	case "seccomp":
-		return weaker(!profile, c.unprofiled())
+		return weaker(!profile, c.otherFilters())
 	case "network", "loopback":
 		if trait == "network" && !profile && !alone && c.pol.Network.Mode() == policy.NetworkNone {
 			return weaker(true, unless+"sockets to the machine's hypervisor (AF_VSOCK) can be made, which no namespace keeps away")
@@ -155,8 +155,8 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	return cell
 }
 
-// unprofiled says what filters system calls where no profile does.
-func (c *compiler) unprofiled() string {
+// otherFilters says what filters system calls where no profile does.
+func (c *compiler) otherFilters() string {
 	s := c.plan.Seccomp
 	if s == nil {
 		return "no system call is filtered"

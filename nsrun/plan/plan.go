@@ -19,7 +19,7 @@ type Plan struct {
 	Version        int           `json:"version"`
 	Name           string        `json:"name,omitempty"`
 	Autonomy       string        `json:"autonomy,omitempty"` // unless it is supervised
-	Profile        string        `json:"profile,omitempty"`  // what command lines may run
+	CommandRules   string        `json:"profile,omitempty"`  // what command lines may run
 	Rule           string        `json:"rule,omitempty"`     // of the profile, that accepted this one
 	Backend        string        `json:"backend"`
 	Command        []string      `json:"command"`
@@ -117,17 +117,17 @@ const InScope = "the scope"
 
 // Seccomp says which filters are installed.
 type Seccomp struct {
-	Profile string   `json:"profile"`
-	Hash    string   `json:"hash,omitempty"` // SHA-256 of the profile's filter for the host's architecture
-	Deny    []string `json:"deny,omitempty"`
-	Raw     []byte   `json:"raw,omitempty"`
+	Filter string   `json:"profile"`
+	Hash   string   `json:"hash,omitempty"` // SHA-256 of the profile's filter for the host's architecture
+	Deny   []string `json:"deny,omitempty"`
+	Raw    []byte   `json:"raw,omitempty"`
 	// Refuse lists groups of calls that are refused in the stead of namespaces that a backend does not have, and of noexec where there is no
 	// mount: see [seccomp.Refuse].
 	Refuse []string `json:"refuse,omitempty"`
 }
 
-// HasProfile reports whether a built-in profile is installed. The other filters are the caller's own, and may allow anything.
-func (s *Seccomp) HasProfile() bool { return s != nil && s.Profile != policy.SeccompOff }
+// HasBuiltin reports whether a built-in profile is installed. The other filters are the caller's own, and may allow anything.
+func (s *Seccomp) HasBuiltin() bool { return s != nil && s.Filter != policy.SeccompOff }
 
 // Mechanisms are the ways of the kernel that lowering uses.
 type Mechanisms struct {

@@ -65,7 +65,7 @@ func workspacePolicy() policy.Policy {
 func networkPolicy() policy.Policy {
 	p := workspacePolicy()
 	p.Network = policy.NetworkHost
-	p.Seccomp = policy.Seccomp{Profile: "compute", Deny: []string{"prctl"}}
+	p.Seccomp = policy.Seccomp{Filter: "compute", Deny: []string{"prctl"}}
 	p.FS = append(p.FS, policy.FS{Kind: policy.Socket, Source: "/run/mcp.sock", Dest: "/run/mcp.sock", Write: true, Why: "sockets[0]"})
 	return p
 }
@@ -282,7 +282,7 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 		case "Limits":
 			p.Limits = []policy.Limit{{Name: "core", Value: 0}}
 		case "Seccomp":
-			p.Seccomp.Profile = policy.SeccompOff
+			p.Seccomp.Filter = policy.SeccompOff
 		case "Audit":
 			p.Audit = []string{"/a.jsonl"}
 		case "Labels":
@@ -341,7 +341,7 @@ func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
 
 // TestACommandNobodyHasJudgedIsNotPlanned: under a profile, forgetting to ask it is an error and not a run.
 func TestACommandNobodyHasJudgedIsNotPlanned(t *testing.T) {
-	pol := policy.Policy{Profile: "passive"}
+	pol := policy.Policy{Commands: "passive"}
 	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	assert.ErrorContains(t, err, "bug: nobody has asked the profile passive")
 	p, err := Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x FILE", RuleEnv: []string{"A=2", "HOME=/x"}, Environ: []string{"A=1"}}, hosts["kernel 6.18, user"])
@@ -352,7 +352,7 @@ func TestACommandNobodyHasJudgedIsNotPlanned(t *testing.T) {
 	p, err = Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x", RuleEnv: []string{"A=2"}, Environ: []string{"A=1", "B=1"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.Equal(t, []string{"B=1", "A=2"}, p.Env, "once")
-	_, err = Compile(Request{Policy: policy.Policy{Profile: "passive"}, Session: true}, hosts["kernel 6.18, user"])
+	_, err = Compile(Request{Policy: policy.Policy{Commands: "passive"}, Session: true}, hosts["kernel 6.18, user"])
 	assert.NoError(t, err, "a session's commands are judged one by one")
 }
 
@@ -414,6 +414,6 @@ func TestReadOnlyLeavesAreKeptInPlace(t *testing.T) {
 	assert.Less(t, slices.Index(at, "/w/a/b"), slices.Index(at, "/w/a/b/leaf"))
 }
 
-func TestPoliciesNameTheSeccompProfilesThereAre(t *testing.T) {
-	assert.Equal(t, append(seccomp.Names(), policy.SeccompOff), policy.SeccompProfiles)
+func TestPoliciesNameTheSeccompFiltersThereAre(t *testing.T) {
+	assert.Equal(t, append(seccomp.Names(), policy.SeccompOff), policy.SeccompFilters)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// SeccompProfiles lists the built-in profiles with what each is for.
-func SeccompProfiles() (text string) {
+// SeccompFilters lists the built-in profiles with what each is for.
+func SeccompFilters() (text string) {
 	for _, name := range seccomp.Names() {
 		p, _ := seccomp.Lookup(name) // it is one of them
 		text += fmt.Sprintf("%-8s %s\n", name, p.Doc)
@@ -20,7 +20,7 @@ func SeccompProfiles() (text string) {
 // SeccompText says what a profile, with further calls denied, lets through on an architecture, a GOARCH word, and prints the program that
 // decides: a comment stands beside each comparison.
 func SeccompText(s policy.Seccomp, goarch string) (string, error) {
-	p, a, err := profile(s, goarch)
+	p, a, err := checkCommands(s, goarch)
 	if err != nil {
 		return "", err
 	}
@@ -36,17 +36,17 @@ func SeccompText(s policy.Seccomp, goarch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("profile %s on %s: %s\n%s\nreachable: %s\nreachable by arguments: %s\n\n%d instructions:\n%s", s.Profile, goarch, p.Doc, what,
+	return fmt.Sprintf("profile %s on %s: %s\n%s\nreachable: %s\nreachable by arguments: %s\n\n%d instructions:\n%s", s.Filter, goarch, p.Doc, what,
 		strings.Join(always, " "), strings.Join(some, " "), len(f), f.Annotate(a)), nil
 }
 
 // SeccompDiff lists which calls only one of two profiles lets through on an architecture: see [seccomp.Diff].
 func SeccompDiff(from, to, goarch string) (text string, err error) {
-	a, arch, err := profile(policy.Seccomp{Profile: from}, goarch)
+	a, arch, err := checkCommands(policy.Seccomp{Filter: from}, goarch)
 	if err != nil {
 		return "", err
 	}
-	b, _, err := profile(policy.Seccomp{Profile: to}, goarch)
+	b, _, err := checkCommands(policy.Seccomp{Filter: to}, goarch)
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +60,7 @@ func SeccompDiff(from, to, goarch string) (text string, err error) {
 // SeccompProgram compiles a profile, with further calls denied, into one BPF program for an architecture: 8 bytes an instruction, as
 // policy.Seccomp has it in Raw.
 func SeccompProgram(s policy.Seccomp, goarch string) ([]byte, error) {
-	p, a, err := profile(s, goarch)
+	p, a, err := checkCommands(s, goarch)
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +84,12 @@ func SeccompJSON(data []byte, goarch string) ([]byte, error) {
 	return f.Bytes(), nil
 }
 
-func profile(s policy.Seccomp, goarch string) (seccomp.Profile, seccomp.Arch, error) {
+func checkCommands(s policy.Seccomp, goarch string) (seccomp.Profile, seccomp.Arch, error) {
 	a, err := knownArch(goarch)
 	if err != nil {
 		return seccomp.Profile{}, 0, err
 	}
-	p, err := seccomp.Lookup(s.Profile)
+	p, err := seccomp.Lookup(s.Filter)
 	if err != nil {
 		return p, 0, err
 	}

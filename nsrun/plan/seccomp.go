@@ -14,7 +14,7 @@ const DefaultProfile = "default"
 
 func (c *compiler) seccomp() error {
 	want := c.pol.Seccomp
-	if want.Profile == policy.SeccompOff && len(want.Deny) == 0 && len(want.Raw) == 0 {
+	if want.Filter == policy.SeccompOff && len(want.Deny) == 0 && len(want.Raw) == 0 {
 		c.note("seccomp", "switched off by the policy", "")
 		if c.plan.Backend != BackendLandlock { // which has a filter of its own
 			return nil
@@ -24,17 +24,17 @@ func (c *compiler) seccomp() error {
 		c.lack(facts.Seccomp, c.plan.Backend == BackendLandlock)
 		return nil
 	}
-	if want.Profile == "" {
-		want.Profile = DefaultProfile
+	if want.Filter == "" {
+		want.Filter = DefaultProfile
 	}
-	s := &Seccomp{Profile: want.Profile, Deny: want.Deny, Raw: want.Raw}
-	if s.HasProfile() && c.runsNothingWritten() {
+	s := &Seccomp{Filter: want.Filter, Deny: want.Deny, Raw: want.Raw}
+	if s.HasBuiltin() && c.runsNothingWritten() {
 		s.Refuse = append(s.Refuse, seccomp.RefuseMemfdExec)
 	}
 	if _, err := s.Filters(c.facts.Arch); err != nil {
 		return err
 	}
-	s.Hash = seccomp.BuiltinHash(want.Profile, arch(c.facts.Arch))
+	s.Hash = seccomp.BuiltinHash(want.Filter, arch(c.facts.Arch))
 	c.plan.Seccomp = s
 	return nil
 }
@@ -50,8 +50,8 @@ func (c *compiler) runsNothingWritten() bool {
 func (s *Seccomp) Filters(goarch string) ([]seccomp.Filter, error) {
 	a := arch(goarch)
 	var filters []seccomp.Filter
-	if s.Profile != policy.SeccompOff {
-		f, err := seccomp.Builtin(s.Profile, a)
+	if s.Filter != policy.SeccompOff {
+		f, err := seccomp.Builtin(s.Filter, a)
 		if err != nil {
 			return nil, err
 		}

@@ -233,13 +233,13 @@ func TestRefusedRightsWeaken(t *testing.T) {
 	assert.Contains(t, old.String(), "files that can be read can be cut short")
 }
 
-func TestWithoutAProfile(t *testing.T) {
+func TestWithoutABuiltinFilter(t *testing.T) {
 	for b, lost := range map[policy.Backend][]string{
 		policy.BackendNative: {"network", "seccomp"}, policy.BackendBwrap: {"network", "privileges"}, policy.BackendDocker: {"network", "privileges", "keyring"},
 		policy.BackendLandlock: {"privileges", "keyring"},
 	} {
 		pol := backend(workspacePolicy(), b)
-		pol.Seccomp.Profile = policy.SeccompOff
+		pol.Seccomp.Filter = policy.SeccompOff
 		p := compileFor(t, pol, hosts["kernel 6.18, user"])
 		for _, name := range lost {
 			assert.NotContains(t, p.Holds, name, b)

@@ -37,8 +37,8 @@ type Ceiling struct {
 	Isolation Isolation `json:"isolation,omitempty"`
 	// Require lists guarantees that every policy gets to require.
 	Require []string `json:"require,omitempty"`
-	// Profiles lists the built-in profiles that may be used, one of which every policy must name then: see [Ceiling.Refuses].
-	Profiles []string `json:"profiles,omitempty"`
+	// Commands lists the built-in profiles that may be used, one of which every policy must name then: see [Ceiling.Refuses].
+	Commands []string `json:"profiles,omitempty"`
 	// NoLandlock permits policies without Landlock.
 	NoLandlock bool `json:"no_landlock,omitempty"`
 	// HostEtc permits the host's account files.
@@ -78,14 +78,14 @@ func (c Ceiling) Refuses(p Policy) error {
 			return fmt.Errorf("audit %s: %w; name a file in one of fs_write, which are: %s", file, ErrAudit, cmp.Or(strings.Join(c.FSWrite, ", "), "none"))
 		}
 	}
-	own := slices.ContainsFunc(p.Profiles, func(o Profile) bool { return o.Name == p.Profile })
+	own := slices.ContainsFunc(p.CommandRules, func(o CommandRules) bool { return o.Name == p.Commands })
 	switch {
-	case len(c.Profiles) == 0, slices.Contains(c.Profiles, p.Profile) && !own:
+	case len(c.Commands) == 0, slices.Contains(c.Commands, p.Commands) && !own:
 		return nil
-	case p.Profile == "":
-		return fmt.Errorf("the operator's ceiling asks for a profile; name %s, as with --profile", strings.Join(c.Profiles, " or "))
+	case p.Commands == "":
+		return fmt.Errorf("the operator's ceiling asks for a profile; name %s, as with --profile", strings.Join(c.Commands, " or "))
 	}
-	return fmt.Errorf("profile %s is beyond the operator's ceiling, which permits %s", p.Profile, strings.Join(c.Profiles, ", "))
+	return fmt.Errorf("profile %s is beyond the operator's ceiling, which permits %s", p.Commands, strings.Join(c.Commands, ", "))
 }
 
 // cutter is a policy while it is cut.
@@ -251,12 +251,12 @@ func (k *cutter) layers(c Ceiling) {
 	if len(profiles) == 0 {
 		profiles = []string{"default"}
 	}
-	name := k.Seccomp.Profile
+	name := k.Seccomp.Filter
 	if name == "" {
 		name = "default"
 	}
 	if !slices.Contains(profiles, name) {
-		k.Seccomp.Profile = profiles[0]
+		k.Seccomp.Filter = profiles[0]
 		k.note("seccomp", name+" is beyond the ceiling; the profile is "+profiles[0], fmt.Sprintf(`"seccomp": [%q]`, name))
 	}
 	if k.NoLandlock && !c.NoLandlock {

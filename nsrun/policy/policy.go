@@ -48,10 +48,10 @@ type Policy struct {
 	SelfTest bool `json:"self_test,omitempty"`
 	// Autonomy is what becomes of grants: see [Policy.ByAutonomy]. The zero value is Supervised.
 	Autonomy Autonomy `json:"autonomy,omitempty"`
-	// Profile names what command lines may run at all: a built-in profile, or one of Profiles. Empty means any. See package profile.
-	Profile string `json:"profile,omitempty"`
-	// Profiles are the user's own.
-	Profiles []Profile `json:"profiles,omitempty"`
+	// Commands names what command lines may run at all: a built-in profile, or one of Profiles. Empty means any. See package profile.
+	Commands string `json:"profile,omitempty"`
+	// CommandRules are the user's own.
+	CommandRules []CommandRules `json:"profiles,omitempty"`
 	// Audit lists files that get a row when a command starts and one when it has ended, absolute and clean: see the package audit. No
 	// sandbox is shown them.
 	Audit []string `json:"audit,omitempty"`
@@ -63,8 +63,8 @@ type Policy struct {
 	Notes []Note `json:"notes,omitempty"`
 }
 
-// Profile is a set of command lines that may run, by program.
-type Profile struct {
+// CommandRules is a set of command lines that may run, by program.
+type CommandRules struct {
 	Name string `json:"name"`
 	// Extends is a built-in profile whose rules count too, or empty.
 	Extends  string    `json:"extends,omitempty"`
@@ -167,8 +167,8 @@ func (n Network) Mode() Network {
 
 // Seccomp is what is left of the system call table.
 type Seccomp struct {
-	// Profile names a built-in profile. Empty means "default"; [SeccompOff] installs none.
-	Profile string `json:"profile,omitempty"`
+	// Filter names a built-in profile. Empty means "default"; [SeccompOff] installs none.
+	Filter string `json:"profile,omitempty"`
 	// Deny names further system calls to refuse with EPERM.
 	Deny []string `json:"deny,omitempty"`
 	// Raw is a classic BPF program, 8 bytes an instruction in host byte order, installed beside the profile.
@@ -178,8 +178,8 @@ type Seccomp struct {
 // SeccompOff is the profile name that installs no filter.
 const SeccompOff = "off"
 
-// SeccompProfiles lists the names that Profile may have: those of the package seccomp, and [SeccompOff].
-var SeccompProfiles = []string{"default", "compute", "network", "build", SeccompOff}
+// SeccompFilters lists the names that Profile may have: those of the package seccomp, and [SeccompOff].
+var SeccompFilters = []string{"default", "compute", "network", "build", SeccompOff}
 
 // Fallback says what happens to wishes that cannot be enforced.
 type Fallback string

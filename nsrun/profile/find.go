@@ -10,7 +10,7 @@ import (
 )
 
 // Find returns a profile by its name: a built-in one, or one of own. The error of a name that is not known says which is near.
-func Find(name string, own []policy.Profile) (Set, error) {
+func Find(name string, own []policy.CommandRules) (Set, error) {
 	if slices.Contains(Names, name) {
 		return builtin(name), nil
 	}
@@ -36,7 +36,7 @@ func builtin(name string) Set {
 }
 
 // made is a profile of a user's own.
-func made(p policy.Profile) (Set, error) {
+func made(p policy.CommandRules) (Set, error) {
 	s := Set{Name: p.Name}
 	switch {
 	case slices.Contains(Names, p.Name):
@@ -65,16 +65,16 @@ func made(p policy.Profile) (Set, error) {
 // Check finds what is wrong with the profiles of a policy, and with the name of the one that it uses. Each fault is a [*policy.Fault].
 func Check(p policy.Policy) error {
 	var faults []error
-	for i, own := range p.Profiles {
+	for i, own := range p.CommandRules {
 		if _, err := made(own); err != nil {
 			faults = append(faults, &policy.Fault{Field: fmt.Sprintf("profiles[%d]", i), Text: err.Error()})
 		}
-		if slices.ContainsFunc(p.Profiles[:i], func(o policy.Profile) bool { return o.Name == own.Name }) {
+		if slices.ContainsFunc(p.CommandRules[:i], func(o policy.CommandRules) bool { return o.Name == own.Name }) {
 			faults = append(faults, &policy.Fault{Field: fmt.Sprintf("profiles[%d]", i), Text: own.Name + " is given twice"})
 		}
 	}
-	if p.Profile != "" && len(faults) == 0 {
-		if _, err := Find(p.Profile, p.Profiles); err != nil {
+	if p.Commands != "" && len(faults) == 0 {
+		if _, err := Find(p.Commands, p.CommandRules); err != nil {
 			faults = append(faults, &policy.Fault{Field: "profile", Text: err.Error()})
 		}
 	}

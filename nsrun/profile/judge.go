@@ -25,7 +25,7 @@ type Set struct {
 // Decision is what a profile says of one command line.
 type Decision struct {
 	Accepted bool     `json:"accepted"`
-	Profile  string   `json:"profile"`
+	Commands string   `json:"profile"`
 	Rule     string   `json:"rule,omitempty"` // that accepts, or that comes nearest
 	Env      []string `json:"env,omitempty"`  // what the rule sets for the command
 	// Index and Word are the argument that is refused; 0 is the program. An index behind the last means that something is missing.
@@ -39,11 +39,11 @@ type Decision struct {
 func (d Decision) Text() string {
 	switch {
 	case d.Accepted:
-		return fmt.Sprintf("profile %s: accepted by %q", d.Profile, d.Rule)
+		return fmt.Sprintf("profile %s: accepted by %q", d.Commands, d.Rule)
 	case d.Word == "" && d.Index > 0:
-		return fmt.Sprintf("profile %s: argument %d: %s", d.Profile, d.Index, d.Reason)
+		return fmt.Sprintf("profile %s: argument %d: %s", d.Commands, d.Index, d.Reason)
 	}
-	return fmt.Sprintf("profile %s: argument %d %q: %s", d.Profile, d.Index, clip(d.Word), d.Reason)
+	return fmt.Sprintf("profile %s: argument %d %q: %s", d.Commands, d.Index, clip(d.Word), d.Reason)
 }
 
 func clip(s string) string {
@@ -59,12 +59,12 @@ var systemDirs = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/us
 // unspecific are reasons that a better one can take the place of, the better ones first.
 var unspecific = []string{wordWanted, noOption, notNamed, notMore}
 
-// Judge decides on a command line. resolve answers for its file arguments.
-func (s Set) Judge(argv []string, resolve Resolver) Decision {
+// Check decides on a command line. resolve answers for its file arguments.
+func (s Set) Check(argv []string, resolve Resolver) Decision {
 	if len(argv) == 0 {
-		return Decision{Profile: s.Name, Reason: "there is no command", Try: s.list("")}
+		return Decision{Commands: s.Name, Reason: "there is no command", Try: s.list("")}
 	}
-	no := Decision{Profile: s.Name, Word: argv[0]}
+	no := Decision{Commands: s.Name, Word: argv[0]}
 	name := argv[0]
 	if strings.Contains(name, "/") {
 		if name = path.Base(name); !slices.Contains(systemDirs, path.Dir(argv[0])) || argv[0] != path.Dir(argv[0])+"/"+name {
@@ -77,9 +77,9 @@ func (s Set) Judge(argv []string, resolve Resolver) Decision {
 		if r.Program != name {
 			continue
 		}
-		missed := r.judge(argv[1:], resolve)
+		missed := r.check(argv[1:], resolve)
 		if missed == nil {
-			return Decision{Accepted: true, Profile: s.Name, Rule: r.String(), Env: slices.Clone(r.Env)}
+			return Decision{Accepted: true, Commands: s.Name, Rule: r.String(), Env: slices.Clone(r.Env)}
 		}
 		if missed.nearer(nearest) {
 			nearest, no.Rule, no.Try = *missed, r.String(), r.Try
@@ -145,8 +145,8 @@ func (s Set) unknown(no Decision, name string, argv []string) Decision {
 	return no
 }
 
-// judge says which argument a rule refuses, and nothing if it accepts.
-func (r Rule) judge(args []string, resolve Resolver) *miss {
+// check says which argument a rule refuses, and nothing if it accepts.
+func (r Rule) check(args []string, resolve Resolver) *miss {
 	tokens, err := parse(r.Shape)
 	if err != nil {
 		return &miss{0, "the rule cannot be read: " + err.Error()}

@@ -49,7 +49,7 @@ func TestRows(t *testing.T) {
 	for _, r := range rows {
 		for name, want := range map[string]string{Passive: r.passive, Full: r.full} {
 			argv := strings.Fields(r.argv)
-			d := builtin(name).Judge(argv, resolve)
+			d := builtin(name).Check(argv, resolve)
 			got := "y"
 			if !d.Accepted {
 				got = string(rune('0' + d.Index))
@@ -65,7 +65,7 @@ func TestRows(t *testing.T) {
 				assert.Equal(t, argv[d.Index], d.Word, r.argv)
 			}
 		}
-		if d := builtin(Passive).Judge(strings.Fields(r.argv), resolve); d.Accepted {
+		if d := builtin(Passive).Check(strings.Fields(r.argv), resolve); d.Accepted {
 			assert.Contains(t, d.Rule, r.says, r.argv)
 		} else {
 			assert.Contains(t, d.Reason, r.says, r.argv)
@@ -93,7 +93,7 @@ func TestWordsThatFieldsCannotWrite(t *testing.T) {
 		{[]string{"python3", "-c", "x", ">", "out"}, "no", "no shell"},
 		{[]string{"pytest", "-k", "a and not b"}, "y", ""},
 	} {
-		d := builtin(Full).Judge(c.argv, resolve)
+		d := builtin(Full).Check(c.argv, resolve)
 		assert.Equalf(t, c.full == "y", d.Accepted, "%q: %s", c.argv, d.Text())
 		assert.Contains(t, d.Reason, c.says)
 	}
@@ -109,26 +109,26 @@ func TestConfigurationThatRunsCode(t *testing.T) {
 		{"rubocop a.rb", ".bundle", "rubocop"}, {"rubocop --force-default-config a.rb", ".bundle", "rubocop"}, {"rubocop sub/a.rb", "sub/.bundle", "rubocop"}, {"bundle --version", ".bundle", "bundle"},
 	} {
 		argv := strings.Fields(c.argv)
-		assert.True(t, builtin(Passive).Judge(argv, world()).Accepted, c.argv)
-		d := builtin(Passive).Judge(argv, world(c.file))
+		assert.True(t, builtin(Passive).Check(argv, world()).Accepted, c.argv)
+		d := builtin(Passive).Check(argv, world(c.file))
 		assert.Falsef(t, d.Accepted, "%s with %s", c.argv, c.file)
 		assert.Contains(t, d.Reason, path.Base(c.file)+" is there")
 		assert.Contains(t, d.Try, c.try)
 	}
-	d := builtin(Passive).Judge([]string{"rubocop", "sub"}, world())
+	d := builtin(Passive).Check([]string{"rubocop", "sub"}, world())
 	assert.Contains(t, d.Reason, "it is a directory", "each directory below may have a configuration of its own")
 	assert.Equal(t, []string{"./a/b", "a/b", "a", "."}, above("a/b/x"), "a/b may be a link: what is above it by name counts as well as what is above it")
 	assert.Equal(t, []string{"/a/", "/a", "/"}, above("/a/x"))
 	assert.Equal(t, []string{"./..", ".."}, above("../x"))
-	assert.True(t, builtin(Passive).Judge([]string{"mypy", "--config-file=", "a.py"}, world("mypy.ini")).Accepted, "it does not read it")
-	assert.True(t, builtin(Full).Judge([]string{"mypy", "a.py"}, world("mypy.ini")).Accepted, "full runs code")
-	assert.False(t, builtin(Passive).Judge([]string{"bundle", "--version"}, func(name string) (bool, error) { return true, nil }).Accepted, "a search without an end is one")
+	assert.True(t, builtin(Passive).Check([]string{"mypy", "--config-file=", "a.py"}, world("mypy.ini")).Accepted, "it does not read it")
+	assert.True(t, builtin(Full).Check([]string{"mypy", "a.py"}, world("mypy.ini")).Accepted, "full runs code")
+	assert.False(t, builtin(Passive).Check([]string{"bundle", "--version"}, func(name string) (bool, error) { return true, nil }).Accepted, "a search without an end is one")
 }
 
 func TestRulesSetWhatKeepsCodeOut(t *testing.T) {
-	d := builtin(Full).Judge([]string{"python3", "-m", "py_compile", "a.py"}, world())
+	d := builtin(Full).Check([]string{"python3", "-m", "py_compile", "a.py"}, world())
 	assert.Contains(t, d.Env, "PYTHONSAFEPATH=1", "full uses passive's rule where there is one")
-	d = builtin(Passive).Judge([]string{"go", "vet"}, world())
+	d = builtin(Passive).Check([]string{"go", "vet"}, world())
 	assert.Subset(t, d.Env, []string{"CGO_ENABLED=0", "GOTOOLCHAIN=local", "GOENV=off"})
 	for argv, want := range map[string]string{
 		"go vet": "GOPROXY=off GONOPROXY=none GOVCS=*:off", "go vet ./...": "GOPROXY=off", "go vet a.go": "GOPROXY=off", "go version": "GOTOOLCHAIN=local",
@@ -136,9 +136,9 @@ func TestRulesSetWhatKeepsCodeOut(t *testing.T) {
 		"bundle --version": "BUNDLE_APP_CONFIG=/dev/null BUNDLE_VERSION=system", "mypy a.py": "MYPY_CACHE_DIR=/dev/null PYTHONSAFEPATH=1",
 		"mypy --config-file= a.py": "MYPY_CACHE_DIR=/dev/null", "ruff check": "RUFF_NO_CACHE=true", "ruff check a.py": "RUFF_NO_CACHE=true",
 	} {
-		assert.Subset(t, builtin(Passive).Judge(strings.Fields(argv), world()).Env, strings.Fields(want), argv)
+		assert.Subset(t, builtin(Passive).Check(strings.Fields(argv), world()).Env, strings.Fields(want), argv)
 	}
-	assert.NotContains(t, builtin(Passive).Judge([]string{"python3", "-m", "py_compile", "a.py"}, world()).Env, "MYPY_CACHE_DIR=/dev/null", "each rule has its own")
+	assert.NotContains(t, builtin(Passive).Check([]string{"python3", "-m", "py_compile", "a.py"}, world()).Env, "MYPY_CACHE_DIR=/dev/null", "each rule has its own")
 }
 
 // What a program writes beside its file must not be led out of the workspace.
@@ -158,7 +158,7 @@ func TestCachesThatLeadAway(t *testing.T) {
 		{"python3 -m py_compile a.py", "__pycache__", false}, {"python3 -I -m py_compile a.py", "__pycache__", false}, {"python3 -m py_compile a.py", "sub/__pycache__", true},
 		{"python3 -m py_compile sub/b.py", "sub/__pycache__", false}, {"python3 -m py_compile sub/b.py", "__pycache__", true}, {"cat a.py", "__pycache__", true},
 	} {
-		d := builtin(Passive).Judge(strings.Fields(c.argv), out(c.out))
+		d := builtin(Passive).Check(strings.Fields(c.argv), out(c.out))
 		assert.Equal(t, c.want, d.Accepted, "%s, %s leads out: %s", c.argv, c.out, d.Text())
 		if !c.want {
 			assert.Contains(t, d.Reason, "where python3 would write")
@@ -166,30 +166,30 @@ func TestCachesThatLeadAway(t *testing.T) {
 	}
 }
 
-func TestOwnProfiles(t *testing.T) {
-	own := []policy.Profile{{Name: "lint", Extends: "passive", Programs: []policy.Program{{Name: "shellcheck", Shapes: []string{"", "FILE.sh...", "-f gcc FILE"}}}},
+func TestOwnCommandRules(t *testing.T) {
+	own := []policy.CommandRules{{Name: "lint", Extends: "passive", Programs: []policy.Program{{Name: "shellcheck", Shapes: []string{"", "FILE.sh...", "-f gcc FILE"}}}},
 		{Name: "bare", Programs: []policy.Program{{Name: "ls", Shapes: []string{"-N WORD..."}}}}}
 	lint, err := Find("lint", own)
 	require.NoError(t, err)
 	for argv, want := range map[string]bool{"shellcheck": true, "shellcheck a.sh b.sh": true, "shellcheck a.sh b": false, "shellcheck -f gcc x": true, "shellcheck -f": false,
 		"ls": true, "python3 x.py": false} {
-		assert.Equal(t, want, lint.Judge(strings.Fields(argv), world()).Accepted, argv)
+		assert.Equal(t, want, lint.Check(strings.Fields(argv), world()).Accepted, argv)
 	}
 	bare, err := Find("bare", own)
 	require.NoError(t, err)
-	assert.True(t, bare.Judge([]string{"ls", "-3", "x", "y"}, world()).Accepted)
-	assert.False(t, bare.Judge([]string{"ls"}, world()).Accepted, "it extends nothing")
+	assert.True(t, bare.Check([]string{"ls", "-3", "x", "y"}, world()).Accepted)
+	assert.False(t, bare.Check([]string{"ls"}, world()).Accepted, "it extends nothing")
 	for name, says := range map[string]string{"lnt": "did you mean lint?", "Passive": "did you mean passive?", "nothing-like": "known are passive, full, lint, bare"} {
 		_, err := Find(name, own)
 		assert.ErrorContains(t, err, says)
 	}
-	for _, bad := range []policy.Profile{{Name: "full"}, {Name: ""}, {Name: "x", Extends: "lint"}, {Name: "x", Programs: []policy.Program{{Name: "/bin/ls"}}},
+	for _, bad := range []policy.CommandRules{{Name: "full"}, {Name: ""}, {Name: "x", Extends: "lint"}, {Name: "x", Programs: []policy.Program{{Name: "/bin/ls"}}},
 		{Name: "x", Programs: []policy.Program{{Name: "ls", Shapes: []string{"... x"}}}}} {
-		assert.Error(t, Check(policy.Policy{Profiles: []policy.Profile{bad}}), "%v", bad)
+		assert.Error(t, Check(policy.Policy{CommandRules: []policy.CommandRules{bad}}), "%v", bad)
 	}
-	assert.ErrorContains(t, Check(policy.Policy{Profiles: []policy.Profile{own[0], own[0]}}), "given twice")
-	assert.ErrorContains(t, Check(policy.Policy{Profile: "ful"}), "did you mean full?")
-	assert.NoError(t, Check(policy.Policy{Profile: "lint", Profiles: own}))
+	assert.ErrorContains(t, Check(policy.Policy{CommandRules: []policy.CommandRules{own[0], own[0]}}), "given twice")
+	assert.ErrorContains(t, Check(policy.Policy{Commands: "ful"}), "did you mean full?")
+	assert.NoError(t, Check(policy.Policy{Commands: "lint", CommandRules: own}))
 }
 
 func TestShapes(t *testing.T) {
@@ -218,9 +218,9 @@ func lettersOf(program, w string) bool {
 	})
 }
 
-// FuzzProfile: no argv makes it panic; full accepts what passive does; and passive accepts no word that begins with a hyphen but those of
+// FuzzCommandRules: no argv makes it panic; full accepts what passive does; and passive accepts no word that begins with a hyphen but those of
 // its rules, so no interpreter is given code, and no file outside.
-func FuzzProfile(f *testing.F) {
+func FuzzCommandRules(f *testing.F) {
 	for _, r := range rows {
 		f.Add(strings.ReplaceAll(r.argv, " ", "\x1f"))
 	}
@@ -234,7 +234,7 @@ func FuzzProfile(f *testing.F) {
 	resolve := world("a.py")
 	f.Fuzz(func(t *testing.T, line string) {
 		argv := strings.Split(line, "\x1f")
-		passive, full := builtin(Passive).Judge(argv, resolve), builtin(Full).Judge(argv, resolve)
+		passive, full := builtin(Passive).Check(argv, resolve), builtin(Full).Check(argv, resolve)
 		require.NotEmpty(t, passive.Text())
 		if !passive.Accepted {
 			require.NotEmpty(t, passive.Reason)

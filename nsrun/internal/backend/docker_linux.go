@@ -84,7 +84,7 @@ func containerFilter(s *plan.Seccomp) ([]byte, error) {
 	if s == nil {
 		return nil, nil
 	}
-	p, err := seccomp.Lookup(s.Profile)
+	p, err := seccomp.Lookup(s.Filter)
 	if err != nil {
 		return nil, nil // "off", beside filters of the last mile's
 	}

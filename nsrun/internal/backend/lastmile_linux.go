@@ -344,7 +344,7 @@ func (l *lowering) seccomp() error {
 			return err
 		}
 	}
-	l.step("seccomp", l.plan.Seccomp.Profile)
+	l.step("seccomp", l.plan.Seccomp.Filter)
 	seccomp.Lower(l.p, l.compiled...)
 	return nil
 }

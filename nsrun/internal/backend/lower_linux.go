@@ -235,7 +235,7 @@ var notWritable = []unix.Errno{unix.EROFS, unix.EACCES, unix.ENOENT}
 // which refuses them anyway, it may fail where a container mounts /proc/sys read-only. Filters of the caller's own are no such profile.
 func (l *lowering) setMaxUserNamespaces() error {
 	var tolerated []unix.Errno
-	if l.plan.Seccomp.HasProfile() {
+	if l.plan.Seccomp.HasBuiltin() {
 		tolerated = notWritable
 	}
 	l.writeFileAs(sys.Step{Stage: "identity", Op: nestedOp}, "/proc/sys/user/max_user_namespaces", "1", tolerated...)

@@ -17,11 +17,11 @@ func TestNestedUserNamespacesNeedOneWall(t *testing.T) {
 		seccomp policy.Seccomp
 		goesOn  bool
 	}{
-		"the default profile":               {policy.Seccomp{Profile: "default"}, true},
-		"a profile and more":                {policy.Seccomp{Profile: "default", Deny: []string{"ptrace"}}, true},
-		"nothing":                           {policy.Seccomp{Profile: policy.SeccompOff}, false},
-		"the refusal of something else":     {policy.Seccomp{Profile: policy.SeccompOff, Deny: []string{"ptrace"}}, false},
-		"the refusal of one way of several": {policy.Seccomp{Profile: policy.SeccompOff, Deny: []string{"unshare"}}, false},
+		"the default profile":               {policy.Seccomp{Filter: "default"}, true},
+		"a profile and more":                {policy.Seccomp{Filter: "default", Deny: []string{"ptrace"}}, true},
+		"nothing":                           {policy.Seccomp{Filter: policy.SeccompOff}, false},
+		"the refusal of something else":     {policy.Seccomp{Filter: policy.SeccompOff, Deny: []string{"ptrace"}}, false},
+		"the refusal of one way of several": {policy.Seccomp{Filter: policy.SeccompOff, Deny: []string{"unshare"}}, false},
 	} {
 		for _, errno := range []unix.Errno{unix.EROFS, unix.EACCES, unix.ENOENT} {
 			t.Run(name+" "+unix.ErrnoName(errno), func(t *testing.T) {
