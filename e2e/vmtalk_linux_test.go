@@ -56,8 +56,8 @@ func (g *golden) add(name, text string) {
 	g.files = append(g.files, txtar.File{Name: name, Data: []byte(text)})
 }
 
-// hear keeps what came of a step of the talk.
-func (g *golden) hear(t *testing.T, m machine, r *stepped) {
+// record keeps what came of a step of the talk.
+func (g *golden) record(t *testing.T, m machine, r *stepped) {
 	t.Helper()
 	user, question, _ := strings.Cut(r.step, "/talk/")
 	text := r.out.String()

@@ -192,8 +192,8 @@ func (s *streams) closeOurs() {
 	}
 }
 
-// brief is how long a command may run before the program is to do something else meanwhile.
-const brief = 5 * time.Millisecond
+// quickExit is how long a command may run before the program is to do something else meanwhile.
+const quickExit = 5 * time.Millisecond
 
 // quick copies here what a command writes that ends soon, and reports whether it has ended, or has something to say. Most commands of an agent's
 // do, and three goroutines cost more than the command. Nobody waits for its time or its context meanwhile, so nothing of the caller's is called
@@ -213,7 +213,7 @@ func (s *streams) quick(handle *backend.Process) bool {
 	}
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
-	for end := time.Now().Add(brief); ; {
+	for end := time.Now().Add(quickExit); ; {
 		left := time.Until(end)
 		if left <= 0 {
 			return false

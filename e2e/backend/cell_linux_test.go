@@ -61,8 +61,8 @@ func (c column) add(r row, s sight, lone string) {
 	c[r.guarantee] = one
 }
 
-// settle holds what was seen against what the receipt says.
-func (c cell) settle(t *testing.T, b box, name string) cell {
+// compare holds what was seen against what the receipt says.
+func (c cell) compare(t *testing.T, b box, name string) cell {
 	t.Helper()
 	why := explanation(b, name)
 	switch {

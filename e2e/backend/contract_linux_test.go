@@ -116,7 +116,7 @@ func testBackend(t *testing.T, b box, controls map[string]string) map[string]cel
 		assert.Equal(t, before, testenv.Settled(&b.reached), "nothing has come to the host's servers")
 	}
 	for name, c := range cells {
-		cells[name] = c.settle(t, b, name)
+		cells[name] = c.compare(t, b, name)
 	}
 	for _, name := range result.Receipt.Lost {
 		noted(t, b, result.Receipt, name)

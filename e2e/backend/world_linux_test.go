@@ -266,12 +266,12 @@ func (e ending) String() string {
 	return fmt.Sprintf("code %d\nstdout: %.2000s\nstderr: %.2000s", e.code, e.stdout, e.stderr)
 }
 
-// patience bounds every program that the tests start.
-var patience = testenv.Limit(0)
+// waitLimit bounds every program that the tests start.
+var waitLimit = testenv.Limit(0)
 
 func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	cmd := w.command(ctx, argv...)
 	var stdout, stderr bytes.Buffer
@@ -285,7 +285,7 @@ func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending 
 		t.Fatalf("%.200q: %v", argv, err)
 	}
 	if ctx.Err() != nil {
-		t.Errorf("%.200q takes more than %v", argv, patience)
+		t.Errorf("%.200q takes more than %v", argv, waitLimit)
 	}
 	said := stderr.String()
 	if testenv.Landlock() == 0 { // the note is there because of newBox

@@ -36,8 +36,8 @@ var ErrNoContainerCLI = errors.New("neither docker nor podman is on PATH")
 // How long a client may take for what takes some milliseconds, at first and once the daemon has answered. A daemon that hangs must not hang
 // nsrun, which after the first failure looks for other backends besides.
 const (
-	firstPatience = 1500 * time.Millisecond
-	cliPatience   = 4 * time.Second
+	firstTimeout = 1500 * time.Millisecond
+	cliTimeout   = 4 * time.Second
 )
 
 // errNoAnswer means that the daemon hangs.
@@ -118,7 +118,7 @@ func isPodman(at string) bool {
 
 // answers asks the daemon for its version.
 func (c ContainerCLI) answers() error {
-	_, err := c.ask(firstPatience, nil, "version", "--format={{.Server.Version}}")
+	_, err := c.ask(firstTimeout, nil, "version", "--format={{.Server.Version}}")
 	return c.unanswered(err)
 }
 
@@ -156,8 +156,8 @@ func (c ContainerCLI) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // ask runs the client for an answer that takes no time, and makes an error of what it says when it fails.
-func (c ContainerCLI) ask(patience time.Duration, stdin []byte, args ...string) (string, error) {
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+func (c ContainerCLI) ask(timeout time.Duration, stdin []byte, args ...string) (string, error) {
+	ctx, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
 	cmd := c.command(ctx, args...)
 	if stdin != nil {
@@ -167,7 +167,7 @@ func (c ContainerCLI) ask(patience time.Duration, stdin []byte, args ...string) 
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s %s: %w within %v", c.Name(), args[0], errNoAnswer, patience)
+		return "", fmt.Errorf("%s %s: %w within %v", c.Name(), args[0], errNoAnswer, timeout)
 	}
 	if err != nil {
 		return "", c.lastError(stderr.Bytes(), err)

@@ -41,9 +41,9 @@ func newDockerRun(p *plan.Plan, opts Options, cli ContainerCLI, box *Docker) *do
 
 // Times that the parts of a run may take. A container starts in a third of a second; a machine under load takes longer.
 const (
-	startPatience  = 30 * time.Second
-	killedPatience = 5 * time.Second // to start, once the run has been told to end
-	removePatience = 3 * time.Second // then it is asked for by name
+	startTimeout  = 30 * time.Second
+	killedTimeout = 5 * time.Second // to start, once the run has been told to end
+	removeTimeout = 3 * time.Second // then it is asked for by name
 )
 
 // all is the run from the image to the end of the container.
@@ -97,7 +97,7 @@ func (d *dockerRun) all() (err error) {
 // arrive waits until pid 1 of the container has connected, and gives it its orders.
 func (d *dockerRun) arrive() error {
 	const slice = 100 * time.Millisecond // in which a kill is noticed
-	for until := time.Now().Add(startPatience); ; {
+	for until := time.Now().Add(startTimeout); ; {
 		fds := []unix.PollFd{{Fd: int32(d.listener), Events: unix.POLLIN}, {Fd: int32(d.clientFD), Events: unix.POLLIN}, {Fd: int32(d.parent), Events: unix.POLLIN}}
 		ts := unix.NsecToTimespec(slice.Nanoseconds())
 		if _, err := unix.Ppoll(fds, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
@@ -113,8 +113,8 @@ func (d *dockerRun) arrive() error {
 			return d.explainClient()
 		case fds[2].Revents != 0:
 			d.orphaned()
-		case killed && time.Until(until) > killedPatience:
-			until = time.Now().Add(killedPatience)
+		case killed && time.Until(until) > killedTimeout:
+			until = time.Now().Add(killedTimeout)
 		case time.Now().After(until):
 			return &Error{Stage: "docker", Op: "start", Err: errors.New("the container has not called back"),
 				Hint: "the backend must run on this machine and this kernel: no remote daemon, no virtual machine"}
@@ -133,7 +133,7 @@ func (d *dockerRun) orphaned() {
 func (d *dockerRun) explainClient() error {
 	err := d.client.Wait()
 	d.client = nil
-	_, _ = d.cli.ask(cliPatience, nil, "rm", "--force", d.name) // as a rule it has been removed
+	_, _ = d.cli.ask(cliTimeout, nil, "rm", "--force", d.name) // as a rule it has been removed
 	if err == nil {
 		err = errors.New("the container has ended and said nothing")
 	}
@@ -163,7 +163,7 @@ func (d *dockerRun) endClient() {
 	}
 	fds := []unix.PollFd{{Fd: int32(d.clientFD), Events: unix.POLLIN}}
 	n, err := 0, error(nil)
-	for until := time.Now().Add(removePatience); n == 0; {
+	for until := time.Now().Add(removeTimeout); n == 0; {
 		ts := unix.NsecToTimespec(max(time.Until(until), 0).Nanoseconds())
 		if n, err = unix.Ppoll(fds, &ts, nil); !errors.Is(err, unix.EINTR) {
 			break
@@ -176,7 +176,7 @@ func (d *dockerRun) endClient() {
 	_ = d.client.Wait()
 	d.client = nil
 	if n <= 0 {
-		_, _ = d.cli.ask(cliPatience, nil, "rm", "--force", d.name)
+		_, _ = d.cli.ask(cliTimeout, nil, "rm", "--force", d.name)
 	}
 }
 

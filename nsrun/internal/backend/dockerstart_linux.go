@@ -15,14 +15,14 @@ import (
 // it at the same time make the same.
 func (d *dockerRun) image() (string, error) {
 	tar, name := d.box.view.image()
-	_, err := d.cli.ask(firstPatience, nil, "image", "inspect", "--format={{.Id}}", name)
+	_, err := d.cli.ask(firstTimeout, nil, "image", "inspect", "--format={{.Id}}", name)
 	switch {
 	case err == nil:
 		return name, nil
 	case errors.Is(err, errNoAnswer):
 		return "", d.cli.unanswered(err)
 	}
-	_, err = d.cli.ask(cliPatience, tar, "import", "-", name)
+	_, err = d.cli.ask(cliTimeout, tar, "import", "-", name)
 	return name, d.cli.unanswered(err)
 }
 

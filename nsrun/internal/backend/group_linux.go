@@ -36,11 +36,11 @@ func inScope(p *plan.Plan, stop func() error) ([]cgroup.Tree, error) {
 	if p.Scope == nil || i < 0 {
 		return p.Cgroups, nil
 	}
-	patience := scope.Patience
+	timeout := scope.Timeout
 	if p.Timeout > 0 {
-		patience = min(patience, time.Duration(p.Timeout))
+		timeout = min(timeout, time.Duration(p.Timeout))
 	}
-	dir, err := scope.Enter(*p.Scope, p.Cgroups[i].Enable, patience, stop)
+	dir, err := scope.Enter(*p.Scope, p.Cgroups[i].Enable, timeout, stop)
 	if err != nil {
 		return nil, err
 	}

@@ -204,7 +204,7 @@ func (r *Sandbox) awaitDone() bool {
 	select {
 	case <-r.done:
 		return true
-	case <-time.After(20 * soon):
+	case <-time.After(20 * replyTimeout):
 		return false
 	}
 }

@@ -71,7 +71,7 @@ func (t *Process) giveUp(err error) {
 		return
 	}
 	t.Kill()
-	told, over := t.drain(time.Now().Add(20 * soon))
+	told, over := t.drain(time.Now().Add(20 * replyTimeout))
 	switch {
 	case over || t.sandbox.Scoped():
 		t.Close()
@@ -85,7 +85,7 @@ func (t *Process) giveUp(err error) {
 			_ = t.channel.SetReadDeadline(time.Time{})
 			n, passed, _ := t.receive(make([]byte, sys.FailureSize))
 			closeAll(passed)
-			if n > 0 && !t.WaitGroupKilled(20*soon) {
+			if n > 0 && !t.WaitGroupKilled(20*replyTimeout) {
 				t.sandbox.Terminate()
 			}
 		}()
@@ -101,7 +101,7 @@ func closeAll(fds []int) {
 // begun waits for the word that the command is being executed, or has not been.
 func (t *Process) begun(l *lowering, until <-chan struct{}) error {
 	forget := deadline(until, t.channel.SetReadDeadline)
-	Await(soon, t.channel)
+	Await(replyTimeout, t.channel)
 	buf := make([]byte, sys.FailureSize)
 	n, passed, err := t.receive(buf)
 	forget()
@@ -130,8 +130,8 @@ func (t *Process) begun(l *lowering, until <-chan struct{}) error {
 	return nil
 }
 
-// soon is how long the answer of a server that is not busy takes at the most.
-const soon = 5 * time.Millisecond
+// replyTimeout is how long the answer of a server that is not busy takes at the most.
+const replyTimeout = 5 * time.Millisecond
 
 // Await waits, at the most for d, until one of the files can be read from, and reports which. It holds a thread meanwhile: for what comes
 // in less time than it takes Go to park a goroutine and to wake another thread for it.

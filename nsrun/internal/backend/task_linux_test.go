@@ -42,7 +42,7 @@ func TestTheEndIsReportedAfterTheLastMessage(t *testing.T) {
 	status, _, err := process.Wait()
 	require.NoError(t, err)
 	assert.Equal(t, 7, status.ExitStatus())
-	assert.True(t, process.WaitGroupKilled(soon), "and that is all")
+	assert.True(t, process.WaitGroupKilled(replyTimeout), "and that is all")
 }
 
 // TestTheEndRacesTheLastMessage looks for a message at the moment that it comes, and the end behind it.

@@ -49,43 +49,43 @@ const silence = "no answer"
 func Backends(f facts.Facts) facts.Facts {
 	path := os.Getenv("PATH")
 	var errs [len(backends)]error
-	var said [len(backends)]string
+	var printed [len(backends)]string
 	var wg sync.WaitGroup
 	for i, e := range backends {
-		wg.Go(func() { said[i], errs[i] = e.probe(path, backendTime) })
+		wg.Go(func() { printed[i], errs[i] = e.probe(path, backendTime) })
 	}
 	wg.Wait()
 	for i, e := range backends {
 		f = f.With(e.name, facts.Answer{}) // a copy: f is the caller's
 		answer(f, e.name, errs[i])
-		note(f, e.name, said[i])
+		note(f, e.name, printed[i])
 	}
 	return f
 }
 
 // probe finds the program and returns its version and path.
-func (e backend) probe(path string, patience time.Duration) (string, error) {
+func (e backend) probe(path string, timeout time.Duration) (string, error) {
 	program := find(path, string(e.name))
 	if program == "" {
 		return "", &unsupported{reason: "there is no " + string(e.name) + " on PATH"}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	out, said, err := e.run(ctx, program, e.ask)
+	out, printed, err := e.run(ctx, program, e.ask)
 	version := strings.TrimPrefix(firstLine(out), e.word)
 	if err == nil && version == "" {
 		return "", fmt.Errorf("%s gives no version", program)
 	}
 	if err == nil && e.try != nil {
-		if _, said, err = e.run(ctx, program, e.try); strings.Contains(said, noProgram) {
+		if _, printed, err = e.run(ctx, program, e.try); strings.Contains(printed, noProgram) {
 			err = nil // it has come to the program
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
-		return "", e.refused(program, fmt.Sprintf(silence+" within %v", patience))
-	case err != nil && said != "":
-		return "", e.refused(program, lastLine(said))
+		return "", e.refused(program, fmt.Sprintf(silence+" within %v", timeout))
+	case err != nil && printed != "":
+		return "", e.refused(program, lastLine(printed))
 	case err != nil:
 		return "", e.refused(program, err.Error())
 	}
@@ -93,7 +93,7 @@ func (e backend) probe(path string, patience time.Duration) (string, error) {
 }
 
 // run runs the program in a process group of its own, so that what it has started ends with it.
-func (e backend) run(ctx context.Context, program string, args []string) (out, said string, err error) {
+func (e backend) run(ctx context.Context, program string, args []string) (out, printed string, err error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	if e.apart {
 		dir, err := spareDir()
@@ -125,16 +125,16 @@ func spareDir() (string, error) {
 }
 
 // refused tells a daemon that does not answer from a program that does not work.
-func (e backend) refused(program, said string) error {
+func (e backend) refused(program, printed string) error {
 	if e.name != facts.Docker {
 		fix := "mend what " + program + " " + strings.Join(e.ask, " ") + " says"
 		if e.try != nil {
 			fix = "allow what user_namespace and the other namespaces above ask for"
 		}
-		return &unsupported{program + ": " + said, fix}
+		return &unsupported{program + ": " + printed, fix}
 	}
 	daemon := os.Getenv("DOCKER_HOST")
-	for word := range strings.FieldsSeq(said) {
+	for word := range strings.FieldsSeq(printed) {
 		if i := strings.Index(word, "unix://"); i >= 0 {
 			daemon = strings.TrimRight(word[i:], ".:,\"'")
 			break
@@ -151,14 +151,14 @@ func (e backend) refused(program, said string) error {
 		fix = "as root: " + fix
 	}
 	switch {
-	case strings.HasPrefix(said, silence):
+	case strings.HasPrefix(printed, silence):
 		fix = "restart the daemon"
-	case strings.Contains(said, "permission denied"):
+	case strings.Contains(printed, "permission denied"):
 		fix = "run as root: whoever may use that socket is root on this host"
 	case !strings.HasPrefix(daemon, "unix://"):
 		fix = "unset DOCKER_HOST, or start the daemon there"
 	}
-	return &unsupported{"the daemon at " + daemon + " does not answer: " + said, fix}
+	return &unsupported{"the daemon at " + daemon + " does not answer: " + printed, fix}
 }
 
 // find looks through the absolute directories of a PATH for an executable that is not this program itself, which may go by the name bwrap.

@@ -25,12 +25,12 @@ func program(t *testing.T, name, script string) string {
 }
 
 func TestBackendVersions(t *testing.T) {
-	for i, said := range []string{"bubblewrap 0.11.0", "28.1.1", "podman version 5.0.0"} {
+	for i, printed := range []string{"bubblewrap 0.11.0", "28.1.1", "podman version 5.0.0"} {
 		e := backends[i]
-		dir := program(t, string(e.name), "echo "+said)
+		dir := program(t, string(e.name), "echo "+printed)
 		got, err := e.probe("relative:/no/such:"+dir, testenv.Limit(0))
 		require.NoError(t, err)
-		words := strings.Fields(said)
+		words := strings.Fields(printed)
 		assert.Equal(t, words[len(words)-1]+" ("+filepath.Join(dir, string(e.name))+")", got)
 	}
 }
@@ -82,16 +82,16 @@ func TestADaemonThatDoesNotAnswer(t *testing.T) {
 }
 
 func TestABackendThatHangsIsKilledWithAllItStarted(t *testing.T) {
-	said := filepath.Join(t.TempDir(), "pid")
-	dir := program(t, "docker", "sleep 1000 & echo $! >"+said+"; wait")
+	printed := filepath.Join(t.TempDir(), "pid")
+	dir := program(t, "docker", "sleep 1000 & echo $! >"+printed+"; wait")
 	var text []byte
-	for patience := testenv.Scale(200 * time.Millisecond); len(text) == 0; patience *= 2 { // until the script has the time to write the pid
-		require.Less(t, patience, testenv.Limit(0), "the script writes the pid")
+	for timeout := testenv.Scale(200 * time.Millisecond); len(text) == 0; timeout *= 2 { // until the script has the time to write the pid
+		require.Less(t, timeout, testenv.Limit(0), "the script writes the pid")
 		testenv.Returns(t, "probe", func() {
-			_, err := backends[1].probe(dir, patience)
-			assert.ErrorContains(t, err, "no answer within "+patience.String())
+			_, err := backends[1].probe(dir, timeout)
+			assert.ErrorContains(t, err, "no answer within "+timeout.String())
 		})
-		text, _ = os.ReadFile(said)
+		text, _ = os.ReadFile(printed)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, err)

@@ -11,11 +11,11 @@ import (
 
 // The kinds of errors. How a command ended that ran is never one of them.
 const (
-	Refused      = "refused"       // the policy does not allow it, or cannot be enforced
-	NotInstalled = "not-installed" // there is no such program in the sandbox
-	Setup        = "setup"         // a step on the way to the command failed
-	Protocol     = "protocol"      // the line is no request
-	Closed       = "closed"        // what it is about is not there, or no longer
+	Refused  = "refused"       // the policy does not allow it, or cannot be enforced
+	NotFound = "not-installed" // there is no such program in the sandbox
+	Setup    = "setup"         // a step on the way to the command failed
+	Protocol = "protocol"      // the line is no request
+	Closed   = "closed"        // what it is about is not there, or no longer
 )
 
 // Error is why a request was not carried out.
@@ -70,7 +70,7 @@ func explain(err error, name string) *Error {
 	case errors.As(err, &step):
 		e := &Error{Kind: Setup, Text: err.Error(), Step: step.Stage, Fix: step.Hint}
 		if errors.Is(err, nsrun.ErrNotFound) {
-			e.Kind, e.Name, e.Step = NotInstalled, name, ""
+			e.Kind, e.Name, e.Step = NotFound, name, ""
 		}
 		return e
 	case errors.Is(err, os.ErrInvalid):

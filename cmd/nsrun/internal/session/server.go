@@ -47,8 +47,8 @@ func kindOf(op string) kind {
 	return work
 }
 
-// lastWords is how long answers wait for the client to take them when all has ended.
-const lastWords = time.Second
+// finishTimeout is how long answers wait for the client to take them when all has ended.
+const finishTimeout = time.Second
 
 // ErrOutput says that nothing can be written to the client.
 var ErrOutput = errors.New("the output is gone")
@@ -153,7 +153,7 @@ func (s *server) serve(in io.Reader, out io.Writer, left <-chan struct{}) error 
 	go s.listen(in, left)
 	<-s.ctx.Done()
 	s.closeAll()
-	lost := s.lastWords(written)
+	lost := s.finishRequests(written)
 	if err := context.Cause(s.ctx); !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -297,10 +297,10 @@ func (s *server) closeAll() {
 // errUnread says that the client does not take its answers.
 var errUnread = fmt.Errorf("%w: nobody reads it", ErrOutput)
 
-// lastWords lets the requests that have ended by that tell so, if there is someone who listens. It returns what was wrong with writing.
-func (s *server) lastWords(written <-chan error) error {
+// finishRequests lets the requests that have ended by that tell so, if there is someone who listens. It returns what was wrong with writing.
+func (s *server) finishRequests(written <-chan error) error {
 	var all, silent atomic.Bool
-	silence := time.AfterFunc(lastWords, func() {
+	silence := time.AfterFunc(finishTimeout, func() {
 		silent.Store(!all.Load())
 		s.out.giveUp()
 	})
@@ -320,7 +320,7 @@ func (s *server) lastWords(written <-chan error) error {
 			return errUnread
 		}
 		return err
-	case <-time.After(lastWords): // it is stuck in a line
+	case <-time.After(finishTimeout): // it is stuck in a line
 		return errUnread
 	}
 }

@@ -94,7 +94,7 @@ func batch(list string, inherited []int) {
 		for i, word := range words {
 			words[i] = strings.ReplaceAll(word, "{ppid}", strconv.Itoa(os.Getppid()))
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*waitLimit)
 		cmd := exec.CommandContext(ctx, os.Args[0], words...)
 		cmd.WaitDelay = time.Second
 		line, err := cmd.Output()

@@ -14,8 +14,8 @@ import (
 // room is filled by msgctl(2).
 var room [512]byte
 
-// patience bounds the wait for an answer: who is refused learns of it at once, and an emulated machine may take seconds to answer.
-const patience = 10 * time.Second
+// waitLimit bounds the wait for an answer: who is refused learns of it at once, and an emulated machine may take seconds to answer.
+const waitLimit = 10 * time.Second
 
 func socketActs() map[string]act {
 	return map[string]act{
@@ -37,7 +37,7 @@ func socketActs() map[string]act {
 }
 
 func tcp(args []string) (any, error) {
-	conn, err := net.DialTimeout("tcp", args[0], patience)
+	conn, err := net.DialTimeout("tcp", args[0], waitLimit)
 	if err == nil {
 		conn.Close()
 	}
@@ -54,7 +54,7 @@ func udp(args []string) (any, error) {
 	if _, err := conn.Write([]byte("udp")); err != nil {
 		return nil, err
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(waitLimit))
 	_, err = conn.Read(make([]byte, 8))
 	return nil, err
 }
