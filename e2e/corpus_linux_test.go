@@ -35,15 +35,15 @@ var notInThisBuild = map[string]string{
 	"LI13": "this version writes no audit log",
 }
 
-// corpus is every row that is tried.
-func corpus() []row {
-	return slices.Concat(fileRows(), fileTests(), procRows(), procTests(), mountRows(), setupRows(), inheritRows(), controlRows(),
-		kernelRows(), kernelTests(), netRows(), loadRows(), lifeRows())
+// attackCases is every row that is tried.
+func attackCases() []attackCase {
+	return slices.Concat(fileCases(), fileTests(), procCases(), procTests(), mountCases(), setupCases(), inheritCases(), controlCases(),
+		kernelCases(), kernelTests(), netCases(), loadCases(), lifeCases())
 }
 
 func TestEveryIDOnce(t *testing.T) {
 	found := map[string]int{}
-	for _, r := range corpus() {
+	for _, r := range attackCases() {
 		found[r.id]++
 		assert.NotEmpty(t, r.what, "%s says what is tried", r.id)
 		assert.True(t, len(r.tries) > 0 || r.test != nil, "%s tries something", r.id)
@@ -65,17 +65,17 @@ func TestEveryIDOnce(t *testing.T) {
 	}
 	assert.Equal(t, 216, all, "rows of the corpus")
 	assert.Len(t, found, all, "no row that the corpus has not")
-	assert.Len(t, corpus(), all-len(notInThisBuild), "rows that are tried")
+	assert.Len(t, attackCases(), all-len(notInThisBuild), "rows that are tried")
 }
 
-func TestCorpus(t *testing.T) {
+func TestAttackCases(t *testing.T) {
 	var lines []string
 	for _, w := range worlds(t) {
 		s := &score{}
 		t.Run("as "+w.name, func(t *testing.T) {
 			e := w.in(t, nil, "/bin/true")
 			need(t, e.code == 0, "a sandbox by the default policy; nsrun says: "+e.stderr)
-			for _, r := range corpus() {
+			for _, r := range attackCases() {
 				if r.only == "" || r.only == w.name {
 					t.Run(r.id, func(t *testing.T) { r.counted(t, w, s) })
 				}
@@ -92,7 +92,7 @@ func TestCorpus(t *testing.T) {
 }
 
 // counted runs a row and adds it to the score.
-func (r row) counted(t *testing.T, w *world, s *score) {
+func (r attackCase) counted(t *testing.T, w *world, s *score) {
 	credit := false
 	defer func() {
 		if t.Skipped() {
@@ -109,8 +109,8 @@ func (r row) counted(t *testing.T, w *world, s *score) {
 	credit = r.run(t, w)
 }
 
-// TestAMissingFixtureCostsItsRowsOnly runs some rows where the user may make no message queue.
-func TestAMissingFixtureCostsItsRowsOnly(t *testing.T) {
+// TestAMissingFixtureCostsItsCasesOnly runs some rows where the user may make no message queue.
+func TestAMissingFixtureCostsItsCasesOnly(t *testing.T) {
 	if os.Getuid() != 0 || inVM {
 		t.Skip("needs root, to mount a file system of message queues, and an ordinary user beside it")
 	}
@@ -150,7 +150,7 @@ func (w *world) compare(t *testing.T) {
 	}
 	var s score
 	var open []string
-	for _, r := range corpus() {
+	for _, r := range attackCases() {
 		if len(r.tries) == 0 || len(r.flags) > 0 {
 			continue
 		}
@@ -165,7 +165,7 @@ func (w *world) compare(t *testing.T) {
 }
 
 // bwrapStops is generous: any refusal counts, and a write that the host does not see.
-func (w *world) bwrapStops(t *testing.T, r row) bool {
+func (w *world) bwrapStops(t *testing.T, r attackCase) bool {
 	for _, c := range r.tries {
 		w.fresh(t)
 		if r.plant != nil {

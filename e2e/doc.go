@@ -6,7 +6,7 @@
 // no such control; the score counts those that have one. The rows run as root, when the test does, and
 // as an ordinary user:
 //
-//	go test ./e2e/ -v -run 'TestCorpus/as_user/FS01'
+//	go test ./e2e/ -v -run 'TestAttackCases/as_user/FS01'
 //
 // The ordinary user is NSRUN_TEST_USER, or one that exists only as a number. Where CI is set, a missing part of the host is a failure,
 // else a skip. NSRUN_E2E_LONG makes the long rows longer; NSRUN_E2E_BWRAP=1 lets bwrap answer the same questions and logs its score.

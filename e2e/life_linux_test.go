@@ -36,9 +36,9 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// lifeRows are attempts to outlive a run, and ways in which a run can end.
-func lifeRows() []row {
-	return []row{
+// lifeCases are attempts to outlive a run, and ways in which a run can end.
+func lifeCases() []attackCase {
+	return []attackCase{
 		{id: "LI01", what: "leave a daemon behind", test: daemon},
 		{id: "LI02", what: "survive the kill of nsrun, at any moment", test: killSweep},
 		{id: "LI03", what: "have nsrun told to end", test: terminate},

@@ -14,8 +14,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// row is one attempt of the corpus.
-type row struct {
+// attackCase is one attempt of the corpus.
+type attackCase struct {
 	id, what string
 	flags    []string // beside the default policy
 	tries    []try
@@ -76,7 +76,7 @@ func (c try) outside() string {
 }
 
 // run makes the attempt, and says whether a control stood beside each part of it.
-func (r row) run(t *testing.T, w *world) (credit bool) {
+func (r attackCase) run(t *testing.T, w *world) (credit bool) {
 	w.need(t, r)
 	w.fresh(t)
 	if r.plant != nil {
@@ -101,7 +101,7 @@ func (r row) run(t *testing.T, w *world) (credit bool) {
 	return r.controls(t, w)
 }
 
-func (r row) controls(t *testing.T, w *world) bool {
+func (r attackCase) controls(t *testing.T, w *world) bool {
 	credit := true
 	for _, c := range r.tries {
 		if c.root && w.uid != 0 || c.want == "REACHED" || c.lone == noEqual {

@@ -65,7 +65,7 @@ func (w *world) lacks(name, reason string) {
 }
 
 // need skips the test of a row, or in CI fails it, if the row tries to reach what this host has not.
-func (w *world) need(t *testing.T, r row) {
+func (w *world) need(t *testing.T, r attackCase) {
 	t.Helper()
 	for _, f := range w.missing {
 		for _, c := range r.tries {
