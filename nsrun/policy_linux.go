@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // Policy is what a sandbox should be, checked and immutable: it can be shared by any number of sessions and goroutines. It is made by a
@@ -32,7 +32,7 @@ func FromPolicy(p policy.Policy, protected ...string) (Policy, error) {
 	entries, notes := policy.Arrange(p.FS)
 	p = clone(p)
 	p.FS, p.Notes = entries, append(p.Notes, notes...)
-	if err := errors.Join(p.Validate(), checkSeccomp(p.Seccomp), profile.Check(p)); err != nil {
+	if err := errors.Join(p.Validate(), checkSeccomp(p.Seccomp), commands.Check(p)); err != nil {
 		return Policy{}, err
 	}
 	return Policy{spec: p, protected: slices.Clone(protected), made: true}, nil

@@ -10,55 +10,55 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 	"golang.org/x/sys/unix"
 )
 
-// CheckCommand asks the profile of a policy about a command line: see [profile.Decision]. Dir is where the command starts, a path inside, and empty for
+// CheckCommand asks the profile of a policy about a command line: see [commands.Decision]. Dir is where the command starts, a path inside, and empty for
 // the policy's. A policy without a profile accepts everything.
 //
 // A file argument must resolve inside the policy's workspace, or the directory that its commands start in, as these are on the host now. A
 // program is only accepted if no sandbox of the policy can write where it is looked for, and it is not looked for in the workspace. Under the
 // built-in profile passive the policy itself may set no hook (see [policy.Hook]) but those that the rule sets anew, and PATH and its like.
-func CheckCommand(p policy.Policy, dir string, argv []string) (profile.Decision, error) {
+func CheckCommand(p policy.Policy, dir string, argv []string) (commands.Decision, error) {
 	if p.Commands == "" {
-		return profile.Decision{Accepted: true}, nil
+		return commands.Decision{Accepted: true}, nil
 	}
-	set, err := profile.Find(p.Commands, p.CommandRules)
+	set, err := commands.Find(p.Commands, p.CommandRules)
 	if err != nil {
-		return profile.Decision{}, &RefusedError{Field: "profile", Text: err.Error(), Fix: "name one that nsrun profile list prints"}
+		return commands.Decision{}, &RefusedError{Field: "profile", Text: err.Error(), Fix: "name one that nsrun profile list prints"}
 	}
 	if dir == "" {
 		dir = startDir(p)
 	}
 	d := set.Check(argv, resolver(p, dir))
 	if why := looseProgram(p, argv); d.Accepted && why != "" {
-		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why,
+		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why,
 			Try: "have PATH name directories that are read-only inside, and not in the workspace"}, nil
 	}
 	if why := replaced(p); d.Accepted && why != "" {
-		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why, Try: "show it elsewhere, or use a profile of your own"}, nil
+		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why, Try: "show it elsewhere, or use a profile of your own"}, nil
 	}
 	if found, r := higher(p, set, d); d.Accepted && found != "" {
-		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Index: len(argv) - 1, Word: argv[len(argv)-1],
+		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Index: len(argv) - 1, Word: argv[len(argv)-1],
 			Reason: found + " is there, above the workspace, and " + r.Why, Try: cmp.Or(r.Try, "do not show what is above the workspace")}, nil
 	}
 	if name, why := hooked(p, d.Env); d.Accepted && name != "" {
-		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: fmt.Sprintf("the policy sets or passes %s: %s", name, why),
+		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: fmt.Sprintf("the policy sets or passes %s: %s", name, why),
 			Try: "leave " + name + " out of the policy, or use a profile of your own"}, nil
 	}
 	if why := oldPython(p, argv, d); d.Accepted && why != "" {
-		return profile.Decision{Commands: p.Commands, Rule: d.Rule, Index: 1, Word: argv[1], Reason: why, Try: "python3 -I -m py_compile FILE"}, nil
+		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Index: 1, Word: argv[1], Reason: why, Try: "python3 -I -m py_compile FILE"}, nil
 	}
 	return d, nil
 }
 
 // oldPython says why a Python does not heed the variable that keeps it from looking for modules in the working directory: runpy.py, which reads
 // -m, is one. Only one whose name tells no version is taken for a new one.
-func oldPython(p policy.Policy, argv []string, d profile.Decision) string {
-	if p.Commands == profile.Full || len(argv) < 2 || argv[1] != "-m" || !slices.Contains(d.Env, "PYTHONSAFEPATH=1") {
+func oldPython(p policy.Policy, argv []string, d commands.Decision) string {
+	if p.Commands == commands.Full || len(argv) < 2 || argv[1] != "-m" || !slices.Contains(d.Env, "PYTHONSAFEPATH=1") {
 		return ""
 	}
 	names := []string{argv[0]}
@@ -84,7 +84,7 @@ func oldPython(p policy.Policy, argv []string, d profile.Decision) string {
 }
 
 // refused makes an error of a decision that is no.
-func refused(d profile.Decision) error {
+func refused(d commands.Decision) error {
 	return &RefusedError{Field: "args", Text: d.Text(), Fix: "accepted: " + d.Try}
 }
 
@@ -145,7 +145,7 @@ func workspaces(p policy.Policy) (all []workspace) {
 }
 
 // resolver answers for paths that a command in dir would be given.
-func resolver(p policy.Policy, dir string) profile.Resolver {
+func resolver(p policy.Policy, dir string) commands.Resolver {
 	all := workspaces(p)
 	return func(name string) (bool, error) {
 		if !path.IsAbs(name) {
@@ -208,7 +208,7 @@ func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]str
 		name, value, _ := strings.Cut(v, "=")
 		why, hook := policy.Hook(name)
 		fix := "set it in the policy, or leave it out"
-		switch passive := p.Commands == profile.Passive; {
+		switch passive := p.Commands == commands.Passive; {
 		case hook && passive:
 			fix = "leave it out, or use a profile of your own"
 		case !hook && passive && !policy.PlainName(name):

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // looseProgram says why a program cannot be told by its name: what is in the directory that it is looked for in could be chosen by who wrote
@@ -40,7 +40,7 @@ func climbs(dir string) bool { return strings.Contains(dir+"/", "/../") }
 // replaced says which entry of the policy's shows something else where programs, libraries and their settings are. /opt is not among them: tools
 // of users may be shown there.
 func replaced(p policy.Policy) string {
-	if p.Commands != profile.Passive {
+	if p.Commands != commands.Passive {
 		return ""
 	}
 	for _, e := range p.FS {
@@ -54,10 +54,10 @@ func replaced(p policy.Policy) string {
 	return ""
 }
 
-// higher finds a file that the rule which accepts says must not be there above the workspaces: they end where the search of a [profile.Set] does,
+// higher finds a file that the rule which accepts says must not be there above the workspaces: they end where the search of a [commands.Set] does,
 // and what is above them may be seen, too.
-func higher(p policy.Policy, set profile.Set, d profile.Decision) (found string, r profile.Rule) {
-	i := slices.IndexFunc(set.Rules, func(r profile.Rule) bool { return r.String() == d.Rule })
+func higher(p policy.Policy, set commands.Set, d commands.Decision) (found string, r commands.Rule) {
+	i := slices.IndexFunc(set.Rules, func(r commands.Rule) bool { return r.String() == d.Rule })
 	if i < 0 {
 		return "", r
 	}
@@ -144,7 +144,7 @@ var places = []string{"PATH", "HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP"}
 // hooked names a variable of the policy's by which a program that passive accepts would run, or be told by, something that its rules know nothing
 // of. An operator whose ceiling asks for that profile need not trust who wrote the policy; whose way this is in can define a profile.
 func hooked(p policy.Policy, rule []string) (name, why string) {
-	if p.Commands != profile.Passive {
+	if p.Commands != commands.Passive {
 		return "", ""
 	}
 	names := slices.Clone(p.Env.Pass)

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 func commandsFlagSet(f *flags) *flag.FlagSet {
@@ -63,7 +63,7 @@ func (a *app) commandsCheck(f *flags, fs *flag.FlagSet) int {
 }
 
 // explained is a decision in a few lines.
-func explained(d profile.Decision) string {
+func explained(d commands.Decision) string {
 	var out strings.Builder
 	line := func(name, text string) {
 		if text != "" {
@@ -115,7 +115,7 @@ func (a *app) commandsShow(f *flags, name string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	set, err := profile.Find(name, own)
+	set, err := commands.Find(name, own)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -128,7 +128,7 @@ func (f *flags) applyCommands(pol policy.Policy) (policy.Policy, error) {
 		return pol, nil
 	}
 	wider := slices.ContainsFunc(pol.CommandRules, func(p policy.CommandRules) bool { return p.Name == pol.Commands && p.Extends != "" })
-	if pol.Commands != "" && !(f.commands == profile.Passive && (wider || pol.Commands == profile.Full)) {
+	if pol.Commands != "" && !(f.commands == commands.Passive && (wider || pol.Commands == commands.Full)) {
 		return pol, fmt.Errorf("--profile %s: the manifest says %s, and a flag can only narrow that, to passive; leave the flag out", f.commands, pol.Commands)
 	}
 	pol.Commands = f.commands

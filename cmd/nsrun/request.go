@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // flags are those that run and plan share.
@@ -108,7 +108,7 @@ func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 	}
 	entries, notes := policy.Arrange(pol.FS)
 	pol.FS, pol.Notes = entries, append(pol.Notes, notes...)
-	if err := errors.Join(f.byFlag(pol, pol.Validate()), f.byFlag(pol, profile.Check(pol))); err != nil {
+	if err := errors.Join(f.byFlag(pol, pol.Validate()), f.byFlag(pol, commands.Check(pol))); err != nil {
 		return policy.Policy{}, err
 	}
 	if pol, err = f.underCeiling(pol); err != nil {

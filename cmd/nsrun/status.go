@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // backendStatus is one backend in status --json.
@@ -71,7 +71,7 @@ func (a *app) statusHere() (status, error) {
 	if err == nil {
 		pol, err = f.underCeiling(pol)
 	}
-	for _, name := range profile.Names { // a ceiling may want one; it has no say in what is asked here
+	for _, name := range commands.Names { // a ceiling may want one; it has no say in what is asked here
 		if err != nil {
 			pol.Commands = name
 			pol, err = f.underCeiling(pol)

@@ -1,8 +1,8 @@
 package manifest
 
 import (
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // ParseCeiling reads an operator's ceiling, JSON or YAML, as strictly as Parse reads a manifest, and with the same errors. {} is
@@ -31,7 +31,7 @@ func ceilingForm() record[policy.Ceiling] {
 		{"fallback", "degrade permits manifests that say so; default strict", fallback, func(c *C) any { return (*string)(&c.Fallback) }},
 		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", isolation, func(c *C) any { return (*string)(&c.Isolation) }},
 		{"require", "guarantees that every run must have", listForm[string]{guarantee}, func(c *C) any { return &c.Require }},
-		{"profiles", "built-in profiles that may be used, one of which every run must name then", listForm[string]{stringForm{choices: profile.Names}},
+		{"profiles", "built-in profiles that may be used, one of which every run must name then", listForm[string]{stringForm{choices: commands.Names}},
 			func(c *C) any { return &c.Commands }},
 		{"landlock", "false permits manifests that leave Landlock out", boolForm{true}, func(c *C) any { return &c.NoLandlock }},
 		{"host_etc", "true permits the host's account files", boolForm{false}, func(c *C) any { return &c.HostEtc }},

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // named is an object whose keys name values of one form, kept as a list in the order of names.
@@ -58,7 +58,7 @@ func (f named[T]) schema() map[string]any {
 func commandRulesForm() record[policy.CommandRules] {
 	shape := listForm[string]{stringForm{validate: shapeText}}
 	return record[policy.CommandRules]{what: "a profile", rows: []row[policy.CommandRules]{
-		{"extends", "a built-in profile whose rules count too", stringForm{choices: profile.Names}, func(p *policy.CommandRules) any { return &p.Extends }},
+		{"extends", "a built-in profile whose rules count too", stringForm{choices: commands.Names}, func(p *policy.CommandRules) any { return &p.Extends }},
 		{"programs", "by program, as PATH has it, the shapes that its arguments may have", named[policy.Program]{shape, programName},
 			func(p *policy.CommandRules) any { return programList(&p.Programs) }},
 	}}
@@ -74,21 +74,21 @@ func programList(all *[]policy.Program) namedList[policy.Program] {
 
 // commandRulesName judges names of profiles of one's own.
 func commandRulesName(s string) (problem, fix string) {
-	if slices.Contains(profile.Names, s) {
+	if slices.Contains(commands.Names, s) {
 		return s + " is a built-in profile", "choose another name, and extend it"
 	}
 	return word(s)
 }
 
 func programName(s string) (problem, fix string) {
-	if err := profile.CheckProgram(s); err != nil {
+	if err := commands.CheckProgram(s); err != nil {
 		return clip(s) + " is not a program's name", "write it as it stands in a directory of PATH, such as python3"
 	}
 	return "", ""
 }
 
 func shapeText(s string) (problem, fix string) {
-	if err := profile.CheckShape(s); err != nil {
+	if err := commands.CheckShape(s); err != nil {
 		return err.Error(), `write words, FILE, FILE.go, PACKAGE, N, WORD, CODE, and at the end FILE... or ...`
 	}
 	return "", ""
@@ -101,7 +101,7 @@ func (m *Manifest) checkCommands(d *decoder) {
 	if m.Commands == "" || unread || own && len(d.all) > 0 {
 		return
 	}
-	if _, err := profile.Find(m.Commands, m.CommandRules); err != nil {
+	if _, err := commands.Find(m.Commands, m.CommandRules); err != nil {
 		d.add(d.places["profile"], "profile", err.Error(), "name passive, full, or one of profiles")
 	}
 }

@@ -24,4 +24,4 @@
 // asked once, and may have changed when the program opens it. A program that a rule names may have a way to run code that the table does not
 // know of, or be told by files below HOME, which should not be writable inside. Words that stand for "..." are only looked at for what a
 // shell would expand and for paths that stand alone, not for those in options.
-package profile
+package commands

@@ -1,4 +1,4 @@
-package profile
+package commands
 
 // Each row: passive, full: y or the number of the argument that is refused; words; a part of passive's reason, or its rule.
 var rows = []struct{ passive, full, argv, says string }{

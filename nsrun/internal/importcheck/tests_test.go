@@ -1,4 +1,4 @@
-package house
+package importcheck
 
 import (
 	"go/ast"

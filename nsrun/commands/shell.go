@@ -1,4 +1,4 @@
-package profile
+package commands
 
 import "strings"
 

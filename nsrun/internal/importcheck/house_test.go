@@ -1,5 +1,5 @@
 // Package house keeps the rooms apart: one test says who may import whom.
-package house
+package importcheck
 
 import (
 	"go/parser"
@@ -14,9 +14,9 @@ import (
 
 const module = "github.com/nsrun/nsrun/"
 
-// rooms lists, for each package, the packages of this module that it may import. A package that is missing here fails the test:
+// imports lists, for each package, the packages of this module that it may import. A package that is missing here fails the test:
 // draw a new room here before building it, and say in nsrun/DESIGN.md why it is needed.
-var rooms = map[string]string{
+var imports = map[string]string{
 	"internal/sys":               "",
 	"internal/sys/nofile":        "",
 	"mounts":                     "internal/sys",
@@ -69,7 +69,7 @@ var system = strings.Fields("os os/exec os/signal os/user syscall net unsafe gol
 // unsafeRoom is the one tree that may use unsafe and linkname.
 const unsafeRoom = "internal/sys"
 
-func TestRooms(t *testing.T) {
+func TestImports(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -97,7 +97,7 @@ func TestRooms(t *testing.T) {
 }
 
 func check(t *testing.T, path, dir string) error {
-	allowed, known := rooms[dir]
+	allowed, known := imports[dir]
 	if !known {
 		t.Errorf("%s: package is not on the house plan", path)
 		return nil
