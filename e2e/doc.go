@@ -11,5 +11,5 @@
 // The ordinary user is NSRUN_TEST_USER, or one that exists only as a number. Where CI is set, a missing part of the host is a failure,
 // else a skip. NSRUN_E2E_LONG makes the long rows longer; NSRUN_E2E_BWRAP=1 lets bwrap answer the same questions and logs its score.
 //
-// It does not protect against anything: a promise without a row is not tested, and corpus_linux_test.go says which rows are missing.
+// It does not protect against anything: a promise without a row is not tested, and attack_linux_test.go says which rows are missing.
 package e2e

@@ -43,7 +43,7 @@ var table = map[string]pkg{
 	"nsrun/bwrap":                {quick: true, seconds: 1},
 	"nsrun/facts":                {quick: true, seconds: 1},
 	"nsrun/internal/backend":     {seconds: 30, slow: 95, slice: 6, race: 90},
-	"nsrun/internal/house":       {quick: true, seconds: 1},
+	"nsrun/internal/importcheck": {quick: true, seconds: 1},
 	"nsrun/internal/probe":       {quick: true, seconds: 2},
 	"nsrun/internal/scope":       {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},
 	"nsrun/internal/wire":        {quick: true, seconds: 2, slow: 6, slice: 6, race: 6},
@@ -51,7 +51,7 @@ var table = map[string]pkg{
 	"nsrun/manifest":             {quick: true, seconds: 5},
 	"nsrun/plan":                 {quick: true, seconds: 1},
 	"nsrun/policy":               {quick: true, seconds: 1},
-	"nsrun/profile":              {quick: true, seconds: 1},
+	"nsrun/commands":             {quick: true, seconds: 1},
 	"landlock":                   {quick: true, seconds: 1},
 	"mounts":                     {quick: true, seconds: 2},
 	"rlimit":                     {quick: true, seconds: 1},
@@ -65,7 +65,7 @@ var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprin
 	"e2e/container/testdata/inside", "e2e/docker/testdata/probe"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
-var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/profile"}
+var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands"}
 
 // portable are the packages that build on another system.
 var portable = append([]string{"./mounts", "./landlock", "./seccomp", "./rlimit", "./rlimit/cgroup"}, pure...)

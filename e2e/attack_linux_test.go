@@ -119,7 +119,7 @@ func TestAMissingFixtureCostsItsCasesOnly(t *testing.T) {
 	require.NoError(t, err)
 	rows := func(ci string) (string, error) {
 		cmd := exec.Command("unshare", "-m", "-i", "sh", "-c", `mount -t mqueue none "$0" && chmod 0755 "$0" && exec "$@"`, place,
-			self, "-test.v", "-test.run=^TestCorpus$/^as_user$/^(PC13|PC14|PC15)$")
+			self, "-test.v", "-test.run=^TestAttackCases$/^as_user$/^(PC13|PC14|PC15)$")
 		cmd.Env = append(os.Environ(), "CI="+ci)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -127,15 +127,15 @@ func TestAMissingFixtureCostsItsCasesOnly(t *testing.T) {
 	out, err := rows("")
 	require.NoError(t, err, out)
 	for _, line := range []string{
-		"--- SKIP: TestCorpus/as_user/PC14", "this host lacks: POSIX message queues, which PC14 needs: permission denied",
-		"--- PASS: TestCorpus/as_user/PC13", "--- PASS: TestCorpus/as_user/PC15", "count: attack cases: 2",
+		"--- SKIP: TestAttackCases/as_user/PC14", "this host lacks: POSIX message queues, which PC14 needs: permission denied",
+		"--- PASS: TestAttackCases/as_user/PC13", "--- PASS: TestAttackCases/as_user/PC15", "count: attack cases: 2",
 	} {
 		assert.Contains(t, out, line)
 	}
 	out, err = rows("true")
 	require.Error(t, err, "where CI is set, a missing fixture is a failure")
-	assert.Contains(t, out, "--- FAIL: TestCorpus/as_user/PC14")
-	assert.Contains(t, out, "--- PASS: TestCorpus/as_user/PC15")
+	assert.Contains(t, out, "--- FAIL: TestAttackCases/as_user/PC14")
+	assert.Contains(t, out, "--- PASS: TestAttackCases/as_user/PC15")
 }
 
 // compare logs how bwrap answers the same acts: minimal root, all namespaces, no nested ones, no capabilities, clean environment.

@@ -1,4 +1,4 @@
-// Package house keeps the rooms apart: one test says who may import whom.
+// Package importcheck keeps packages apart: one test checks which package imports which.
 package importcheck
 
 import (
@@ -15,7 +15,7 @@ import (
 const module = "github.com/nsrun/nsrun/"
 
 // imports lists, for each package, the packages of this module that it may import. A package that is missing here fails the test:
-// draw a new room here before building it, and say in nsrun/DESIGN.md why it is needed.
+// add a new package here before writing it, and say in nsrun/DESIGN.md why it is needed.
 var imports = map[string]string{
 	"internal/sys":               "",
 	"internal/sys/nofile":        "",
@@ -27,9 +27,9 @@ var imports = map[string]string{
 	"rlimit/cgroup":              "internal/sys",
 	"nsrun/policy":               "",
 	"nsrun/facts":                "",
-	"nsrun/profile":              "nsrun/policy",
+	"nsrun/commands":             "nsrun/policy",
 	"nsrun/plan":                 "mounts landlock seccomp rlimit rlimit/cgroup nsrun/policy nsrun/facts",
-	"nsrun/manifest":             "nsrun/policy nsrun/profile",
+	"nsrun/manifest":             "nsrun/policy nsrun/commands",
 	"nsrun/audit":                "mounts nsrun/policy",
 	"nsrun/bwrap":                "mounts nsrun/policy nsrun/plan nsrun/facts",
 	"nsrun/bwrap/generate":       "",
@@ -39,11 +39,11 @@ var imports = map[string]string{
 	"nsrun/internal/scope":       "nsrun/plan",
 	"nsrun/internal/scope/fake":  "",
 	"nsrun/internal/spawner":     "nsrun/internal/backend nsrun/internal/wire",
-	"nsrun/internal/house":       "",
-	"nsrun":                      "nsrun/audit nsrun/policy nsrun/profile nsrun/facts nsrun/plan nsrun/internal/backend nsrun/internal/probe nsrun/internal/wire nsrun/internal/spawner",
+	"nsrun/internal/importcheck": "",
+	"nsrun":                      "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/internal/backend nsrun/internal/probe nsrun/internal/wire nsrun/internal/spawner",
 	"nsrun/load":                 "nsrun nsrun/policy nsrun/manifest",
 	"cmd/nsrun/internal/session": "nsrun nsrun/policy nsrun/plan",
-	"cmd/nsrun":                  "cmd/nsrun/internal/session mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/profile nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap",
+	"cmd/nsrun":                  "cmd/nsrun/internal/session mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap",
 	"cmd/nsbench":                "nsrun",
 	"e2e":                        "",
 	"internal/testenv":           "",
@@ -61,13 +61,13 @@ var imports = map[string]string{
 }
 
 // pure lists the packages that may not reach the system.
-var pure = strings.Fields("nsrun/policy nsrun/profile nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap")
+var pure = strings.Fields("nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap")
 
 // system lists what reaches it.
 var system = strings.Fields("os os/exec os/signal os/user syscall net unsafe golang.org/x/sys/unix")
 
-// unsafeRoom is the one tree that may use unsafe and linkname.
-const unsafeRoom = "internal/sys"
+// unsafeTree is the one tree that may use unsafe and linkname.
+const unsafeTree = "internal/sys"
 
 func TestImports(t *testing.T) {
 	seen := 0
@@ -99,7 +99,7 @@ func TestImports(t *testing.T) {
 func check(t *testing.T, path, dir string) error {
 	allowed, known := imports[dir]
 	if !known {
-		t.Errorf("%s: package is not on the house plan", path)
+		t.Errorf("%s: the package is not in the table imports", path)
 		return nil
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -114,8 +114,8 @@ func check(t *testing.T, path, dir string) error {
 		if slices.Contains(pure, dir) && slices.Contains(system, imp) {
 			t.Errorf("%s: %s is pure and may not import %s", path, dir, imp)
 		}
-		if imp == "unsafe" && !(strings.HasPrefix(dir, unsafeRoom) && strings.HasSuffix(path, "_unsafe_linux.go")) {
-			t.Errorf("%s: unsafe belongs into %s, in files named *_unsafe_linux.go", path, unsafeRoom)
+		if imp == "unsafe" && !(strings.HasPrefix(dir, unsafeTree) && strings.HasSuffix(path, "_unsafe_linux.go")) {
+			t.Errorf("%s: unsafe belongs into %s, in files named *_unsafe_linux.go", path, unsafeTree)
 		}
 	}
 	return nil
