@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// number picks a descriptor number for what a path in /proc/self/fd names. In a loose tree the caller's descriptors are the program's, so
+// number picks a descriptor number for what a path in /proc/self/fd names. In a compat tree the caller's descriptors are the program's, so
 // it is one that is not open.
 func (l *lowering) number() int {
 	n := sys.SpareFD(l.taken)

@@ -30,7 +30,7 @@ func TestMountOnClosedDirectory(t *testing.T) {
 			cmd := inNamespaces(exec.Command(os.Args[0], "-test.run=^TestMountOnClosedDirectory$"))
 			cmd.Env = append(os.Environ(), closedEnv+"="+closed, closedEnv+"_WAY="+way, closedEnv+"_LOOSE="+compat)
 			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s way, loose %q: %s", way, compat, out)
+			require.NoError(t, err, "%s way, compat %q: %s", way, compat, out)
 			assert.Equal(t, "closed, then open\n", string(out))
 		}
 	}

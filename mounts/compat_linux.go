@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A loose tree is built as bubblewrap builds it: in a tmpfs that becomes the root first, with the new root and the host's below it,
+// A compat tree is built as bubblewrap builds it: in a tmpfs that becomes the root first, with the new root and the host's below it,
 // so that the host's root can be bound without what is being built. The words that steps and errors are named by here are the ones
 // that a front end translates into its messages.
 const (
@@ -223,7 +223,7 @@ func (l *lowering) compatOp(op Op, source *Stat) error {
 	case Overlay:
 		return l.compatOverlay(op)
 	}
-	return fmt.Errorf("bug: operation %q in a loose tree", op.Kind)
+	return fmt.Errorf("bug: operation %q in a compat tree", op.Kind)
 }
 
 // parentMode is what directories above op's destination get. A bind and its like have no mode of their own, which bubblewrap takes for

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resolving of destinations in a loose tree. What the sandbox's own operations have put where is in the view; what a bind shows is
+// Resolving of destinations in a compat tree. What the sandbox's own operations have put where is in the view; what a bind shows is
 // looked at on the host, name by name, with symlinks followed inside the new root as RESOLVE_IN_ROOT would. The child then opens the
 // resolved path without following anything, so a link that is planted in between makes the start fail: CVE-2026-87766.
 

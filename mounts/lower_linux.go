@@ -23,7 +23,7 @@ type Resolved struct {
 	Missing bool   // left out: it was optional and its source or place does not exist
 	File    bool   // what stands at Dest is not a directory
 	Link    bool   // what stands at Dest is a symlink
-	Covered bool   // of a loose tree: something else stands at Dest in the end
+	Covered bool   // of a compat tree: something else stands at Dest in the end
 }
 
 // OpError is an operation that cannot be carried out on this host.
@@ -32,7 +32,7 @@ type OpError struct {
 	Op    Op
 	Err   error
 	Hint  string // one action that helps, if there is one
-	Part  string // of a loose tree: what of the operation cannot be done
+	Part  string // of a compat tree: what of the operation cannot be done
 	Path  string // and with which path
 }
 
@@ -76,7 +76,7 @@ type lowering struct {
 	taken            []int // numbers given out
 	prefix           string
 
-	// Of a loose tree.
+	// Of a compat tree.
 	index      int             // of the operation at hand
 	base, host sys.Slot        // the tmpfs that everything is built in, and the host's root
 	made       map[string]node // what operations make on the host, by path there

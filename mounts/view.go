@@ -20,7 +20,7 @@ type node struct {
 	target string   // of a link
 	layers []string // of an overlay, topmost first
 	dir    bool
-	op     int  // which operation put it there, from 1, in loose trees
+	op     int  // which operation put it there, from 1, in compat trees
 	secure bool // it and all above it are the sandbox's own
 }
 

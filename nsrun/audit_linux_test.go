@@ -85,13 +85,13 @@ func TestLabelsOfCommands(t *testing.T) {
 	file, err := audit.Read(log)
 	require.NoError(t, err)
 	defer file.Close()
-	var handles []string
+	var tasks []string
 	_, err = audit.Runs(file, audit.Filter{Labels: map[string]string{"role": "tester"}}, func(run audit.Told) error {
-		handles = append(handles, string(run.Start.Labels["task"]))
+		tasks = append(tasks, string(run.Start.Labels["task"]))
 		return nil
 	})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"2", "3", "4"}, handles)
+	assert.Equal(t, []string{"2", "3", "4"}, tasks)
 }
 
 func TestAuditOfRun(t *testing.T) {

@@ -142,7 +142,7 @@ func inWorkspace(p policy.Policy, host string) bool {
 var places = []string{"PATH", "HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP"}
 
 // hooked names a variable of the policy's by which a program that passive accepts would run, or be told by, something that its rules know nothing
-// of. An operator whose ceiling asks for that profile need not trust who wrote the policy; whose way this is in can define a profile.
+// of. An operator whose ceiling asks for these rules need not trust who wrote the policy; whose way this is in can define rules of their own.
 func hooked(p policy.Policy, rule []string) (name, why string) {
 	if p.Commands != commands.Passive {
 		return "", ""

@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckCommand asks the profile of a policy about a command line: see [commands.Decision]. Dir is where the command starts, a path inside, and empty for
-// the policy's. A policy without a profile accepts everything.
+// CheckCommand checks a command line by the command rules of a policy: see [commands.Decision]. Dir is where the command starts, a path inside, and
+// empty for the policy's. A policy without command rules accepts everything.
 //
 // A file argument must resolve inside the policy's workspace, or the directory that its commands start in, as these are on the host now. A
 // program is only accepted if no sandbox of the policy can write where it is looked for, and it is not looked for in the workspace. Under the
-// built-in profile passive the policy itself may set no hook (see [policy.Hook]) but those that the rule sets anew, and PATH and its like.
+// built-in rules passive the policy itself may set no hook (see [policy.Hook]) but those that the rule sets anew, and PATH and its like.
 func CheckCommand(p policy.Policy, dir string, argv []string) (commands.Decision, error) {
 	if p.Commands == "" {
 		return commands.Decision{Accepted: true}, nil
 	}
 	set, err := commands.Find(p.Commands, p.CommandRules)
 	if err != nil {
-		return commands.Decision{}, &RefusedError{Field: "profile", Text: err.Error(), Fix: "name one that nsrun profile list prints"}
+		return commands.Decision{}, &RefusedError{Field: "commands", Text: err.Error(), Fix: "name some that nsrun commands list prints"}
 	}
 	if dir == "" {
 		dir = startDir(p)
@@ -39,7 +39,7 @@ func CheckCommand(p policy.Policy, dir string, argv []string) (commands.Decision
 			Try: "have PATH name directories that are read-only inside, and not in the workspace"}, nil
 	}
 	if why := replaced(p); d.Accepted && why != "" {
-		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why, Try: "show it elsewhere, or use a profile of your own"}, nil
+		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why, Try: "show it elsewhere, or use command rules of your own"}, nil
 	}
 	if found, r := higher(p, set, d); d.Accepted && found != "" {
 		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Index: len(argv) - 1, Word: argv[len(argv)-1],
@@ -47,7 +47,7 @@ func CheckCommand(p policy.Policy, dir string, argv []string) (commands.Decision
 	}
 	if name, why := hooked(p, d.Env); d.Accepted && name != "" {
 		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: fmt.Sprintf("the policy sets or passes %s: %s", name, why),
-			Try: "leave " + name + " out of the policy, or use a profile of your own"}, nil
+			Try: "leave " + name + " out of the policy, or use command rules of your own"}, nil
 	}
 	if why := oldPython(p, argv, d); d.Accepted && why != "" {
 		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Index: 1, Word: argv[1], Reason: why, Try: "python3 -I -m py_compile FILE"}, nil
@@ -89,7 +89,7 @@ func refused(d commands.Decision) error {
 }
 
 // Admit looks at the host for what a plan has to know of a request's policy: the FIFOs that it would let be written into, and which rule of
-// its profile accepts the command. An error is a [*RefusedError], or an [*Error] of a look that failed. There is no command to judge
+// its command rules accept the command. An error is a [*RefusedError], or an [*Error] of a look that failed. There is no command to judge
 // for a session: its commands are judged one by one.
 func Admit(req plan.Request) (plan.Request, error) {
 	pipes, err := pipesOf(req.Policy)
@@ -186,8 +186,8 @@ func leads(dir, name string) (inside bool, err error) {
 	return false, err
 }
 
-// checkCommand asks the policy's profile about a command of a session, and returns what the rule sets. A request cannot set a hook (see [policy.Hook]),
-// by which it could choose another program, or other files for it to be told by, than the profile has judged; under the built-in profile passive
+// checkCommand checks a command of a session by the policy's command rules, and returns what the rule sets. A request cannot set a hook (see [policy.Hook]),
+// by which it could choose another program, or other files for it to be told by, than the rules have checked; under the built-in rules passive
 // it can set nothing but [policy.PlainEnv].
 func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]string, error) {
 	if s.policy.spec.Commands == "" {
@@ -195,7 +195,7 @@ func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]str
 	}
 	p := s.policy.Spec()
 	if inside, _ := resolver(p, dir)("."); !inside && dir != s.plan.Dir {
-		return nil, &RefusedError{Field: "dir", Text: fmt.Sprintf("%s is outside of the workspace, which the profile %s keeps commands in", dir, p.Commands), Fix: "start it in the workspace"}
+		return nil, &RefusedError{Field: "dir", Text: fmt.Sprintf("%s is outside of the workspace, which the command rules %s keep commands in", dir, p.Commands), Fix: "start it in the workspace"}
 	}
 	d, err := CheckCommand(p, dir, argv)
 	switch {
@@ -210,7 +210,7 @@ func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]str
 		fix := "set it in the policy, or leave it out"
 		switch passive := p.Commands == commands.Passive; {
 		case hook && passive:
-			fix = "leave it out, or use a profile of your own"
+			fix = "leave it out, or use command rules of your own"
 		case !hook && passive && !policy.PlainName(name):
 			why = "it takes from requests only " + strings.Join(policy.PlainEnv, ", ")
 		case passive && policy.NamesFile(name, value):
@@ -218,7 +218,7 @@ func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]str
 		case !hook:
 			continue
 		}
-		return nil, &RefusedError{Field: "env", Text: fmt.Sprintf("%s cannot be set under the profile %s: %s", name, p.Commands, why), Fix: fix}
+		return nil, &RefusedError{Field: "env", Text: fmt.Sprintf("%s cannot be set under the command rules %s: %s", name, p.Commands, why), Fix: fix}
 	}
 	return d.Env, nil
 }

@@ -251,7 +251,7 @@ func TestPassiveTakesNoHookFromThePolicy(t *testing.T) {
 			assert.Equalf(t, says == "", d.Accepted, "%s, %s=%s: %s", commands, c.name, c.value, d.Text())
 			assert.Contains(t, d.Reason, says)
 			if says != "" {
-				assert.Equal(t, "leave "+c.name+" out of the policy, or use a profile of your own", d.Try)
+				assert.Equal(t, "leave "+c.name+" out of the policy, or use command rules of your own", d.Try)
 			}
 		}
 	}
@@ -282,7 +282,7 @@ func TestPassiveTakesFewVariablesFromRequests(t *testing.T) {
 	work, _ := workTree(t)
 	s := opened(t, NewPolicy().Workspace(work).Commands("passive"))
 	_, err := s.Exec(t.Context(), []string{"cat", "a.py"}, &ExecOptions{Env: []string{"LC_ALL=" + work + "/sub"}})
-	assert.ErrorContains(t, err, "LC_ALL cannot be set under the profile passive: the C library would read the file that it names")
+	assert.ErrorContains(t, err, "LC_ALL cannot be set under the command rules passive: the C library would read the file that it names")
 	for name, says := range map[string]string{"LANG": "", "LC_ALL": "", "TZ": "", "NO_COLOR": "", "CLICOLOR_FORCE": "", "CI": "", "A": "it takes from requests only LANG, LC_ALL, ", "GOCACHE": "it takes from requests only",
 		"PYTHONPATH": "Python's programs", "PATH": "places of the host"} {
 		_, err := s.Exec(t.Context(), []string{"cat", "a.py"}, &ExecOptions{Env: []string{name + "=C"}})
@@ -293,7 +293,7 @@ func TestPassiveTakesFewVariablesFromRequests(t *testing.T) {
 		var no *RefusedError
 		require.ErrorAs(t, err, &no, name)
 		assert.Equal(t, "env", no.Field)
-		assert.Contains(t, no.Text, name+" cannot be set under the profile passive: ")
+		assert.Contains(t, no.Text, name+" cannot be set under the command rules passive: ")
 		assert.Contains(t, no.Text, says)
 		assert.NotEmpty(t, no.Fix)
 	}
@@ -320,12 +320,12 @@ func TestCommandRulesNeedNoSandbox(t *testing.T) {
 
 func TestAPolicyWithWrongCommandRulesIsRefused(t *testing.T) {
 	_, err := NewPolicy().Commands("pasive").Build()
-	assert.ErrorContains(t, err, `profile: there is no profile "pasive"; did you mean passive?`)
+	assert.ErrorContains(t, err, `commands: there are no command rules "pasive"; did you mean passive?`)
 	_, err = NewPolicy().DefineCommands(policy.CommandRules{Name: "full"}).Build()
-	assert.ErrorContains(t, err, "profiles[0]: full is a built-in profile")
+	assert.ErrorContains(t, err, "command_rules[0]: full names built-in command rules")
 }
 
-// Every way to a command asks the profile, and nothing is made of a refusal but a refusal.
+// Every way to a command checks the command rules, and nothing is made of a refusal but a refusal.
 func TestSessionsObeyTheCommandRules(t *testing.T) {
 	work, _ := workTree(t)
 	ctx := t.Context()
@@ -343,21 +343,21 @@ func TestSessionsObeyTheCommandRules(t *testing.T) {
 		assert.NotEmpty(t, no.Fix)
 	}
 	_, err = s.Exec(ctx, []string{"touch", "ran"}, nil)
-	refusedBy(err, "args", "no rule of the profile names this program")
+	refusedBy(err, "args", "no rule names this program")
 	_, err = s.Exec(ctx, Shell("touch ran"), nil)
 	refusedBy(err, "args", "a shell runs whatever it is told")
 	_, err = s.StartProcess(ctx, StartRequest{Args: []string{"cat", "/etc/passwd"}})
 	refusedBy(err, "args", "does not resolve inside")
 	for _, dir := range []string{"/etc", "..", "dir", "sub/../.."} {
 		_, err = s.Exec(ctx, []string{"ls"}, &ExecOptions{Dir: dir})
-		refusedBy(err, "dir", "is outside of the workspace, which the profile mine keeps commands in")
+		refusedBy(err, "dir", "is outside of the workspace, which the command rules mine keep commands in")
 	}
 	_, err = s.Exec(ctx, []string{"ls"}, &ExecOptions{Env: []string{"PATH=" + work}})
-	refusedBy(err, "env", "PATH cannot be set under the profile mine")
+	refusedBy(err, "env", "PATH cannot be set under the command rules mine")
 	_, err = s.Exec(ctx, []string{"ls"}, &ExecOptions{Env: []string{"A=b", "LD_PRELOAD=./evil.so"}})
-	refusedBy(err, "env", "LD_PRELOAD cannot be set under the profile mine: the loader")
+	refusedBy(err, "env", "LD_PRELOAD cannot be set under the command rules mine: the loader")
 	_, err = Run(ctx, pol, []string{"touch", "ran"}, nil)
-	refusedBy(err, "args", "no rule of the profile")
+	refusedBy(err, "args", "no rule names")
 	assert.NoFileExists(t, work+"/ran")
 
 	r, err := s.Exec(ctx, []string{"cat", "b.py"}, &ExecOptions{Dir: "sub"})

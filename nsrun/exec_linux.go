@@ -174,7 +174,7 @@ type process struct {
 	session *Session
 	sandbox *backend.Sandbox
 	handle  *backend.Process
-	before  backend.Evidence // what had happened in the room's cgroup
+	before  backend.Evidence // what had happened in the sandbox's cgroup
 
 	mu             sync.Mutex
 	timers         []*time.Timer

@@ -20,8 +20,8 @@ import (
 // TestHalfARequest cannot be taken back: the sandbox ends for it, and the session goes on.
 func TestHalfARequest(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) *Session{
-		"pid 1":  func(t *testing.T) *Session { return opened(t, NewPolicy()) },
-		"keeper": kept,
+		"pid 1":     func(t *testing.T) *Session { return opened(t, NewPolicy()) },
+		"subreaper": kept,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, server := withServer(t, func() *Session { return open(t) })

@@ -160,7 +160,7 @@ func TestLimitsHoldForAllTogether(t *testing.T) {
 	assert.Equal(t, "fits\n", string(sh(t, s, half).Stdout), "and the session goes on")
 }
 
-// assertUsedUp takes the places of a room's that are left, until one more is asked for: that is refused, and does not wait for ever.
+// assertUsedUp uses up the pids of a sandbox that are left, until one more is asked for: that is refused, and does not wait for ever.
 func assertUsedUp(t *testing.T, s *Session) {
 	t.Helper()
 	returns(t, "StartProcess", func() {

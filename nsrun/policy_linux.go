@@ -38,10 +38,10 @@ func FromPolicy(p policy.Policy, protected ...string) (Policy, error) {
 	return Policy{spec: p, protected: slices.Clone(protected), made: true}, nil
 }
 
-// checkSeccomp asks what only the leaf knows: names of profiles and of system calls, and what a filter may look like.
+// checkSeccomp asks what only the leaf knows: names of filters and of system calls, and what a filter may look like.
 func checkSeccomp(s policy.Seccomp) error {
 	if s.Filter == "" {
-		s.Filter = plan.DefaultProfile
+		s.Filter = plan.DefaultFilter
 	}
 	if _, err := (&plan.Seccomp{Filter: s.Filter, Deny: s.Deny, Raw: s.Raw}).Filters(runtime.GOARCH); err != nil {
 		return &policy.Fault{Field: "seccomp", Text: err.Error()}
@@ -175,16 +175,16 @@ func (b *Builder) Limit(name string, value int64) *Builder {
 	return b
 }
 
-// Seccomp names the profile of system calls, and calls to refuse besides.
+// Seccomp names the filter of system calls, and calls to refuse besides.
 func (b *Builder) Seccomp(commands string, deny ...string) *Builder {
 	b.spec.Seccomp.Filter, b.spec.Seccomp.Deny = commands, append(b.spec.Seccomp.Deny, deny...)
 	return b
 }
 
-// Commands says which command lines may run at all: "passive", "full", or a name given to [Builder.DefineCommands]. See package profile.
+// Commands says which command lines may run at all: "passive", "full", or a name given to [Builder.DefineCommands]. See package commands.
 func (b *Builder) Commands(name string) *Builder { b.spec.Commands = name; return b }
 
-// DefineCommands adds a profile of one's own.
+// DefineCommands adds command rules of the caller's own.
 func (b *Builder) DefineCommands(p policy.CommandRules) *Builder {
 	b.spec.CommandRules = append(b.spec.CommandRules, p)
 	return b

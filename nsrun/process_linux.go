@@ -41,7 +41,7 @@ type Process struct {
 // ceiling does. When ctx ends its whole tree is killed. Errors are those of [Session.Exec].
 //
 // A limit output_bytes that was asked for holds for each stream: with the byte after it the caller reads the end, and the process is killed. The
-// usual one does not count here. Of a terminal that nobody reads, only what its line discipline has taken counts, the first 4 KiB.
+// default one does not count here. Of a terminal that nobody reads, only what its line discipline has taken counts, the first 4 KiB.
 func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process, error) {
 	rec, err := s.record(req.Labels)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *Process) open(c *backend.Command, size *Size) (ours []*os.File, err err
 	return ours, err
 }
 
-// receipt is the session's, but for the usual limit on output, which does not count here.
+// receipt is the session's, but for the default limit on output, which does not count here.
 func (p *Process) receipt() Receipt {
 	r := ReceiptOf(p.process.session)
 	if o := p.process.session.plan.Output; o != nil && o.Pipes {

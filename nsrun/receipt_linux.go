@@ -59,12 +59,12 @@ type LandlockReceipt struct {
 
 // SeccompReceipt says which filters judged system calls.
 type SeccompReceipt struct {
-	Filter     string   `json:"profile"`                // its name; "off" is none
-	FilterHash string   `json:"profile_hash,omitempty"` // SHA-256 of the profile's filter alone
-	Deny       []string `json:"deny,omitempty"`         // further calls that were refused, by name
-	Refuse     []string `json:"refuse,omitempty"`       // groups of calls that the backend refused of its own
-	Filters    int      `json:"filters"`                // how many there were
-	SHA256     string   `json:"sha256"`                 // of all filters, one after the other
+	Filter     string   `json:"filter"`                // its name; "off" is none
+	FilterHash string   `json:"filter_hash,omitempty"` // SHA-256 of that filter alone
+	Deny       []string `json:"deny,omitempty"`        // further calls that were refused, by name
+	Refuse     []string `json:"refuse,omitempty"`      // groups of calls that the backend refused of its own
+	Filters    int      `json:"filters"`               // how many there were
+	SHA256     string   `json:"sha256"`                // of all filters, one after the other
 }
 
 // LimitReceipt is one limit and what enforced it.
@@ -72,7 +72,7 @@ type LimitReceipt struct {
 	Limit string `json:"limit"` // "open_files=256"
 	By    string `json:"by"`    // "rlimit", of each process; "cgroup v2", "cgroup v2, in a systemd scope" or "cgroup v1", of all together; "kernel.pid_max", "pipe", "tmpfs"
 	// Default says that it was not asked for. Of an rlimit what was in force before counts, if that is lower.
-	Default bool `json:"usual,omitempty"`
+	Default bool `json:"default,omitempty"`
 }
 
 func receipt(p *plan.Plan, out backend.Outcome) Receipt {

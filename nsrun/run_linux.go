@@ -338,8 +338,8 @@ func Syscalls(p *plan.Plan) (string, error) {
 }
 
 // AsBwrap writes a plan as the call of bubblewrap's that the backend "bwrap" makes on this host: its arguments, the descriptors that
-// it reads and what they hold, and what it does not carry. The backend makes that call in a session of its own. Inside, the same binary goes the
-// last mile: see [ExecStages].
+// it reads and what they hold, and what it does not carry. The backend makes that call in a session of its own. Inside, the same binary runs the
+// exec stages: see [ExecStages].
 func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
 	call, err := backend.RenderBwrap(p, nil)
 	if err != nil {

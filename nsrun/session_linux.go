@@ -44,10 +44,10 @@ type Session struct {
 	mu       sync.Mutex
 	sandbox  *backend.Sandbox
 	receipt  Receipt
-	expired  bool // the room is to be replaced by a new one when the next command is started
+	expired  bool // the sandbox is to be replaced by a new one when the next command is started
 	closed   bool // it is not
 	held     map[closer]struct{}
-	reported backend.Evidence // of the room's cgroup, when a command had last failed
+	reported backend.Evidence // of the sandbox's cgroup, when a command had last failed
 }
 
 // closer has pipes that are closed with the session.
@@ -150,7 +150,7 @@ func newSession(p Policy) *Session {
 	return s
 }
 
-// evidence is what has happened in the room's cgroup since a command that has failed was started, as far as no other one was told of it: of
+// evidence is what has happened in the sandbox's cgroup since a command that has failed was started, as far as no other one was told of it: of
 // several that run at the same time the first to fail is.
 func (s *Session) evidence(sandbox *backend.Sandbox, before backend.Evidence) backend.Evidence {
 	s.mu.Lock()
@@ -164,7 +164,7 @@ func (s *Session) evidence(sandbox *backend.Sandbox, before backend.Evidence) ba
 	return since
 }
 
-// adopt takes a room for the session's, which ends with it.
+// adopt makes a sandbox the session's: the session ends with it.
 func (s *Session) adopt(sandbox *backend.Sandbox) {
 	s.sandbox, s.expired, s.reported = sandbox, false, backend.Evidence{}
 	sandbox.Terminate = func() { s.terminate(sandbox) }

@@ -91,7 +91,7 @@ func TestManyArguments(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_STACK, &limit))
 	if limit.Cur < 8<<20 {
-		t.Skip("the stack's limit, and so that of arguments, is below the usual one")
+		t.Skip("the stack's limit, and so that of arguments, is below the default one")
 	}
 	for _, n := range []int{1000, 120_000} {
 		args := append([]string{"sh", "-c", "echo $#"}, strings.Split(strings.Repeat("x ", n), " ")...) // one is $0, and the last one is empty

@@ -211,7 +211,7 @@ func inUnit(value, unit string) (int64, bool) {
 	return 0, false
 }
 
-// applySeccomp takes a profile by name, a filter from a file, or both: off with a file is that file alone.
+// applySeccomp takes a built-in filter by name, one from a file, or both: off with a file is that file alone.
 func (f *flags) applySeccomp(into *policy.Seccomp) error {
 	var names, files []string
 	for _, word := range f.seccomp {
@@ -222,11 +222,11 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 		}
 	}
 	if len(names) > 1 || len(files) > 1 {
-		return fmt.Errorf("--seccomp: give one profile by name and one file, not %s", strings.Join(f.seccomp, " and "))
+		return fmt.Errorf("--seccomp: give one filter by name and one file, not %s", strings.Join(f.seccomp, " and "))
 	}
 	for _, name := range names {
 		if meantFile(name) {
-			return fmt.Errorf("--seccomp %s: no profile is called that; for the file write --seccomp ./%s", name, name)
+			return fmt.Errorf("--seccomp %s: no filter is called that; for the file write --seccomp ./%s", name, name)
 		}
 		into.Filter = name
 	}
@@ -240,7 +240,7 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 	return nil
 }
 
-// meantFile reports whether what stands in the place of a profile's name is the name of a file.
+// meantFile reports whether what stands in the place of a filter's name is the name of a file.
 func meantFile(name string) bool {
 	if slices.Contains(policy.SeccompFilters, name) {
 		return false

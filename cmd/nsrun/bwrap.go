@@ -56,7 +56,7 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	return result.Code
 }
 
-// layersVariable is where an operator names protection that is added to every sandbox of this personality, or @ and the path of a
+// layersVariable is where an operator names protection that is added to every sandbox of this compat mode, or @ and the path of a
 // file that does.
 const layersVariable = "NSRUN_BWRAP_LAYERS"
 

@@ -14,8 +14,8 @@ import (
 )
 
 func commandsFlagSet(f *flags) *flag.FlagSet {
-	fs := newFlags("profile")
-	fs.StringVar(&f.commands, "profile", "", "")
+	fs := newFlags("commands")
+	fs.StringVar(&f.commands, "commands", "", "")
 	fs.StringVar(&f.manifest, "manifest", "", "")
 	fs.StringVar(&f.workspace, "workspace", "", "")
 	return fs
@@ -40,14 +40,14 @@ func (a *app) commands(args []string) int {
 	case word == "show" && fs.NArg() == 1 && f.commands == "" && f.workspace == "":
 		return a.commandsShow(&f, fs.Arg(0))
 	}
-	return a.fail(errors.New("write nsrun profile check [--profile NAME] -- CMD ARG..., nsrun profile list, or nsrun profile show NAME"))
+	return a.fail(errors.New("write nsrun commands check [--commands NAME] -- CMD ARG..., nsrun commands list, or nsrun commands show NAME"))
 }
 
-// commandsCheck says what a profile makes of a command: exit code 0 for accepted, 1 for refused.
+// commandsCheck reports whether command rules accept a command: exit code 0 for accepted, 1 for refused.
 func (a *app) commandsCheck(f *flags, fs *flag.FlagSet) int {
 	pol, err := f.spec(fs)
 	if err == nil && pol.Commands == "" {
-		err = errors.New("there is no profile to ask; name one with --profile, or in the manifest")
+		err = errors.New("there are no command rules to check by; name some with --commands, or in the manifest")
 	}
 	if err != nil {
 		return a.fail(err)
@@ -71,12 +71,12 @@ func explained(d commands.Decision) string {
 		}
 	}
 	if d.Accepted {
-		fmt.Fprintf(&out, "accepted by profile %s\n", d.Commands)
+		fmt.Fprintf(&out, "accepted by the command rules %s\n", d.Commands)
 		line("rule", d.Rule)
 		line("with", strings.Join(d.Env, " "))
 		return out.String()
 	}
-	fmt.Fprintf(&out, "refused by profile %s\n", d.Commands)
+	fmt.Fprintf(&out, "refused by the command rules %s\n", d.Commands)
 	if d.Word == "" && d.Index > 0 {
 		line("argument", fmt.Sprintf("%d", d.Index))
 	} else {
@@ -88,7 +88,7 @@ func explained(d commands.Decision) string {
 	return out.String()
 }
 
-// ownRules are the profiles that a manifest defines.
+// ownRules are the command rules that a manifest defines.
 func (f *flags) ownRules() ([]policy.CommandRules, error) {
 	if f.manifest == "" {
 		return nil, nil
@@ -122,14 +122,14 @@ func (a *app) commandsShow(f *flags, name string) int {
 	return a.print(printable(set.String()))
 }
 
-// applyCommands puts --profile in the place of the manifest's, which it can only narrow.
+// applyCommands puts --commands in the place of the manifest's, which it can only narrow.
 func (f *flags) applyCommands(pol policy.Policy) (policy.Policy, error) {
 	if f.commands == "" || f.commands == pol.Commands {
 		return pol, nil
 	}
 	wider := slices.ContainsFunc(pol.CommandRules, func(p policy.CommandRules) bool { return p.Name == pol.Commands && p.Extends != "" })
 	if pol.Commands != "" && !(f.commands == commands.Passive && (wider || pol.Commands == commands.Full)) {
-		return pol, fmt.Errorf("--profile %s: the manifest says %s, and a flag can only narrow that, to passive; leave the flag out", f.commands, pol.Commands)
+		return pol, fmt.Errorf("--commands %s: the manifest says %s, and a flag can only narrow that, to passive; leave the flag out", f.commands, pol.Commands)
 	}
 	pol.Commands = f.commands
 	return pol, nil

@@ -6,10 +6,10 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 )
 
-// containerInit is not for people: it is what this binary does as pid 1 of a container.
+// containerInit is not for people: this binary does it as pid 1 of a container.
 func (a *app) containerInit(args []string) int {
 	if len(args) != 0 {
-		return a.fail(errors.New("inside is for nsrun itself"))
+		return a.fail(errors.New("container-init is for nsrun itself"))
 	}
 	if err := nsrun.ContainerInit(); err != nil {
 		return a.fail(err)

@@ -45,7 +45,7 @@ func (f *flags) nameOf(pol policy.Policy, field string) string {
 	}{
 		{"dir", "--chdir", f.chdir != ""}, {"network", "--net", f.net != ""}, {"hostname", "--hostname", f.hostname != ""},
 		{"uid", "--uid", f.uid != ""}, {"gid", "--gid", f.gid != ""}, {"fallback", "--fallback", f.fallback != ""},
-		{"audit[", "--audit", f.audit != ""}, {"backend", "--backend", f.backend != ""}, {"profile", "--profile", f.commands != ""},
+		{"audit[", "--audit", f.audit != ""}, {"backend", "--backend", f.backend != ""}, {"commands", "--commands", f.commands != ""},
 		{"autonomy", "--autonomy", f.autonomy != ""}, {"isolation", "--isolation", f.isolation != ""},
 		{"limits", "--limit", len(f.limits) > 0}, {"env.pass[", "--env", len(f.env) > 0}, {"env.set[", "--setenv", len(f.setenv) > 0},
 	} {

@@ -11,8 +11,8 @@ const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private ro
   nsrun install-bwrap DIR             make that name: a symlink DIR/bwrap to this program
   nsrun manifest check FILE...        check manifests
   nsrun manifest schema               print their JSON Schema
-  nsrun seccomp show NAME             print which system calls a profile lets through, and how
-  nsrun profile check -- CMD ARG...   say what a profile makes of CMD; also: profile list, profile show NAME
+  nsrun seccomp show NAME             print which system calls a filter lets through, and how
+  nsrun commands check -- CMD ARG...  check CMD by command rules; also: commands list, commands show NAME
   nsrun audit show|verify FILE        what an audit log tells, and whether it is whole
   nsrun schema manifest|ceiling|result|session    print a JSON Schema
   nsrun status [--json]               say which backends there are
@@ -30,7 +30,7 @@ no network, and nothing of the environment but locale, terminal and time zone.
 func helpTexts() map[string]string {
 	return map[string]string{"run": runHelp, "plan": planHelp, "wrap": wrapHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
 		"version": versionHelp, "help": usage, "bwrap": bwrapHelp, "install-bwrap": installHelp,
-		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "profile": commandsHelp, "audit": auditHelp, "schema": schemaHelp}
+		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "commands": commandsHelp, "audit": auditHelp, "schema": schemaHelp}
 }
 
 const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it, and count where both name a value
@@ -50,7 +50,7 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
                          cpu_seconds, file_size_mb, open_files, core, address_space_mb, stack_mb, locked_mb,
                          message_queues, pending_signals (of each process, or user), tmpfs_mb (of each tmpfs),
                          output_bytes (of each stream; the run is ended at more) (repeat)
-  --seccomp PROFILE      default, compute, network, build, off; or the path of a file beside it: raw BPF, or,
+  --seccomp FILTER       default, compute, network, build, off; or the path of a file beside it: raw BPF, or,
                          in builds with libseccomp, Docker's JSON (repeat: one name, one file)
   --seccomp-deny NAME    refuse one more system call (repeat)
   --no-landlock          leave Landlock out
@@ -65,8 +65,8 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --isolation LEVEL      container (default); subprocess: no sandbox, but a process group, limits, time and
                          environment as asked for; permissive: the command as you would run it, but for time
   --autonomy LEVEL       readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy
-  --profile NAME         which command lines may run at all: passive, full, or one of the manifest's; see
-                         nsrun help profile
+  --commands NAME        command rules, which say what command lines may run at all: passive, full, or one of
+                         the manifest's; see nsrun help commands
   --self-test            have the sandbox try what must fail before it starts the command
   --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
                          NSRUN_CEILING always count
@@ -195,7 +195,7 @@ Example:
   nsrun schema result > result.schema.json
 `
 
-const seccompHelp = `nsrun seccomp list                                 the built-in profiles
+const seccompHelp = `nsrun seccomp list                                 the built-in filters
 nsrun seccomp show [flags] NAME                    which system calls one lets through, and its program
 nsrun seccomp diff [--arch ARCH] NAME OTHER        which calls only one of them lets through: - NAME, + OTHER
 nsrun seccomp compile -o FILE [flags] NAME|F.json  write it as raw BPF, for nsrun run --seccomp on any machine
@@ -207,7 +207,7 @@ nsrun seccomp compile -o FILE [flags] NAME|F.json  write it as raw BPF, for nsru
 The program judges calls by their number and arguments; a comment beside a comparison names the call. A profile
 in the JSON of Docker and the OCI runtimes (a name that ends in .json) takes a build with libseccomp:
 CGO_ENABLED=1 go build -tags libseccomp ./cmd/nsrun. What it compiles any build can use:
-nsrun run --seccomp off --seccomp ./profile.bpf is that filter alone; without off, beside the default one.
+nsrun run --seccomp off --seccomp ./filter.bpf is that filter alone; without off, beside the default one.
 
 Examples:
   nsrun seccomp show build
@@ -225,7 +225,7 @@ more: nothing of nsrun's own policy is added, unless the operator sets
   NSRUN_BWRAP_LAYERS=landlock,seccomp,limits=NAME=NUMBER   words separated by commas, or @FILE (an absolute
                           path) with such words, also one a line, and # comments
         landlock          rights on files as the mounts grant them
-        seccomp=PROFILE   nsrun's filter default (also without a name), compute, network or build,
+        seccomp=FILTER    nsrun's filter default (also without a name), compute, network or build,
                           beside the command line's
         limits=...        one limit of nsrun run's --limit, but tmpfs_mb; once more for each further one
 

@@ -1,16 +1,16 @@
 package main
 
-const commandsHelp = `nsrun profile check [--profile NAME] [--manifest FILE] [--workspace DIR] -- CMD ARG...
-nsrun profile list [--manifest FILE]
-nsrun profile show [--manifest FILE] NAME
+const commandsHelp = `nsrun commands check [--commands NAME] [--manifest FILE] [--workspace DIR] -- CMD ARG...
+nsrun commands list [--manifest FILE]
+nsrun commands show [--manifest FILE] NAME
 
-A profile says which command lines may run at all: --profile of run, "profile" in manifests. What no rule names
-is refused before anything is started: exit code 125, verdict "policy". check says what it makes of CMD: by
-which rule it is accepted, or which argument is refused, why, and what would be accepted. Exit codes: 0
-accepted, 1 refused, 125 wrong usage. list names the profiles, show prints the rules of one.
+Command rules say which command lines may run at all: --commands of run, "commands" in manifests. A command line
+that no rule accepts is refused before anything is started: exit code 125, verdict "policy". check reports by
+which rule CMD is accepted, or which argument is refused, why, and what would be accepted. Exit codes: 0
+accepted, 1 refused, 125 wrong usage. list prints the names of sets of rules, show prints the rules of one set.
 
-  --profile NAME    passive, full, or one of the manifest's "profiles"
-  --manifest FILE   take the profile, the workspace and profiles of one's own from it
+  --commands NAME   passive, full, or a name in the manifest's "command_rules"
+  --manifest FILE   take the command rules, the workspace and rules of your own from it
   --workspace DIR   where files may lie (default the working directory)
 
 A rule is a program and the shape of its arguments: words, and in the place of others
@@ -29,16 +29,16 @@ named as PATH has it, or by its path in a system directory, and PATH may not lea
 nor into the workspace. Under passive no variable that would have a program run something else (LD_PRELOAD,
 PYTHONPATH, RUBYOPT, ...) is set or passed by the policy, but where the rule sets it anew.
 
-Profiles of one's own, in a manifest:
+Rules of your own, in a manifest:
 
-  "profile": "lint",
-  "profiles": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."]}}}
+  "commands": "lint",
+  "command_rules": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."]}}}
 
-The sandbox is what confines; a profile only keeps a program from being asked for what is not wanted. It looks
-before the run, and files may change after.
+The sandbox confines; command rules only keep a program from being asked for what is not wanted. They are
+checked before the run, and files may change after.
 
 Examples:
-  nsrun profile check --profile passive -- python3 -c 'print(1)'
-  nsrun profile show full
-  nsrun run --profile passive --workspace . -- ruff check src
+  nsrun commands check --commands passive -- python3 -c 'print(1)'
+  nsrun commands show full
+  nsrun run --commands passive --workspace . -- ruff check src
 `

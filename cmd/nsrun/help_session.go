@@ -61,8 +61,7 @@ makes only its writers wait.
 A command that ran is never an error, whatever its exit code. An error has "kind", "text", and often "fix":
 
   refused        the policy does not allow it, or cannot be enforced here: field, unmet
-  not-installed  there is no such program in the sandbox: name. Its row of the audit says not-found, as results
-                 of nsrun run do
+  not-found      there is no such program in the sandbox: name
   setup          a step on the way to the command failed: step; "exec" if the program cannot be executed
   protocol       the line is no request: field. The id is null if it had none that could be used
   closed         what it is about is not open, has ended, or was cancelled
@@ -86,7 +85,7 @@ Example:
   > {"id": 2, "op": "exec", "args": ["wc", "-c"], "stdin": "hello"}
   {"id":2,"ok":{"version":1,"verdict":"ok","code":0,"exit_status":0,"wall_ms":1.3,...,"stdout":"5\n",...}}
   > {"id": 3, "op": "exec", "args": ["no-such-program"]}
-  {"id":3,"error":{"kind":"not-installed","text":"exec: no-such-program: command not found in the sandbox:...
+  {"id":3,"error":{"kind":"not-found","text":"exec: no-such-program: command not found in the sandbox:...
   > {"id": 4, "op": "start", "args": ["cat"]}
   {"id":4,"ok":{"started":true}}
   > {"id": 5, "op": "write", "of": 4, "data": "ping\n"}

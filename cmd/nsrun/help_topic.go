@@ -55,7 +55,7 @@ func autonomyHelp() string {
 // limitsHelp prints the table of limits.
 func limitsHelp() string {
 	var out strings.Builder
-	out.WriteString(wrap("The limits of --limit NAME=NUMBER and \"limits\" of a manifest: name, unit, and what is usual where neither says one; "+
+	out.WriteString(wrap("The limits of --limit NAME=NUMBER and \"limits\" of a manifest: name, unit, and the default where neither says one; "+
 		"below, of what it is, and what holds it. nsrun plan says what holds here.", 112))
 	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
 		fmt.Fprintf(&out, "\n  %-18s%-7s%s\n", l.Name, cmp.Or(l.Unit, "-"), cmp.Or(l.Default(), "-"))
@@ -63,7 +63,7 @@ func limitsHelp() string {
 			fmt.Fprintf(&out, "      %s", line)
 		}
 	}
-	out.WriteString("\n" + wrap("timeout and kill_grace are flags of their own: --timeout 30s, --kill-grace 2s. Where lower limits than the usual ones are in "+
+	out.WriteString("\n" + wrap("timeout and kill_grace are flags of their own: --timeout 30s, --kill-grace 2s. Where lower limits than the default ones are in "+
 		"force already, these stay.", 112))
 	return out.String()
 }

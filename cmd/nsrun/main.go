@@ -40,9 +40,9 @@ func verbs() []verb {
 		{"bwrap", "take bubblewrap's command line, as this program does under the name bwrap", (*app).bwrap},
 		{"install-bwrap", "make a symlink named bwrap to this program", (*app).installBwrap},
 		{"manifest", "check a manifest, or print its schema", (*app).manifest},
-		{"seccomp", "show what a profile lets through, or compile it", (*app).seccomp},
+		{"seccomp", "show what a filter lets through, or compile it", (*app).seccomp},
 		{"session", "keep sandboxes open for a program that talks JSON", (*app).session},
-		{"profile", "say which command lines a profile accepts", (*app).commands},
+		{"commands", "report which command lines command rules accept", (*app).commands},
 		{"audit", "show what an audit log tells, and check that it is whole", (*app).audit},
 		{"schema", "print a JSON Schema of what nsrun reads or writes", (*app).schema},
 		{"status", "say which backends there are", (*app).status},
@@ -82,10 +82,10 @@ func (a *app) main(args []string) int {
 	if name == nothingVerb {
 		return 0
 	}
-	if name == "last-mile" {
+	if name == "exec-stages" {
 		return a.execStages(args[1:])
 	}
-	if name == "inside" {
+	if name == "container-init" {
 		return a.containerInit(args[1:])
 	}
 	if name == "-h" || name == "--help" {

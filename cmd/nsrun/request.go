@@ -65,7 +65,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.backend, "backend", "", "")
 	fs.StringVar(&f.isolation, "isolation", "", "")
 	fs.Var(&f.require, "require", "")
-	fs.StringVar(&f.commands, "profile", "", "")
+	fs.StringVar(&f.commands, "commands", "", "")
 	fs.StringVar(&f.autonomy, "autonomy", "", "")
 	fs.BoolVar(&f.selfTest, "self-test", false, "")
 	fs.BoolVar(&f.tty, "tty", false, "")

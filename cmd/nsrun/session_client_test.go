@@ -53,8 +53,8 @@ const clientOutput = `stream PIECE exit 3
 stream timeout
 exec TypeError REFUSED
 timeout Refused timeout: 1m39s is above the policy's 1m0s (ask for less, or raise the policy's timeout)
-start NotInstalled exec: no-such-program: command not found in the sandbox: no such file or directory (FIX)
-stream NotInstalled exec: no-such-program: command not found in the sandbox: no such file or directory (FIX)
+start NotFound exec: no-such-program: command not found in the sandbox: no such file or directory (FIX)
+stream NotFound exec: no-such-program: command not found in the sandbox: no such file or directory (FIX)
 left 0
 bounded true
 others answered

@@ -202,7 +202,7 @@ func (a *app) execStages(args []string) int {
 		}
 	}
 	if len(fds) != 3 {
-		return a.fail(errors.New("last-mile is for nsrun itself"))
+		return a.fail(errors.New("exec-stages is for nsrun itself"))
 	}
 	if err := nsrun.ExecStages(fds[0], fds[1], fds[2]); err != nil {
 		return a.fail(err)

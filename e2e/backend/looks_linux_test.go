@@ -22,7 +22,7 @@ var bad = []unix.Errno{unix.EIO, unix.ENOMEM, unix.EACCES, unix.EMFILE, unix.ELO
 const begins = "/the-command-begins"
 
 // sights is a command that prints what a sandbox shows and lets it do, without the numbers that differ from one to the next, and without the
-// usual limits on processes and memory: where a cgroup cannot be looked at they are held by rlimits instead, which the receipt tells.
+// default limits on processes and memory: where a cgroup cannot be looked at they are held by rlimits instead, which the receipt tells.
 const sights = `
 	command=$1; secret=$2; [ -e ` + begins + ` ]
 	while read -r id parent device rest; do echo "mount $rest"; done </proc/self/mountinfo

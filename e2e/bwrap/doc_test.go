@@ -1,4 +1,4 @@
-// Package bwrap_test compares the bwrap personality of nsrun with bubblewrap itself.
+// Package bwrap_test compares the bwrap compat mode of nsrun with bubblewrap itself.
 //
 // Each case is a command line with what it needs: files of the host, descriptors, environment. It is run by the bubblewrap that is
 // followed (0.13.1) and by the binary under test, in directories of equal names, and everything that can be seen of the two runs is

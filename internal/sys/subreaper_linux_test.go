@@ -30,7 +30,7 @@ func subreaper(fd int, group bool, script string) *Program {
 	return p
 }
 
-// start forks a keeper, and returns our end of its socket.
+// start forks a subreaper, and returns our end of its socket.
 func start(t *testing.T, group bool, script string) (ours, pid int) {
 	t.Helper()
 	runtime.LockOSThread()

@@ -52,7 +52,7 @@ func (r *renderer) confinement() {
 	}
 	if s := p.Seccomp; s != nil {
 		if s.Filter != "" && s.Filter != policy.SeccompOff {
-			r.lose("seccomp", "the profile is not installed", "give its filter as a raw one", s.Filter)
+			r.lose("seccomp", "the filter is not installed", "give it as a raw one", s.Filter)
 		}
 		if len(s.Deny) > 0 {
 			r.lose("seccomp", "not refused", useNative, strings.Join(s.Deny, ", "))
@@ -98,7 +98,7 @@ func holds(above mounts.Op, dest string) bool {
 	return above.Kind == mounts.Bind && !above.Flags.Has(mounts.ReadOnly) && policy.Inside(dest, above.Dest) && dest != above.Dest
 }
 
-// nativeOp writes one operation of a tree that is not loose, and what it would have done besides.
+// nativeOp writes one operation of a tree that is not compat, and what it would have done besides.
 func (r *renderer) nativeOp(op mounts.Op) {
 	for _, check := range unchecked {
 		if check.has(op) {

@@ -16,16 +16,16 @@ import (
 // [fs.ErrNotExist]; any other error is a reason to refuse it.
 type Resolver func(path string) (inside bool, err error)
 
-// Set is a profile ready to judge.
+// Set is a set of command rules, ready to check by.
 type Set struct {
 	Name  string
 	Rules []Rule
 }
 
-// Decision is what a profile says of one command line.
+// Decision is what command rules come to for one command line.
 type Decision struct {
 	Accepted bool     `json:"accepted"`
-	Commands string   `json:"profile"`
+	Commands string   `json:"commands"`
 	Rule     string   `json:"rule,omitempty"` // that accepts, or that comes nearest
 	Env      []string `json:"env,omitempty"`  // what the rule sets for the command
 	// Index and Word are the argument that is refused; 0 is the program. An index behind the last means that something is missing.
@@ -39,11 +39,11 @@ type Decision struct {
 func (d Decision) Text() string {
 	switch {
 	case d.Accepted:
-		return fmt.Sprintf("profile %s: accepted by %q", d.Commands, d.Rule)
+		return fmt.Sprintf("command rules %s: accepted by %q", d.Commands, d.Rule)
 	case d.Word == "" && d.Index > 0:
-		return fmt.Sprintf("profile %s: argument %d: %s", d.Commands, d.Index, d.Reason)
+		return fmt.Sprintf("command rules %s: argument %d: %s", d.Commands, d.Index, d.Reason)
 	}
-	return fmt.Sprintf("profile %s: argument %d %q: %s", d.Commands, d.Index, clip(d.Word), d.Reason)
+	return fmt.Sprintf("command rules %s: argument %d %q: %s", d.Commands, d.Index, clip(d.Word), d.Reason)
 }
 
 func clip(s string) string {
@@ -123,7 +123,7 @@ func (m miss) nearer(other miss) bool {
 // unknown refuses a program that no rule names.
 func (s Set) unknown(no Decision, name string, argv []string) Decision {
 	names := s.programs()
-	no.Reason, no.Try = "no rule of the profile names this program", strings.Join(names, ", ")
+	no.Reason, no.Try = "no rule names this program", strings.Join(names, ", ")
 	stem := strings.TrimRight(name, "0123456789.-")
 	near, ok := policy.Nearest(name, names)
 	if i := slices.IndexFunc(names, func(n string) bool { return stem != "" && strings.TrimRight(n, "0123456789") == stem }); i >= 0 {

@@ -1,8 +1,8 @@
-// Package profile says which shapes of command lines may run at all: tables of rules, and a judge that says of an argv which rule accepts it,
-// or which word is refused, by which rule, why, and what would be accepted, so that whoever wrote it can ask for something else.
+// Package commands says which shapes of command lines may run at all: tables of rules, and a check that reports which rule accepts an argv, or
+// which word is refused, by which rule, why, and what would be accepted, so that whoever wrote it can ask for something else.
 //
-//	set, err := profile.Find("passive", nil)
-//	d := set.Judge([]string{"ruff", "check", "src/a.py"}, resolve)
+//	set, err := commands.Find("passive", nil)
+//	d := set.Check([]string{"ruff", "check", "src/a.py"}, resolve)
 //	if !d.Accepted { fmt.Println(d.Text(), d.Try) }
 //
 // What no rule names is refused. A rule is a program and a shape, words separated by blanks:
@@ -17,8 +17,8 @@
 //	FILE...     one or more; so with PACKAGE and WORD, and only at the end
 //	...         whatever else, or nothing; only at the end. What of it reads as a path, /x or ../x, leads into the workspace
 //
-// The built-in profile passive reads, checks and asks for versions: nothing that it accepts runs code of the workspace, as far as is known
-// of these programs (the table says what of their configuration had to be ruled out). The profile full runs code.
+// The built-in rules passive read, check and ask for versions: nothing that they accept runs code of the workspace, as far as is known
+// of these programs (the table says what of their configuration had to be ruled out). The rules full run code.
 //
 // What this package does not protect against: it looks before the run, and is not what confines; the sandbox is. Where a file leads to is
 // asked once, and may have changed when the program opens it. A program that a rule names may have a way to run code that the table does not

@@ -84,7 +84,7 @@ func CheckShape(shape string) error {
 	return err
 }
 
-// CheckProgram says why a program cannot be named so in a profile.
+// CheckProgram says why a program cannot be named so in command rules.
 func CheckProgram(name string) error {
 	if name == "" || name[0] == '-' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+._-") != "" || name == "." || name == ".." {
 		return fmt.Errorf("%q is not a program's name; write it as it stands in a directory of PATH, such as python3", name)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// The names of the built-in profiles.
+// The names of the built-in command rules.
 const (
 	Passive = "passive"
 	Full    = "full"
 )
 
-// Names lists the built-in profiles, the closer one first.
+// Names lists the built-in command rules, the stricter ones first.
 var Names = []string{Passive, Full}
 
 // Rule is one shape of command line that may run.
@@ -26,7 +26,7 @@ type Rule struct {
 	Why, Try string
 	// Plain says that FILE is no directory. With Absent, because further files of that kind may lie in it; without, Why says why.
 	Plain bool
-	// Globs says that the program takes FILE for a pattern, and expands it to other files than were judged.
+	// Globs says that the program takes FILE for a pattern, and expands it to other files than were checked.
 	Globs bool
 	// Caches names directories beside a FILE that the program writes to: they must not lead out of the workspace.
 	Caches []string
@@ -40,7 +40,7 @@ func (r Rule) String() string {
 	return r.Program + " " + r.Shape
 }
 
-// rules are those of the built-in profiles; full has those of passive too. Each extra says what it keeps out:
+// rules are the built-in ones; full has those of passive too. Each extra says what it keeps out:
 //   - python -m looks for modules in the working directory first, where a py_compile.py would run (PYTHONSAFEPATH, Python 3.11; -I before);
 //     usercustomize is looked for below HOME (PYTHONNOUSERSITE);
 //   - go would fetch or find the toolchain that go.mod names, and modules that are not at hand, read flags from a file below HOME, and run a C
@@ -189,7 +189,7 @@ var known = []struct {
 	{"bash", []string{"-c"}, "it would be a shell for a string; put the script into a file"},
 }
 
-// notForUs says why a program is in no built-in profile, where that is known.
+// notForUs says why a program is in no built-in rule, where that is known.
 func notForUs(program string) string {
 	switch program {
 	case "sh", "bash", "dash", "zsh":

@@ -8,7 +8,7 @@ import (
 // String prints the rules, one a line, with what they set and what must not be there.
 func (s Set) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "profile %s\n", s.Name)
+	fmt.Fprintf(&out, "command rules %s\n", s.Name)
 	for _, r := range s.Rules {
 		fmt.Fprintf(&out, "  %s\n", r)
 		if len(r.Env) > 0 {

@@ -57,8 +57,8 @@ func (f named[T]) schema() map[string]any {
 
 func commandRulesForm() record[policy.CommandRules] {
 	shape := listForm[string]{stringForm{validate: shapeText}}
-	return record[policy.CommandRules]{what: "a profile", rows: []row[policy.CommandRules]{
-		{"extends", "a built-in profile whose rules count too", stringForm{choices: commands.Names}, func(p *policy.CommandRules) any { return &p.Extends }},
+	return record[policy.CommandRules]{what: "a set of command rules", rows: []row[policy.CommandRules]{
+		{"extends", "the built-in command rules that count too", stringForm{choices: commands.Names}, func(p *policy.CommandRules) any { return &p.Extends }},
 		{"programs", "by program, as PATH has it, the shapes that its arguments may have", named[policy.Program]{shape, programName},
 			func(p *policy.CommandRules) any { return programList(&p.Programs) }},
 	}}
@@ -72,10 +72,10 @@ func programList(all *[]policy.Program) namedList[policy.Program] {
 	return namedList[policy.Program]{all, func(p *policy.Program) *string { return &p.Name }, func(p *policy.Program) any { return &p.Shapes }}
 }
 
-// commandRulesName judges names of profiles of one's own.
+// commandRulesName checks the name of a manifest's own command rules.
 func commandRulesName(s string) (problem, fix string) {
 	if slices.Contains(commands.Names, s) {
-		return s + " is a built-in profile", "choose another name, and extend it"
+		return s + " names built-in command rules", "choose another name, and extend it"
 	}
 	return word(s)
 }
@@ -94,14 +94,14 @@ func shapeText(s string) (problem, fix string) {
 	return "", ""
 }
 
-// checkCommands finds a profile that is not there. One of those whose faults are told already is there.
+// checkCommands reports a name of command rules that do not exist. Own rules whose faults are reported already do exist.
 func (m *Manifest) checkCommands(d *decoder) {
-	unread := slices.ContainsFunc(d.all, func(f *Fault) bool { return f.Key == "profile" || f.Key == "profiles" })
+	unread := slices.ContainsFunc(d.all, func(f *Fault) bool { return f.Key == "commands" || f.Key == "command_rules" })
 	own := slices.ContainsFunc(m.CommandRules, func(p policy.CommandRules) bool { return p.Name == m.Commands })
 	if m.Commands == "" || unread || own && len(d.all) > 0 {
 		return
 	}
 	if _, err := commands.Find(m.Commands, m.CommandRules); err != nil {
-		d.add(d.places["profile"], "profile", err.Error(), "name passive, full, or one of profiles")
+		d.add(d.places["commands"], "commands", err.Error(), "name passive, full, or one of command_rules")
 	}
 }

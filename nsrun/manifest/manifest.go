@@ -51,7 +51,7 @@ type Manifest struct {
 	SelfTest bool
 	// Autonomy says what becomes of grants.
 	Autonomy policy.Autonomy
-	// Commands names what command lines may run, and Profiles are the manifest's own, ordered by name.
+	// Commands names the rules for what command lines may run, and CommandRules are the manifest's own, ordered by name.
 	Commands     string
 	CommandRules []policy.CommandRules
 	// Audit is the file of an audit log.
@@ -65,7 +65,7 @@ type Manifest struct {
 	places map[string]place
 }
 
-// Seccomp is the "seccomp" of a manifest: a profile's name, further calls to deny, and a file of raw BPF, for the caller to read.
+// Seccomp is the "seccomp" of a manifest: a filter's name, further calls to deny, and a file of raw BPF, for the caller to read.
 type Seccomp struct {
 	Filter string
 	Deny   []string
@@ -101,7 +101,7 @@ func parse[T any](name string, data []byte, f record[T], into *T, check func(*de
 	return d.places, t.err()
 }
 
-// check finds names of profiles that are not there and, where every value is right by itself, values that do not go together.
+// check finds names of command rules that are not there and, where every value is right by itself, values that do not go together.
 func (m *Manifest) check(d *decoder) {
 	alone := len(d.all) == 0
 	m.checkCommands(d)

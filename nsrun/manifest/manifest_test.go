@@ -36,7 +36,7 @@ const everything = `{
   "pass_env": ["FOO"],
   "set_env": {"PATH": "/usr/bin", "A": "b"},
   "limits": {"pids": 64, "memory_mb": 512, "timeout": "1m30s", "kill_grace": 5},
-  "seccomp": {"profile": "compute", "deny": ["ptrace"], "raw": "filter.bpf"},
+  "seccomp": {"filter": "compute", "deny": ["ptrace"], "raw": "filter.bpf"},
   "hostname": "box",
   "uid": 0,
   "gid": 1000,
@@ -45,8 +45,8 @@ const everything = `{
   "isolation": "container",
   "self_test": true,
   "autonomy": "readonly",
-  "profile": "lint",
-  "profiles": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."], "make": ["", "-n ..."]}}, "all": {}},
+  "commands": "lint",
+  "command_rules": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."], "make": ["", "-n ..."]}}, "all": {}},
   "backend": "bwrap",
   "audit": "~/audit.jsonl",
   "labels": {"task": "17", "role": "tester"},
@@ -76,7 +76,7 @@ pass_env: [FOO]
 set_env: {PATH: /usr/bin, A: b}
 limits: {pids: 64, memory_mb: 512, timeout: 1m30s, kill_grace: 5}
 seccomp:
-  profile: compute
+  filter: compute
   deny: [ptrace]
   raw: filter.bpf
 hostname: box
@@ -87,8 +87,8 @@ require: [files]
 isolation: container
 self_test: true
 autonomy: readonly
-profile: lint
-profiles:
+commands: lint
+command_rules:
   lint:
     extends: passive
     programs: {shellcheck: ["FILE...", "-f gcc FILE..."], make: ["", "-n ..."]}

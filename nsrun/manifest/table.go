@@ -49,7 +49,7 @@ func manifestForm() record[Manifest] {
 		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.PassEnv }},
 		{"set_env", "variables to set", settings{envName, envValue, envPattern}, func(m *Manifest) any { return &m.SetEnv }},
 		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Limits, &m.Timeout, &m.KillGrace} }},
-		{"seccomp", "a profile's name, or an object with profile, deny and raw", filter{}, func(m *Manifest) any { return &m.Seccomp }},
+		{"seccomp", "a filter's name, or an object with filter, deny and raw", filter{}, func(m *Manifest) any { return &m.Seccomp }},
 		{"hostname", "the host name inside", stringForm{validate: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Hostname }},
 		{"uid", "the user id inside", id, func(m *Manifest) any { return optionalInt{&m.UID} }},
 		{"gid", "the group id inside", id, func(m *Manifest) any { return optionalInt{&m.GID} }},
@@ -59,9 +59,9 @@ func manifestForm() record[Manifest] {
 		{"isolation", "container, the default; subprocess and permissive are no sandbox", isolation, func(m *Manifest) any { return (*string)(&m.Isolation) }},
 		{"self_test", "whether the sandbox tries what must fail before it starts the command", boolForm{false}, func(m *Manifest) any { return &m.SelfTest }},
 		{"autonomy", "what becomes of grants: readonly, supervised (default), full", autonomy, func(m *Manifest) any { return (*string)(&m.Autonomy) }},
-		{"profile", "what command lines may run at all: passive, full, or a name of profiles; default any", stringForm{validate: title},
+		{"commands", "what command lines may run at all: passive, full, or a name of command_rules; default any", stringForm{validate: title},
 			func(m *Manifest) any { return &m.Commands }},
-		{"profiles", "profiles of one's own, by name", named[policy.CommandRules]{commandRulesForm(), commandRulesName}, func(m *Manifest) any { return commandRulesList(&m.CommandRules) }},
+		{"command_rules", "command rules of your own, by name", named[policy.CommandRules]{commandRulesForm(), commandRulesName}, func(m *Manifest) any { return commandRulesList(&m.CommandRules) }},
 		{"backend", "the backend; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
 			stringForm{validate: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
@@ -108,14 +108,14 @@ func (f network) read(d *decoder, n *node, key string, into any) {
 	f.stringForm.read(d, n, key, into)
 }
 
-// filter is a profile's name or an object.
+// filter is a filter's name or an object.
 type filter struct{}
 
 func filterForm() record[Seccomp] {
 	return record[Seccomp]{what: "seccomp", rows: []row[Seccomp]{
-		{"profile", `a profile's name; "off" installs none`, filters, func(s *Seccomp) any { return &s.Filter }},
+		{"filter", `a filter's name; "off" installs none`, filters, func(s *Seccomp) any { return &s.Filter }},
 		{"deny", "names of further system calls to deny", listForm[string]{wordText}, func(s *Seccomp) any { return &s.Deny }},
-		{"raw", "a file of classic BPF, installed beside the profile", fileText, func(s *Seccomp) any { return &s.Raw }},
+		{"raw", "a file of classic BPF, installed beside the filter", fileText, func(s *Seccomp) any { return &s.Raw }},
 	}}
 }
 

@@ -129,7 +129,7 @@ func (c *compiler) refuse() error {
 	if c.plan.Landlock == nil || !c.facts.Can(facts.Seccomp) {
 		return nil // unmet already
 	}
-	if c.plan.Seccomp == nil { // the policy wants no profile; the backend wants its own all the same
+	if c.plan.Seccomp == nil { // the policy wants no filter; the backend wants its own all the same
 		c.plan.Seccomp = &Seccomp{Filter: policy.SeccompOff}
 	}
 	s := c.plan.Seccomp

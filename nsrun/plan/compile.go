@@ -22,8 +22,8 @@ type Request struct {
 	Environ []string
 	// Terminal gives the command a terminal of the sandbox's own.
 	Terminal bool
-	// Rule is the rule of the policy's profile that accepts Command, and RuleEnv what it sets: whoever asks for a plan has asked the profile
-	// before, as this package looks at no files. Without a rule nothing is planned for a command under a profile.
+	// Rule is the rule of the policy's command rules that accepts Command, and RuleEnv what it sets: the caller has checked the command by them
+	// before, as this package looks at no files. Without a rule nothing is planned for a command under command rules.
 	Rule    string
 	RuleEnv []string
 	// Pipes are FIFOs of the host that only the view keeps from being written into: see [Pipes].
@@ -184,7 +184,7 @@ func (r Request) checkCommand() error {
 		return nil
 	}
 	if r.Policy.Commands != "" && r.Rule == "" {
-		return fmt.Errorf("bug: nobody has asked the profile %s about the command", r.Policy.Commands)
+		return fmt.Errorf("bug: nothing has checked the command by the command rules %s", r.Policy.Commands)
 	}
 	if len(command) == 0 || command[0] == "" {
 		return errors.New("no command; put it after --")

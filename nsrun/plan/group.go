@@ -69,7 +69,7 @@ func (c *compiler) noGroup() string {
 }
 
 // scope plans to ask a service manager for a place, for limits that are asked for and that no other place has the controllers of. It takes
-// milliseconds, so usual limits do without. The process that runs the plan is moved there with all it holds, so it must be for this
+// milliseconds, so default limits do without. The process that runs the plan is moved there with all it holds, so it must be for this
 // alone; it can be in one group of version 2, so there must be no place in that tree. Under the backend none the command could leave the
 // group.
 func (c *compiler) scope() {

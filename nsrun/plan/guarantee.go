@@ -97,8 +97,8 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		return cell
 	}
 	alone := c.plan.Backend == BackendLandlock
-	profile := c.plan.Seccomp.HasBuiltin()
-	unless := "without a seccomp profile "
+	builtin := c.plan.Seccomp.HasBuiltin()
+	unless := "without a seccomp filter of nsrun's "
 	if c.plan.Seccomp != nil && len(c.plan.Seccomp.Raw) > 0 {
 		unless = "unless the given filter refuses that, "
 	}
@@ -116,15 +116,15 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	case "ownership":
 		return weaker(c.plan.Backend == BackendBwrap && c.facts.UID == 0, "the command is in the user namespace that owns its mounts, without a capability over it")
 	case "privileges":
-		return weaker(!profile && c.plan.Backend != BackendNative, unless+"the command can make a user namespace, and has capabilities over what it makes in it")
+		return weaker(!builtin && c.plan.Backend != BackendNative, unless+"the command can make a user namespace, and has capabilities over what it makes in it")
 	case "keyring":
-		return weaker(!profile && (alone || c.plan.Container != nil), unless+"the caller's user keyring is in reach")
+		return weaker(!builtin && (alone || c.plan.Container != nil), unless+"the caller's user keyring is in reach")
 	case "landlock":
 		return weaker(c.plan.Landlock == nil || len(c.facts.LandlockRefused) > 0, "there is none, or the kernel refuses some of its rights")
 	case "seccomp":
-		return weaker(!profile, c.otherFilters())
+		return weaker(!builtin, c.otherFilters())
 	case "network", "loopback":
-		if trait == "network" && !profile && !alone && c.pol.Network.Mode() == policy.NetworkNone {
+		if trait == "network" && !builtin && !alone && c.pol.Network.Mode() == policy.NetworkNone {
 			return weaker(true, unless+"sockets to the machine's hypervisor (AF_VSOCK) can be made, which no namespace keeps away")
 		}
 		return weaker(c.pol.Network.Mode() == policy.NetworkHost, "the policy keeps the host's network")
@@ -155,7 +155,7 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	return cell
 }
 
-// otherFilters says what filters system calls where no profile does.
+// otherFilters says what filters system calls where no built-in filter does.
 func (c *compiler) otherFilters() string {
 	s := c.plan.Seccomp
 	if s == nil {
@@ -171,7 +171,7 @@ func (c *compiler) otherFilters() string {
 	if len(s.Refuse) > 0 {
 		enforced = append(enforced, "what the backend refuses of its own")
 	}
-	return "no seccomp profile of nsrun's is on; system calls are filtered by nothing but " + strings.Join(enforced, ", and ")
+	return "no built-in seccomp filter is on; system calls are filtered by nothing but " + strings.Join(enforced, ", and ")
 }
 
 // unixSockets is what is left of that guarantee. Below a private root there are no sockets but those in granted directories, which are

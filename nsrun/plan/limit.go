@@ -10,21 +10,21 @@ import (
 	"github.com/nsrun/nsrun/rlimit/cgroup"
 )
 
-// Enforcement is a limit that something else than the kernel's limits of each process holds, and what that is.
+// Enforcement is a limit that something else than the kernel's limits of each process enforces, and what that is.
 type Enforcement struct {
 	Limit string `json:"limit"` // "memory_mb=256"
 	By    string `json:"by"`    // "cgroup v2"
 	// Default says that it was not asked for: see [policy.DefaultLimits].
-	Default bool `json:"usual,omitempty"`
+	Default bool `json:"default,omitempty"`
 }
 
 // String gives "memory_mb=256 (cgroup v2)".
 func (h Enforcement) String() string { return h.Limit + " (" + h.By + ")" }
 
 // DefaultLimits is the feature of notes on limits that were not asked for, and do not hold: see [policy.DefaultLimits].
-const DefaultLimits = "usual limits"
+const DefaultLimits = "default limits"
 
-// limits turns the policy's limits, and the usual ones that it does not name, into what enforces them.
+// limits turns the policy's limits, and the default ones that it does not name, into what enforces them.
 func (c *compiler) limits() error {
 	if c.pol.Isolation.Level() == policy.Permissive {
 		return nil
@@ -50,7 +50,7 @@ func (c *compiler) limits() error {
 // mostPids is the highest bound that the pids controllers take: PIDS_MAX in kernel/cgroup/pids.c. No process has a higher number, either.
 const mostPids = 1 << 22
 
-// ours is how many processes of nsrun's own are in a sandbox: pid 1, or a keeper and who stands by; in a session the supervisor that waits for
+// ours is how many processes of nsrun's own are in a sandbox: pid 1, or a subreaper and its watchdog; in a session the supervisor that waits for
 // the next command as well. Those of commands that run count.
 func (c *compiler) ours() int64 {
 	n := int64(1)
@@ -75,7 +75,7 @@ func (c *compiler) defaultLimits() (limits []policy.Limit) {
 	return slices.DeleteFunc(all, func(l policy.Limit) bool { _, set := c.pol.Limit(l.Name); return set })
 }
 
-// bound plans one limit. A usual one is never more than what is in force already, and no reason to refuse a run.
+// bound plans one limit. A default one is never more than what is in force already, and no reason to refuse a run.
 func (c *compiler) bound(l policy.Limit, byDefault bool) error {
 	v := uint64(l.Value)
 	switch l.Name {

@@ -80,7 +80,7 @@ func TestWhatHoldsALimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := host("6.18.0", 7, c.uid)
 			f.Groups = c.groups
-			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the usual ones to keep out of it
+			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the default ones to keep out of it
 			p, err := Compile(Request{Policy: policy.Policy{Backend: c.backend, Limits: []policy.Limit{c.limit}}, Command: []string{"true"}}, f)
 			if c.want.unmet != "" {
 				require.ErrorContains(t, err, c.want.unmet)
@@ -142,7 +142,7 @@ func TestDefaultLimitsTakeNoTime(t *testing.T) {
 	p := plan(func(*facts.Facts) {})
 	assert.Equal(t, []Enforcement{{"pids=4096", "cgroup v2", true}, {"memory_mb=3000", "cgroup v2", true}}, p.EnforcedBy)
 	assert.True(t, p.Mechanisms.CgroupClone)
-	assert.NotContains(t, p.String(), "usual limits:")
+	assert.NotContains(t, p.String(), "default limits:")
 	p = plan(func(f *facts.Facts) {
 		f.Groups = []facts.Group{{Version: 2, Dir: "/c", Controllers: []string{"cpu", "io", "memory", "pids"}, Enable: []string{"cpu", "io"}, Leave: true}}
 	})
@@ -159,8 +159,8 @@ func TestDefaultLimitsTakeNoTime(t *testing.T) {
 		p := plan(change)
 		assert.Empty(t, p.EnforcedBy, name)
 		assert.Empty(t, p.Cgroups, name)
-		assert.Contains(t, p.String(), "usual limits: memory is not bounded", name)
-		assert.Contains(t, p.String(), "usual limits: the number of processes is not bounded", name)
+		assert.Contains(t, p.String(), "default limits: memory is not bounded", name)
+		assert.Contains(t, p.String(), "default limits: the number of processes is not bounded", name)
 	}
 }
 
@@ -178,13 +178,13 @@ func TestProcessesOfRootByTheirNumbers(t *testing.T) {
 	const many = 2000
 	yes := facts.Answer{State: facts.Yes}
 	for name, c := range map[string]struct {
-		pids    int64 // 0 is the usual number
+		pids    int64 // 0 is the default number
 		change  func(*facts.Facts)
 		backend policy.Backend
 		want    int64
 	}{
 		"asked for":           {many, nil, "", many + 2},
-		"usual":               {0, nil, "", 4098},
+		"default":             {0, nil, "", 4098},
 		"too few to be exact": {leastPidMax - 1, nil, "", 0},
 		"not its own":         {many, func(f *facts.Facts) { *f = f.With(facts.PidMax, facts.Answer{State: facts.No}) }, "", 0},
 		"nobody has asked":    {many, func(f *facts.Facts) { *f = f.With(facts.PidMax, facts.Answer{State: facts.Unknown}) }, "", 0},

@@ -52,7 +52,7 @@ func AutonomyMarkdown() string {
 // LimitMarkdown returns the table of limits for the README.
 func LimitMarkdown() string {
 	var out strings.Builder
-	out.WriteString("| limit | unit | of what | held by | usual |\n|---|---|---|---|---|\n")
+	out.WriteString("| limit | unit | of what | enforced by | default |\n|---|---|---|---|---|\n")
 	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.EnforcedBy, l.Default())
 	}

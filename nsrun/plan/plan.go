@@ -18,9 +18,9 @@ const Version = 1
 type Plan struct {
 	Version        int           `json:"version"`
 	Name           string        `json:"name,omitempty"`
-	Autonomy       string        `json:"autonomy,omitempty"` // unless it is supervised
-	CommandRules   string        `json:"profile,omitempty"`  // what command lines may run
-	Rule           string        `json:"rule,omitempty"`     // of the profile, that accepted this one
+	Autonomy       string        `json:"autonomy,omitempty"`      // unless it is supervised
+	CommandRules   string        `json:"command_rules,omitempty"` // what command lines may run
+	Rule           string        `json:"rule,omitempty"`          // of them, that accepted this one
 	Backend        string        `json:"backend"`
 	Command        []string      `json:"command"`
 	Dir            string        `json:"dir"`
@@ -32,16 +32,16 @@ type Plan struct {
 	Mounts         []mount       `json:"mounts"`
 	Landlock       *Landlock     `json:"landlock,omitempty"`
 	Seccomp        *Seccomp      `json:"seccomp,omitempty"`
-	Limits         []limit       `json:"limits,omitempty"`  // of each process
-	SoftCaps       []limit       `json:"at_most,omitempty"` // likewise, where those in force are not below already
-	Scope          *Scope        `json:"scope,omitempty"`   // what nsrun's own process is moved to first
-	Cgroups        []tree        `json:"cgroups,omitempty"` // what is made for the sandbox, in each tree
-	PidMax         int64         `json:"pid_max,omitempty"` // kernel.pid_max of the sandbox's pid namespace; 0 leaves it
-	EnforcedBy     []Enforcement `json:"held,omitempty"`    // what else holds limits
+	Limits         []limit       `json:"limits,omitempty"`      // of each process
+	SoftCaps       []limit       `json:"soft_caps,omitempty"`   // likewise, where those in force are not below already
+	Scope          *Scope        `json:"scope,omitempty"`       // what nsrun's own process is moved to first
+	Cgroups        []tree        `json:"cgroups,omitempty"`     // what is made for the sandbox, in each tree
+	PidMax         int64         `json:"pid_max,omitempty"`     // kernel.pid_max of the sandbox's pid namespace; 0 leaves it
+	EnforcedBy     []Enforcement `json:"enforced_by,omitempty"` // what else enforces limits
 	Output         *Output       `json:"output,omitempty"`
 	Terminal       bool          `json:"terminal,omitempty"`
 	Timeout        Duration      `json:"timeout,omitempty"`
-	MaxProcessTime Duration      `json:"longest,omitempty"` // of a process in a session, which Timeout does not bound
+	MaxProcessTime Duration      `json:"max_process_time,omitempty"` // of a process in a session, which Timeout does not bound
 	KillGrace      Duration      `json:"kill_grace"`
 	LastCap        int           `json:"last_cap"` // the bounding set is dropped up to this capability
 	Mechanisms     Mechanisms    `json:"mechanisms"`
@@ -117,8 +117,8 @@ const InScope = "the scope"
 
 // Seccomp says which filters are installed.
 type Seccomp struct {
-	Filter string   `json:"profile"`
-	Hash   string   `json:"hash,omitempty"` // SHA-256 of the profile's filter for the host's architecture
+	Filter string   `json:"filter"`
+	Hash   string   `json:"hash,omitempty"` // SHA-256 of the filter for the host's architecture
 	Deny   []string `json:"deny,omitempty"`
 	Raw    []byte   `json:"raw,omitempty"`
 	// Refuse lists groups of calls that are refused in the stead of namespaces that a backend does not have, and of noexec where there is no
@@ -126,7 +126,7 @@ type Seccomp struct {
 	Refuse []string `json:"refuse,omitempty"`
 }
 
-// HasBuiltin reports whether a built-in profile is installed. The other filters are the caller's own, and may allow anything.
+// HasBuiltin reports whether a built-in filter is installed. The other filters are the caller's own, and may allow anything.
 func (s *Seccomp) HasBuiltin() bool { return s != nil && s.Filter != policy.SeccompOff }
 
 // Mechanisms are the ways of the kernel that lowering uses.

@@ -239,7 +239,7 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 			changed.Scope = &Scope{Socket: "/run/x"}
 		case "Cgroups":
 			changed.Cgroups = []cgroup.Tree{{Version: 2, Dir: "/x"}}
-		case "Held":
+		case "EnforcedBy":
 			changed.EnforcedBy = []Enforcement{{Limit: "a=1", By: "b"}}
 		case "SelfTest":
 			changed.SelfTest = []Act{ActMount}
@@ -256,7 +256,7 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 	// They show only on a host, or with a backend, that lacks something: TestDegradeNotesEachLoss, TestRequire.
 	explained := map[string]bool{"Fallback": true, "Require": true,
-		"Profiles": true} // definitions, which are asked before there is a plan
+		"CommandRules": true} // definitions, which are asked before there is a plan
 	explained["ManifestSHA256"] = true // for audit logs, which whoever runs a plan keeps
 	plain := policy.Policy{FS: []policy.FS{{Kind: policy.Bind, Source: "/etc", Dest: "/etc"}}}
 	text := func(p policy.Policy) string {
@@ -339,15 +339,15 @@ func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
 	}
 }
 
-// TestACommandNobodyHasJudgedIsNotPlanned: under a profile, forgetting to ask it is an error and not a run.
+// TestACommandNobodyHasJudgedIsNotPlanned: under command rules, forgetting to check by them is an error and not a run.
 func TestACommandNobodyHasJudgedIsNotPlanned(t *testing.T) {
 	pol := policy.Policy{Commands: "passive"}
 	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
-	assert.ErrorContains(t, err, "bug: nobody has asked the profile passive")
+	assert.ErrorContains(t, err, "bug: nothing has checked the command by the command rules passive")
 	p, err := Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x FILE", RuleEnv: []string{"A=2", "HOME=/x"}, Environ: []string{"A=1"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.Subset(t, p.Env, []string{"A=2", "HOME=/x"}, "what a rule sets wins")
-	assert.Contains(t, p.String(), `profile     passive, by the rule "x FILE"`)
+	assert.Contains(t, p.String(), `commands    passive, by the rule "x FILE"`)
 	pol.Isolation = policy.Permissive
 	p, err = Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x", RuleEnv: []string{"A=2"}, Environ: []string{"A=1", "B=1"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)

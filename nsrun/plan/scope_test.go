@@ -57,7 +57,7 @@ func TestWhenAScopeIsAskedFor(t *testing.T) {
 		},
 			[]Enforcement{{"memory_mb=50", in, false}, {"cpu_percent=50", "cgroup v1", false}}, ""},
 
-		"usual limits":        {limited(), nil, ""},
+		"default limits":      {limited(), nil, ""},
 		"of each process":     {limited("open_files"), nil, ""},
 		"a session":           {func(r *Request, _ *facts.Facts) { r.Session, r.Command = true, nil }, nil, ""},
 		"a program of others": {func(r *Request, _ *facts.Facts) { r.Sole = false }, nil, ""},
@@ -81,7 +81,7 @@ func TestWhenAScopeIsAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, f := Request{Policy: policy.Policy{}.WithLimit("memory_mb", 50), Command: []string{"true"}, Sole: true}, managed(1000, all)
-			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the usual ones to keep out of it
+			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the default ones to keep out of it
 			if c.change != nil {
 				c.change(&r, &f)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// DefaultProfile is the seccomp profile of a policy that names none.
-const DefaultProfile = "default"
+// DefaultFilter is the seccomp filter of a policy that names none.
+const DefaultFilter = "default"
 
 func (c *compiler) seccomp() error {
 	want := c.pol.Seccomp
@@ -25,7 +25,7 @@ func (c *compiler) seccomp() error {
 		return nil
 	}
 	if want.Filter == "" {
-		want.Filter = DefaultProfile
+		want.Filter = DefaultFilter
 	}
 	s := &Seccomp{Filter: want.Filter, Deny: want.Deny, Raw: want.Raw}
 	if s.HasBuiltin() && c.runsNothingWritten() {
@@ -45,7 +45,7 @@ func (c *compiler) runsNothingWritten() bool {
 	return c.pol.Autonomy == policy.ReadOnly && !slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Write && !e.NoExec })
 }
 
-// Filters returns the filters in the order they are installed: the profile, the raw filter, the denied names. The kernel takes
+// Filters returns the filters in the order they are installed: the built-in filter, the raw one, the denied names. The kernel takes
 // the strictest verdict of all, so the order has no say in it.
 func (s *Seccomp) Filters(goarch string) ([]seccomp.Filter, error) {
 	a := arch(goarch)

@@ -20,7 +20,7 @@ func (p *Plan) String() string {
 	}
 	line("command", "%s", quoteWords(p.Command))
 	if p.CommandRules != "" || p.Rule != "" {
-		line("profile", "%s", strings.TrimSuffix(p.CommandRules+", by the rule "+quote(p.Rule), `, by the rule ""`))
+		line("commands", "%s", strings.TrimSuffix(p.CommandRules+", by the rule "+quote(p.Rule), `, by the rule ""`))
 	}
 	if p.Autonomy != "" {
 		line("autonomy", "%s", strings.TrimSuffix(p.Autonomy+": "+autonomyText(p.Autonomy), ": "))
@@ -177,7 +177,7 @@ func (p *Plan) confinementText(out *strings.Builder) {
 		}
 	}
 	if s := p.Seccomp; s != nil {
-		fmt.Fprintf(out, "\nseccomp     profile %s", s.Filter)
+		fmt.Fprintf(out, "\nseccomp     filter %s", s.Filter)
 		if s.Hash != "" {
 			fmt.Fprintf(out, " sha256 %.16s", s.Hash)
 		}

@@ -33,7 +33,7 @@ type Policy struct {
 	// Timeout ends the run after that much wall-clock time. 0 means no limit.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// MaxProcessTime bounds what Timeout does not, a process of a session that is started to go on. 0 means no limit. It is a ceiling's Timeout.
-	MaxProcessTime time.Duration `json:"longest,omitempty"`
+	MaxProcessTime time.Duration `json:"max_process_time,omitempty"`
 	// KillGrace is the time between the polite signal and the kill. 0 means [DefaultKillGrace].
 	KillGrace time.Duration `json:"kill_grace,omitempty"`
 	// Fallback says what to do with a wish that the host cannot enforce. The zero value refuses the run.
@@ -48,10 +48,11 @@ type Policy struct {
 	SelfTest bool `json:"self_test,omitempty"`
 	// Autonomy is what becomes of grants: see [Policy.ByAutonomy]. The zero value is Supervised.
 	Autonomy Autonomy `json:"autonomy,omitempty"`
-	// Commands names what command lines may run at all: a built-in profile, or one of Profiles. Empty means any. See package profile.
-	Commands string `json:"profile,omitempty"`
+	// Commands names the rules for what command lines may run at all: built-in ones, or some of CommandRules. Empty means any. See package
+	// commands.
+	Commands string `json:"commands,omitempty"`
 	// CommandRules are the user's own.
-	CommandRules []CommandRules `json:"profiles,omitempty"`
+	CommandRules []CommandRules `json:"command_rules,omitempty"`
 	// Audit lists files that get a row when a command starts and one when it has ended, absolute and clean: see the package audit. No
 	// sandbox is shown them.
 	Audit []string `json:"audit,omitempty"`
@@ -66,7 +67,7 @@ type Policy struct {
 // CommandRules is a set of command lines that may run, by program.
 type CommandRules struct {
 	Name string `json:"name"`
-	// Extends is a built-in profile whose rules count too, or empty.
+	// Extends names built-in rules that count too, or empty.
 	Extends  string    `json:"extends,omitempty"`
 	Programs []Program `json:"programs,omitempty"`
 }
@@ -167,18 +168,18 @@ func (n Network) Mode() Network {
 
 // Seccomp is what is left of the system call table.
 type Seccomp struct {
-	// Filter names a built-in profile. Empty means "default"; [SeccompOff] installs none.
-	Filter string `json:"profile,omitempty"`
+	// Filter names a built-in filter. Empty means "default"; [SeccompOff] installs none.
+	Filter string `json:"filter,omitempty"`
 	// Deny names further system calls to refuse with EPERM.
 	Deny []string `json:"deny,omitempty"`
-	// Raw is a classic BPF program, 8 bytes an instruction in host byte order, installed beside the profile.
+	// Raw is a classic BPF program, 8 bytes an instruction in host byte order, installed beside the filter.
 	Raw []byte `json:"raw,omitempty"`
 }
 
-// SeccompOff is the profile name that installs no filter.
+// SeccompOff is the filter name that installs no filter.
 const SeccompOff = "off"
 
-// SeccompFilters lists the names that Profile may have: those of the package seccomp, and [SeccompOff].
+// SeccompFilters lists the names that Filter may have: those of the package seccomp, and [SeccompOff].
 var SeccompFilters = []string{"default", "compute", "network", "build", SeccompOff}
 
 // Fallback says what happens to wishes that cannot be enforced.
@@ -197,8 +198,8 @@ type Backend string
 const (
 	BackendAuto     Backend = "auto"     // the strongest that works here: see plan
 	BackendNative   Backend = "native"   // nsrun's own
-	BackendBwrap    Backend = "bwrap"    // a bubblewrap found on PATH, with nsrun's own last mile inside
-	BackendDocker   Backend = "docker"   // a container of Docker's or Podman's, with nsrun's own last mile inside
+	BackendBwrap    Backend = "bwrap"    // a bubblewrap found on PATH, with nsrun's own exec stages inside
+	BackendDocker   Backend = "docker"   // a container of Docker's or Podman's, with nsrun's own exec stages inside
 	BackendLandlock Backend = "landlock" // no namespaces: Landlock, seccomp, limits
 	BackendNone     Backend = "none"     // no sandbox: limits, time and environment alone
 )

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The backend "bwrap": a real bubblewrap makes the namespaces and the view, and inside of it nsrun's own binary goes the last mile, since
-// bubblewrap knows nothing of Landlock, profiles and limits. A watchdog between nsrun and bubblewrap ends all of it: see watchdog_linux.go.
+// The backend "bwrap": a real bubblewrap makes the namespaces and the view, and inside of it nsrun's own binary runs the exec stages, since
+// bubblewrap knows nothing of Landlock, built-in filters and limits. A watchdog between nsrun and bubblewrap ends all of it: see watchdog_linux.go.
 
 // ErrNoBwrap means that no bubblewrap is installed.
 var ErrNoBwrap = errors.New("no bwrap on PATH that is not nsrun itself")
@@ -43,30 +43,30 @@ func FindBwrap() (string, error) {
 	return "", ErrNoBwrap
 }
 
-// remoteBinary is where our binary is seen inside, for the last mile.
+// remoteBinary is where our binary is seen inside, for the exec stages.
 const remoteBinary = "/.nsrun"
 
 // Descriptors of the bubblewrap process. What follows them are contents that it reads.
 const (
-	bwrapChannel = 3 + iota // a SEQPACKET socket: word from the last mile
-	bwrapRequest            // what the last mile does, as JSON
+	bwrapChannel = 3 + iota // a SEQPACKET socket: messages from the exec stages
+	bwrapRequest            // what the exec stages do, as JSON
 	bwrapStderr             // the command's standard error; bubblewrap's own is read by us
 	bwrapData
 )
 
-// RemoteRequest are what the last mile inside of a bubblewrap is given.
+// RemoteRequest is what the exec stages inside a bubblewrap are given.
 type RemoteRequest struct {
 	Command   []string        `json:"command"`
 	Env       []string        `json:"env"`
 	Dir       string          `json:"dir"`
 	Dev       string          `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
 	Limits    []rlimit.Limit  `json:"limits,omitempty"`
-	SoftCaps  []rlimit.Limit  `json:"at_most,omitempty"`
+	SoftCaps  []rlimit.Limit  `json:"soft_caps,omitempty"`
 	Landlock  *plan.Landlock  `json:"landlock,omitempty"`
 	Seccomp   *plan.Seccomp   `json:"seccomp,omitempty"`
 	SelfTest  []plan.Act      `json:"self_test,omitempty"`
-	Target    *SelfTestTarget `json:"canary,omitempty"`
-	Locations []Location      `json:"places,omitempty"` // what must stand where
+	Target    *SelfTestTarget `json:"target,omitempty"`
+	Locations []Location      `json:"locations,omitempty"` // what must stand where
 }
 
 // BwrapCall is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
@@ -77,7 +77,7 @@ type BwrapCall struct {
 	Rules    []landlock.PathRule
 }
 
-// RenderBwrap looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a canary.
+// RenderBwrap looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a target.
 func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 	if p.Terminal {
 		return nil, &Error{Stage: "terminal", Err: errors.New("the backend bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
@@ -98,8 +98,8 @@ func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 		return nil, err
 	}
 	simple.Mounts = append([]mounts.Op{{Kind: mounts.Bind, Source: exe, Dest: remoteBinary, Flags: plainRead}}, simple.Mounts...)
-	simple.Command = []string{remoteBinary, "last-mile", fmt.Sprint(bwrapChannel), fmt.Sprint(bwrapRequest), fmt.Sprint(bwrapStderr)}
-	// The last mile's. Not even the environment stands on a command line, where everybody can read it.
+	simple.Command = []string{remoteBinary, "exec-stages", fmt.Sprint(bwrapChannel), fmt.Sprint(bwrapRequest), fmt.Sprint(bwrapStderr)}
+	// The exec stages apply these. Not even the environment stands on a command line, where everybody can read it.
 	simple.Landlock, simple.Seccomp, simple.Limits, simple.Env, simple.Dir = nil, nil, nil, nil, "/"
 	r, err := bwrap.RenderInSession(&simple, bwrapData)
 	if err != nil {
@@ -119,7 +119,7 @@ func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 	return out, err
 }
 
-// carried reports whether a loss of bubblewrap's is made good: by what simplify has looked at, or by the last mile.
+// carried reports whether a loss of bubblewrap's is made good: by what simplify has looked at, or by the exec stages.
 func carried(p *plan.Plan, feature string) bool {
 	switch feature {
 	case "noexec":

@@ -27,7 +27,7 @@ type bwrapRun struct {
 	failed  *remoteFailure
 }
 
-// remoteFailure is what the last mile says when it cannot go on.
+// remoteFailure is what the exec stages report when they cannot go on.
 type remoteFailure struct {
 	Stage, Op, Path string
 	Errno           int
@@ -185,7 +185,7 @@ func duplicate(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(n), "duplicate"), nil
 }
 
-// supervise waits for the last mile's word, then for the end of everything.
+// supervise waits for the message of the exec stages, then for the end of everything.
 func (o *bwrapRun) supervise() (err error) {
 	if o.opts.DieWithParent {
 		if o.parent, err = parent(); err != nil {
@@ -243,7 +243,7 @@ func (o *bwrapRun) supervise() (err error) {
 	return nil
 }
 
-// arrive waits for the last mile, which is to become the command, and reports whether it came to that.
+// arrive waits for the process that runs the exec stages and becomes the command, and reports whether it came to that.
 func (o *bwrapRun) arrive() bool {
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	for o.until(o.channel) {
@@ -343,8 +343,8 @@ func (f *remoteFailure) explain(p *plan.Plan) error {
 	return explain(e)
 }
 
-// ExecStages is what nsrun's binary does inside of a bubblewrap: it takes orders from one descriptor, gives its word over another, and
-// becomes the command. It returns only if that fails.
+// ExecStages is what nsrun's binary does inside a bubblewrap: it reads a request from one descriptor, reports over another, and becomes the
+// command. It returns only if that fails.
 func ExecStages(channel, requestFD, stderrFD int) error {
 	runtime.LockOSThread() // the thread that is confined is the one that executes
 	file := os.NewFile(uintptr(requestFD), "orders")
@@ -383,7 +383,7 @@ func triedRemotely(p *plan.Plan, c *SelfTestTarget) []plan.Act {
 	return tried(&plan.Plan{SelfTest: p.SelfTest, Namespaces: []string{plan.Pid}}, c)
 }
 
-// remoteLowering is the lowering of orders, which have what the last mile needs of a plan.
+// remoteLowering is the lowering of a request, which has what the exec stages need of a plan.
 func remoteLowering(o *RemoteRequest) *lowering {
 	p := &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for ownNull
 		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, SoftCaps: o.SoftCaps, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// compatExecStages is the last mile by bubblewrap's rules. Filters come last, and after them nothing but exec.
+// compatExecStages are the exec stages by bubblewrap's rules. Filters come last, and after them nothing but exec.
 func (l *lowering) compatExecStages() error {
 	b := l.plan.Bwrap
 	l.step("descriptors", "close what options have used")

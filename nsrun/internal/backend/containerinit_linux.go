@@ -156,7 +156,7 @@ func errnoOf(err error) (errno syscall.Errno) {
 	return errno
 }
 
-// startCommand forks the last mile, which becomes the command, and tells the caller its pidfd.
+// startCommand forks the process that runs the exec stages and becomes the command, and reports its pidfd to the caller.
 func (p *pid1) startCommand() (int, *remoteFailure) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {

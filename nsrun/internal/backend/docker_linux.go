@@ -16,7 +16,7 @@ import (
 )
 
 // The backend "docker": a container of Docker's or Podman's is the sandbox, nsrun's own binary is its pid 1, and starts the command by the
-// same last mile as elsewhere.
+// same exec stages as elsewhere.
 //
 // The two talk over a Unix socket, and over it go the command, its environment, and the caller's standard descriptors themselves. So
 // nothing of them is on a command line or in what "docker inspect" tells, not a byte of input or output passes through the daemon, and a
@@ -33,7 +33,7 @@ type Docker struct {
 
 	view    *boxView
 	request containerRequest
-	profile []byte // of seccomp, as OCI JSON; nil for none
+	filter  []byte // of seccomp, as OCI JSON; nil for none
 }
 
 // RenderDocker looks at this host as a run would, and writes p as a container of cli's.
@@ -61,7 +61,7 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	out.request.Locations = view.locations
 	out.request.Dev = "/dev" // Docker's own is always there
 	out.request.Limits = slices.Concat(otherLimits(), p.Limits)
-	out.profile, err = containerFilter(p.Seccomp)
+	out.filter, err = containerFilter(p.Seccomp)
 	return out, err
 }
 
@@ -78,15 +78,15 @@ func refuseDocker(p *plan.Plan) error {
 	return nil
 }
 
-// containerFilter is what the container's pid 1 runs under: the plan's profile and what the last mile needs besides. The command gets all of
-// its filters exactly, and from the last mile.
+// containerFilter is what the container's pid 1 runs under: the plan's filter and what the exec stages need besides. The command gets all of
+// its filters exactly, and from the exec stages.
 func containerFilter(s *plan.Seccomp) ([]byte, error) {
 	if s == nil {
 		return nil, nil
 	}
 	p, err := seccomp.Lookup(s.Filter)
 	if err != nil {
-		return nil, nil // "off", beside filters of the last mile's
+		return nil, nil // "off", beside filters of the exec stages
 	}
 	arch, err := seccomp.Host()
 	if err != nil {

@@ -26,7 +26,7 @@ func (d *dockerRun) image() (string, error) {
 	return name, d.cli.unanswered(err)
 }
 
-// prepare makes the private directory, with the socket, the profile, and the files that the view has from the plan. Nobody but this user
+// prepare makes the private directory, with the socket, the filter, and the files that the view has from the plan. Nobody but this user
 // and the backend can look into it, and it is gone before the command runs.
 func (d *dockerRun) prepare() (err error) {
 	if base := os.Getenv("XDG_RUNTIME_DIR"); base != "" {
@@ -61,8 +61,8 @@ func (d *dockerRun) prepare() (err error) {
 			return err
 		}
 	}
-	if d.box.profile != nil {
-		if err := os.WriteFile(d.dir+"/seccomp", d.box.profile, 0o600); err != nil {
+	if d.box.filter != nil {
+		if err := os.WriteFile(d.dir+"/seccomp", d.box.filter, 0o600); err != nil {
 			return err
 		}
 	}
@@ -109,12 +109,12 @@ func (d *dockerRun) start(image string) error {
 			args = append(args, d.cli.bind(d.file(p.file), p.op.Dest, true))
 		}
 	}
-	if d.box.profile != nil {
+	if d.box.filter != nil {
 		args = append(args, "--security-opt=seccomp="+d.dir+"/seccomp")
 	} else {
 		args = append(args, "--security-opt=seccomp=unconfined")
 	}
-	client := d.cli.command(context.Background(), append(args, image, "inside")...)
+	client := d.cli.command(context.Background(), append(args, image, "container-init")...)
 	client.Stdout, client.Stderr = d.clientOutput, d.clientOutput
 	client.ExtraFiles = []*os.File{d.sweeper.lifeline}
 	if err := client.Start(); err != nil {

@@ -151,7 +151,7 @@ var hints = [...]hint{
 const (
 	linkHint   = "a symlink appeared on the path since it was looked at; try again"
 	nestedOp   = "no nested user namespaces"
-	nestedHint = "/proc/sys cannot be written to here, so a profile must refuse user namespaces: leave out --seccomp off"
+	nestedHint = "/proc/sys cannot be written to here, so a filter must refuse user namespaces: leave out --seccomp off"
 )
 
 // explain adds the hint for e, if there is one.

@@ -52,13 +52,13 @@ func openFDs(t *testing.T) int {
 	return len(entries)
 }
 
-// children lists the processes that one, such as "self", has and has not waited for.
+// children lists the threads that one, such as "self", has and has not waited for.
 func children(t *testing.T, of string) string {
 	t.Helper()
 	var out []string
-	processes, err := filepath.Glob("/proc/" + of + "/task/*/children")
+	threads, err := filepath.Glob("/proc/" + of + "/task/*/children")
 	require.NoError(t, err)
-	for _, f := range processes {
+	for _, f := range threads {
 		data, _ := os.ReadFile(f)
 		out = append(out, string(data))
 	}
@@ -150,11 +150,11 @@ func injectOne(t *testing.T, points *points, marker string, i int) {
 		if err != nil {
 			assert.ErrorIs(t, err, ErrEnd, "call %d (%s)", i, step)
 		}
-	case step.Stage == "keeper" && step.Op == "standing by": // in a process of its own, that nobody needs while all goes well
+	case step.Stage == "subreaper" && step.Op == "watchdog": // in a process of its own, that nobody needs while all goes well
 		require.NoError(t, err, "call %d (%s)", i, step)
-	case step.Stage == "keeper" && (step.Op == "close all" || step.Op == "wait" || step.Op == "kill" || step.Op == "drain"):
+	case step.Stage == "subreaper" && (step.Op == "close all" || step.Op == "wait" || step.Op == "kill" || step.Op == "drain"):
 		if step.Op == "wait" && err == nil && out.Status.Exited() {
-			t.Errorf("call %d (%s): the run is a success although the keeper could not wait: %+v", i, step, out)
+			t.Errorf("call %d (%s): the run is a success although the subreaper could not wait: %+v", i, step, out)
 		}
 	case !reached, refused:
 		require.NoError(t, err, "call %d (%s)", i, step)

@@ -27,7 +27,7 @@ type fds struct {
 	size   *unix.Winsize // of the command's terminal; nil leaves it without a size
 }
 
-// usesSubreaper reports whether a plan's command has a keeper beside it, not a pid 1 above it.
+// usesSubreaper reports whether a plan's command has a subreaper beside it, not a pid 1 above it.
 func usesSubreaper(p *plan.Plan) bool {
 	return p.Backend == plan.BackendLandlock || p.Backend == plan.BackendNone
 }
@@ -57,15 +57,15 @@ type lowering struct {
 	resolved []mounts.Resolved
 
 	tty     sys.Slot // the command's end of its terminal
-	command sys.Slot // pid of the last mile, which becomes the command
+	command sys.Slot // pid of the process that becomes the command
 	forked  int      // see [Lowered]
 	proc    sys.Slot // the host's procfs, by bubblewrap's rules
 	umask   sys.Slot // the caller's
-	parents []byte   // the pid of the waiter or keeper, and that of the command's parent
+	parents []byte   // the pid of the waiter or subreaper, and that of the command's parent
 
 	bounds []rlimit.Limit // see limits
 
-	children   sys.Slot        // a keeper's, or a server's, signalfd
+	children   sys.Slot        // a subreaper's, or a server's, signalfd
 	prepared   sys.Slot        // a server's Landlock ruleset
 	target     *SelfTestTarget // of the self-test
 	rules      []landlock.PathRule
@@ -231,8 +231,8 @@ func (l *lowering) writeFileAs(step sys.Step, path, content string, tolerated ..
 // notWritable are the errors of a file in /proc/sys where a container mounts that read-only, masks it, or has no such file.
 var notWritable = []unix.Errno{unix.EROFS, unix.EACCES, unix.ENOENT}
 
-// setMaxUserNamespaces allows this user namespace one child, which the last mile will make, so the command can make none. With a profile, each of
-// which refuses them anyway, it may fail where a container mounts /proc/sys read-only. Filters of the caller's own are no such profile.
+// setMaxUserNamespaces allows this user namespace one child, which the exec stages will make, so the command can make none. With a built-in filter, each of
+// which refuses them anyway, it may fail where a container mounts /proc/sys read-only. The caller's own filters do not count.
 func (l *lowering) setMaxUserNamespaces() error {
 	var tolerated []unix.Errno
 	if l.plan.Seccomp.HasBuiltin() {
@@ -310,9 +310,9 @@ func (l *lowering) clearArguments() error {
 }
 
 // becomeInit makes this process hold nothing that the command could want, and then wait. Only the status socket stays open. The
-// last mile, which shares our memory until it executes the command, has made it not dumpable already; see notDumpable.
+// process of the exec stages, which shares our memory until it executes the command, has made it not dumpable already; see notDumpable.
 func (l *lowering) becomeInit() error {
-	// Not before the spawn: the last mile's user namespace can map our uid 0 only if we had CAP_SETFCAP when it was made
+	// Not before the spawn: the user namespace of the exec stages can map our uid 0 only if we had CAP_SETFCAP when it was made
 	// (user_namespaces(7), since Linux 5.12).
 	l.step("init", "no capabilities")
 	l.dropCapabilities()

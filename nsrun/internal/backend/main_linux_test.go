@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 5 && os.Args[1] == "last-mile" { // this binary is nsrun's inside of a bubblewrap
+	if len(os.Args) == 5 && os.Args[1] == "exec-stages" { // this binary is nsrun's, inside a bubblewrap
 		var fds [3]int
 		for i, word := range os.Args[2:] {
 			fds[i], _ = strconv.Atoi(word)

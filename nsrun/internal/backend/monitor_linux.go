@@ -27,7 +27,7 @@ type monitor struct {
 	parent  int // pidfd of who started this process, or -1
 
 	sole      bool // Options.Sole
-	witnessed bool // the last mile has come to exec
+	witnessed bool // the exec stages have come to exec
 }
 
 // runCompat runs a plan that has plan.Bwrap. It returns before the sandbox is gone, so the process should end soon.

@@ -11,14 +11,14 @@ import (
 )
 
 // TestNestedUserNamespacesNeedOneWall makes /proc/sys/user/max_user_namespaces as if it could not be written to, which containers do. A run
-// goes on only with a profile, which refuses user namespaces itself: a filter of the caller's that refuses other calls is no reason.
+// goes on only with a built-in filter, which refuses user namespaces itself: a filter of the caller's that refuses other calls is no reason.
 func TestNestedUserNamespacesNeedOneWall(t *testing.T) {
 	for name, c := range map[string]struct {
 		seccomp policy.Seccomp
 		goesOn  bool
 	}{
-		"the default profile":               {policy.Seccomp{Filter: "default"}, true},
-		"a profile and more":                {policy.Seccomp{Filter: "default", Deny: []string{"ptrace"}}, true},
+		"the default filter":                {policy.Seccomp{Filter: "default"}, true},
+		"a filter and more":                 {policy.Seccomp{Filter: "default", Deny: []string{"ptrace"}}, true},
 		"nothing":                           {policy.Seccomp{Filter: policy.SeccompOff}, false},
 		"the refusal of something else":     {policy.Seccomp{Filter: policy.SeccompOff, Deny: []string{"ptrace"}}, false},
 		"the refusal of one way of several": {policy.Seccomp{Filter: policy.SeccompOff, Deny: []string{"unshare"}}, false},

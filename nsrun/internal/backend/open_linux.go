@@ -18,7 +18,7 @@ import (
 // Info is what whoever talks to a server is told of its making.
 type Info struct {
 	Started  time.Time           `json:"started"`
-	Resolved []mounts.Resolved   `json:"seen,omitempty"`
+	Resolved []mounts.Resolved   `json:"resolved,omitempty"`
 	Rules    []landlock.PathRule `json:"rules,omitempty"`
 	Tried    []plan.Act          `json:"tried,omitempty"`
 	// Cgroups are the directories of the sandbox's cgroup, and their versions. Whoever owns the sandbox removes them.
@@ -46,7 +46,7 @@ func (i *Info) step(call int) (sys.Step, bool) {
 type Opened struct {
 	Info
 	Socket int // a stream socket for requests; its end is the sandbox's
-	Pidfd  int // of pid 1, or of the keeper
+	Pidfd  int // of pid 1, or of the subreaper
 }
 
 // OpenOptions is what opening takes beside a plan.

@@ -29,7 +29,7 @@ type Process struct {
 }
 
 // Start asks for a command and returns once it is being executed. The command's descriptors are the caller's to close. If until is closed
-// first, the command may begin nevertheless: then it is killed, in a room that is not [Sandbox.Scoped] with the room if need be.
+// first, the command may begin nevertheless: then it is killed, in a sandbox that is not [Sandbox.Scoped] with the sandbox if need be.
 func (r *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	tooBig := func() error {
 		return explainExec(&Error{Stage: "exec"}, sys.Step{Stage: "exec"}, unix.E2BIG, &plan.Plan{Command: c.Args})
@@ -63,7 +63,7 @@ func (r *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	return t, nil
 }
 
-// giveUp has a command killed as soon as it begins, which as a rule it has. What has left its process group by then outlives that in a room
+// giveUp has a command killed as soon as it begins, which as a rule it has. What has left its process group by then outlives that in a sandbox
 // that is not scoped, which ends for it.
 func (t *Process) giveUp(err error) {
 	if t.failed {
@@ -248,7 +248,7 @@ func asErrno(err error) unix.Errno {
 	return errnoOf(err)
 }
 
-// Kill has the supervisor kill the command and all that it has started, or, in a room that is not [Sandbox.Scoped], its process group. [Process.WaitGroupKilled]
+// Kill has the supervisor kill the command and all that it has started, or, in a sandbox that is not [Sandbox.Scoped], its process group. [Process.WaitGroupKilled]
 // tells when that has happened.
 func (t *Process) Kill() {
 	if conn, err := t.channel.SyscallConn(); err == nil {
@@ -303,7 +303,7 @@ func (t *Process) release() {
 	}
 }
 
-// Close gives up the task. What the command has left lives on with the sandbox.
+// Close gives up the process. What the command has left running survives with the sandbox.
 func (t *Process) Close() {
 	t.release()
 	if t.Terminal != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// wired is a task whose supervisor is the test: it has the other end.
+// wired is a process whose supervisor is the test: it has the other end.
 func wired(t *testing.T) (process *Process, supervisor int) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

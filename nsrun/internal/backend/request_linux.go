@@ -37,7 +37,7 @@ func (c *Command) tooBig() bool {
 }
 
 // lowerRequest writes the calls of a command that its server does not know: before the containment that all share, and, from cut on, exec.
-// Together with that they are the last mile: see execStages.
+// Together with that they are the exec stages: see execStages.
 func lowerRequest(p *plan.Plan, c Command) (l *lowering, cut int, err error) {
 	own := *p
 	own.Command, own.Env, own.Dir = c.Args, c.Env, c.Dir

@@ -265,7 +265,7 @@ func (r *run) wait() error {
 	if r.opts.Signals != nil {
 		go r.watch(r.opts.Signals(), done)
 	}
-	if usesSubreaper(r.plan) { // a keeper asks for no death signal, and for no answer: it waits for the socket's end
+	if usesSubreaper(r.plan) { // a subreaper asks for no death signal, and for no answer: it waits for the socket's end
 		r.release()
 	}
 	if r.plan.Timeout > 0 {

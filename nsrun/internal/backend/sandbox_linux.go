@@ -48,7 +48,7 @@ func NewSandbox(p *plan.Plan, info Info, socket, pidfd int) *Sandbox {
 	return r
 }
 
-// watch waits for pid 1's end, which comes after that of all others (pid_namespaces(7)), or for the keeper's.
+// watch waits for pid 1's end, which comes after that of all others (pid_namespaces(7)), or for the subreaper's.
 func (r *Sandbox) watch() {
 	if conn, err := r.pidfd.SyscallConn(); err == nil {
 		_ = conn.Read(func(fd uintptr) bool {
@@ -98,9 +98,9 @@ func (r *Sandbox) Kill() {
 		r.signal(unix.SIGKILL)
 		return
 	}
-	r.socket.Close() // the keeper must live to kill the others; that we are gone is its signal
+	r.socket.Close() // the subreaper must live to kill the others; that we are gone is its signal
 	go func() {
-		for _, sig := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} { // should somebody have stopped it. Who stands by kills the rest
+		for _, sig := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} { // should somebody have stopped it. The watchdog kills the rest
 			select {
 			case <-r.done:
 				return

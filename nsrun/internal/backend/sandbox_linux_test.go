@@ -106,11 +106,11 @@ func TestALastMessageIsReceived(t *testing.T) {
 	assert.NoError(t, err, "the command lives")
 }
 
-// backends are those of which each server is tested, and how many children one has that waits for a request: the supervisor, and who stands by
-// for a keeper.
+// backends are those of which each server is tested, and how many children one has that waits for a request: the supervisor, and the watchdog
+// of a subreaper.
 var backends = map[policy.Backend]int{policy.BackendNative: 1, policy.BackendLandlock: 2}
 
-// serving opens a room by one of them, which waits for its first request.
+// serving opens a sandbox by one of them, which waits for its first request.
 func serving(t *testing.T, backend policy.Backend) (r *Sandbox, server int) {
 	t.Helper()
 	if backend == policy.BackendLandlock && !probe.Quick().Can(facts.Landlock) {
@@ -139,7 +139,7 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 	return pids
 }
 
-// ended closes the owner's end of a room's socket, which has to be enough: a keeper has no death signal.
+// ended closes the owner's end of a sandbox's socket, which has to be enough: a subreaper has no death signal.
 func ended(t *testing.T, r *Sandbox) {
 	t.Helper()
 	require.NoError(t, r.socket.Close())
@@ -206,7 +206,7 @@ func TestARequestThatThereIsNoMemoryFor(t *testing.T) {
 	}
 }
 
-// pidOf is the pid of a room's first process.
+// pidOf is the pid of a sandbox's first process.
 func pidOf(t *testing.T, r *Sandbox) (pid int) {
 	t.Helper()
 	conn, err := r.pidfd.SyscallConn()

@@ -209,7 +209,7 @@ func (l *lowering) try(act plan.Act) {
 	}
 }
 
-// tryConnect tries to connect to the canary's socket. Not to get a socket at all is as good.
+// tryConnect tries to connect to the target's socket. Not to get a socket at all is as good.
 func (l *lowering) tryConnect() {
 	address := append([]byte{unix.AF_UNIX, 0, 0}, l.target.Socket...) // native byte order; both architectures are little-endian
 	l.step(selfTestStage, string(plan.ActSocket))

@@ -55,7 +55,7 @@ func TestSelfTestFindsWhatDoesNotHold(t *testing.T) {
 	}
 }
 
-// targetFor is a canary that names the writable directory as one that is not.
+// targetFor is a target that names the writable directory as one that is not.
 func targetFor(t *testing.T, p *plan.Plan, act plan.Act) *SelfTestTarget {
 	t.Helper()
 	c, err := newSelfTestTarget(p)

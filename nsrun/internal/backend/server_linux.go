@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sandbox of a session has a server in the place of pid 1, or of the keeper: it builds the room as for one command, and then starts
+// The sandbox of a session has a server in the place of pid 1, or of the subreaper: it builds the sandbox as for one command, and then starts
 // commands on request (sys.Program.Serve). What is the same for all commands is part of its program; what is not comes with the request,
 // written by the caller: see request_linux.go.
 
@@ -49,7 +49,7 @@ func (l *lowering) pid1Server(resolver mounts.Resolver) error {
 	)
 }
 
-// subreaperServer is that of a keeper: see keep.
+// subreaperServer is that of a subreaper: see subreaperProgram.
 func (l *lowering) subreaperServer(resolver mounts.Resolver) error {
 	return l.all(
 		l.ownSession,
@@ -135,7 +135,7 @@ func (l *lowering) serve() error {
 	return err
 }
 
-// sessionExecStages is what of the last mile is the same for all commands: see execStages and hostExecStages. A request's part comes before it, up to
+// sessionExecStages are the exec stages that are the same for all commands: see execStages and hostExecStages. A request's part comes before it, up to
 // the working directory, and exec after it. To enter the command's user namespace makes the memory, which is pid 1's too, what fs.suid_dumpable
 // says (commit_creds in kernel/cred.c), so it is made not dumpable again. no_new_privs is inherited.
 func (l *lowering) sessionExecStages() []func() error {

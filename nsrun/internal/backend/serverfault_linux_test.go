@@ -64,7 +64,7 @@ func injectServer(t *testing.T, points *points, fork func(func()), marker string
 	f := fault{i: i}
 	err := tryServer(t, points, fork, func(program *sys.Program) {
 		f.inject(program, func(program *sys.Program) {
-			must = !program.IsFail(i) && !program.Tolerates(i, unix.EIO) && !program.Conditional(i) && f.step.Op != "standing by" && (f.step.Stage != "keeper" || f.step.Op != "kill")
+			must = !program.IsFail(i) && !program.Tolerates(i, unix.EIO) && !program.Conditional(i) && f.step.Op != "watchdog" && (f.step.Stage != "subreaper" || f.step.Op != "kill")
 		})
 	}, points.lowered.Program.Describe(i).Stage == "terminal")
 	f.end()

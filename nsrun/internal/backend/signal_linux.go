@@ -116,7 +116,7 @@ func (r *run) kill() {
 	r.killed = true
 	switch {
 	case r.ended:
-	case usesSubreaper(r.plan) || r.plan.Backend == plan.BackendBwrap: // a keeper, or a watchdog, must live to kill the others; that we are gone is its signal
+	case usesSubreaper(r.plan) || r.plan.Backend == plan.BackendBwrap: // a subreaper, or a watchdog, must live to kill the others; that we are gone is its signal
 		_ = unix.Shutdown(int(r.ch.status.Fd()), unix.SHUT_RDWR)
 	default:
 		_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawnCommand forks the last mile, and tells the caller its pidfd.
+// spawnCommand forks the process that runs the exec stages and becomes the command, and reports its pidfd to the caller.
 func (l *lowering) spawnCommand() error {
 	if usesSubreaper(l.plan) {
 		return l.spawn(l.hostExecStages)

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The backends "landlock" and "none" have no pid namespace. In its pid 1's stead stands a keeper: a process beside the command that
+// The backends "landlock" and "none" have no pid namespace. Their pid 1 is replaced by a subreaper: a process beside the command that
 // adopts whatever the command leaves behind, and kills it all when the command has ended or nsrun is gone.
 
-// subreaperProgram is the keeper's life.
+// subreaperProgram is what the subreaper runs.
 func (l *lowering) subreaperProgram(resolver mounts.Resolver) error {
 	return l.all(
 		l.ownSession, // a terminal's signals are nsrun's to pass on
@@ -36,14 +36,14 @@ func (l *lowering) subreaperProgram(resolver mounts.Resolver) error {
 }
 
 func (l *lowering) ownSession() error {
-	l.step("keeper", "session")
+	l.step("subreaper", "session")
 	l.p.Add(unix.SYS_SETSID)
 	return nil
 }
 
 // setChildSubreaper makes orphans below this process its children (prctl(2), PR_SET_CHILD_SUBREAPER).
 func (l *lowering) setChildSubreaper() error {
-	l.step("keeper", "subreaper")
+	l.step("subreaper", "subreaper")
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_CHILD_SUBREAPER, "PR_SET_CHILD_SUBREAPER"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	return nil
 }
@@ -55,7 +55,7 @@ func (l *lowering) noNewPrivsHere() error {
 	return l.noNewPrivs()
 }
 
-// killScope puts the keeper into a Landlock domain whose processes can signal nobody outside of it, itself included: kill(-1) then
+// killScope puts the subreaper into a Landlock domain whose processes can signal nobody outside of it, itself included: kill(-1) then
 // means the command and all that it has started, wherever they have hidden, in one step that no fork can outrun (the kernel holds
 // tasklist_lock). Were the scope not to work, that call would end every process of the user; so nsrun must be out of reach first.
 func (l *lowering) killScope() error {
@@ -63,7 +63,7 @@ func (l *lowering) killScope() error {
 		return nil
 	}
 	landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal})
-	l.p.At(sys.Step{Stage: "keeper", Op: "kill scope"})
+	l.p.At(sys.Step{Stage: "subreaper", Op: "kill scope"})
 	l.p.Add(unix.SYS_KILL, sys.Int(os.Getpid()), sys.Int(0)).Tolerate(unix.EPERM, 1)
 	l.p.Fail(unix.EPERM)
 	return nil
@@ -75,9 +75,9 @@ func (l *lowering) grants(resolver mounts.Resolver) (err error) {
 	return err
 }
 
-// awaitChildren blocks all signals and has SIGCHLD come over a descriptor. The last mile unblocks them for the command.
+// awaitChildren blocks all signals and has SIGCHLD come over a descriptor. The exec stages unblock them for the command.
 func (l *lowering) awaitChildren() error {
-	l.step("keeper", "signals")
+	l.step("subreaper", "signals")
 	all, child := slices.Repeat([]byte{0xff}, 8), make([]byte, 8)
 	child[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(all), sys.Null(), sys.Int(8))
@@ -86,18 +86,18 @@ func (l *lowering) awaitChildren() error {
 	return nil
 }
 
-// startWatchdog forks a process of the same domain that does nothing but wait for the keeper's end, and then kills what is left of the domain. The
-// command can wear the keeper out, whom it can have reap orphans until a limit on CPU time ends it (RLIMIT_CPU is inherited); this one it
-// cannot, as it uses none. The keeper's last kill ends it too.
+// startWatchdog forks a process of the same domain that does nothing but wait for the subreaper's end, and then kills what is left of the domain. The
+// command can wear the subreaper out by orphans to reap until a limit on CPU time ends it (RLIMIT_CPU is inherited); this one it
+// cannot, as it uses none. The subreaper's last kill ends it too.
 func (l *lowering) startWatchdog() error {
 	if !l.plan.KillScope {
 		return nil
 	}
-	l.step("keeper", "stand by")
+	l.step("subreaper", "start watchdog")
 	self, poll := l.p.Slot(), &unix.PollFd{Events: unix.POLLIN}
 	l.p.Add(unix.SYS_GETPID).Keep(self)
 	l.p.Beside(func() {
-		l.step("keeper", "standing by")
+		l.step("subreaper", "watchdog")
 		l.p.Add(unix.SYS_CLOSE_RANGE, sys.Int(0), sys.Int(1<<31-1), sys.Int(0)).Tolerate(sys.Any, 0)
 		l.p.Add(unix.SYS_PIDFD_OPEN, sys.Of(self), sys.Int(0)).Into(&poll.Fd).Tolerate(sys.Any, 1) // it has ended already
 		l.p.Add(unix.SYS_PPOLL, sys.Struct(poll), sys.Int(1), sys.Null(), sys.Null(), sys.Int(0)).Tolerate(sys.Any, 0)
@@ -117,7 +117,7 @@ func (l *lowering) hostExecStages() error {
 	return l.all(append(parts, l.exec)...)
 }
 
-// dieWithSubreaper asks for SIGKILL when the keeper ends, and then makes sure that it has not ended before.
+// dieWithSubreaper asks for SIGKILL when the subreaper ends, and then makes sure that it has not ended before.
 func (l *lowering) dieWithSubreaper() error {
 	l.deathSignal(unix.SIGKILL)
 	l.step("command", "die with nsrun's own process beside it")
@@ -132,20 +132,20 @@ func (l *lowering) unblockSignals() error {
 	return nil
 }
 
-// superviseCommand gives up what the keeper does not need, waits, and kills. Without a scope that is the process group of the command's
+// superviseCommand gives up what the subreaper does not need, waits, and kills. Without a scope that is the process group of the command's
 // session, which a filter of the backend landlock keeps it from leaving.
 func (l *lowering) superviseCommand() error {
-	l.step("keeper", "close all")
+	l.step("subreaper", "close all")
 	for _, fd := range []int{0, 1, 2, l.fds.report} {
 		l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 	}
-	l.step("keeper", "wait")
+	l.step("subreaper", "wait")
 	l.p.Guard(l.command, l.fds.status, l.children, !l.plan.KillScope)
 	if l.plan.KillScope {
 		l.killRest()
 	}
 	if l.plan.Backend == plan.BackendLandlock { // of the others some may have got away, and live as long as they like
-		l.step("keeper", "drain")
+		l.step("subreaper", "drain")
 		l.p.Drain()
 	}
 	return nil
@@ -153,7 +153,7 @@ func (l *lowering) superviseCommand() error {
 
 // killRest kills all that this process can signal, which a Landlock domain bounds.
 func (l *lowering) killRest() {
-	l.step("keeper", "kill")
+	l.step("subreaper", "kill")
 	l.p.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(unix.ESRCH, 0).Tolerate(unix.EPERM, 0)
 }
 

@@ -29,7 +29,7 @@ func running(word string) (pids []int) {
 	return pids
 }
 
-// TestNothingOutlivesTheSubreaper kills the keeper from outside, as a limit on CPU time can: what has cleared its death signal and left the
+// TestNothingOutlivesTheSubreaper kills the subreaper from outside, as a limit on CPU time can: what has cleared its death signal and left the
 // session dies all the same.
 func TestNothingOutlivesTheSubreaper(t *testing.T) {
 	known := probe.Quick()

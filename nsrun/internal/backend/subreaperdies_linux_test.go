@@ -32,8 +32,8 @@ func dead(pid int) bool {
 	return err != nil || strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
 }
 
-// TestNoCommandAfterItsSubreaper kills the keeper before the process that becomes the command has asked for a death signal. Without a domain
-// that scopes signals nothing stands by for the keeper.
+// TestNoCommandAfterItsSubreaper kills the subreaper before the process that becomes the command has asked for a death signal. Without a domain
+// that scopes signals the subreaper has no watchdog.
 func TestNoCommandAfterItsSubreaper(t *testing.T) {
 	if !probe.Quick().Can(facts.Landlock) {
 		t.Skip("this kernel has no Landlock")
@@ -89,7 +89,7 @@ func TestNoCommandAfterItsSubreaper(t *testing.T) {
 				assert.FileExists(t, marker)
 				return
 			}
-			assert.NoFileExists(t, marker, "the command has run without its keeper")
+			assert.NoFileExists(t, marker, "the command has run without its subreaper")
 			r := &run{ch: ch}
 			r.readReport()
 			require.NotNil(t, r.failure)
@@ -98,10 +98,10 @@ func TestNoCommandAfterItsSubreaper(t *testing.T) {
 	}
 }
 
-// TestASessionsCommandDiesWithItsSubreaper by backend landlock, although nobody is left to kill it: what stands by is stopped.
+// TestASessionsCommandDiesWithItsSubreaper by backend landlock, although nobody is left to kill it: the watchdog is stopped.
 func TestASessionsCommandDiesWithItsSubreaper(t *testing.T) {
 	for name, victim := range map[string]func(server, supervisor int) (stop, kill int){
-		"the keeper":     func(server, supervisor int) (int, int) { return supervisor, server },
+		"the subreaper":  func(server, supervisor int) (int, int) { return supervisor, server },
 		"the supervisor": func(server, supervisor int) (int, int) { return server, supervisor },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestASessionsCommandDiesWithItsSubreaper(t *testing.T) {
 			require.NoError(t, err)
 			defer process.Close()
 			supervisor, command := commandBelow(t, server)
-			for _, pid := range before { // one of them stands by
+			for _, pid := range before { // one of them is the watchdog
 				if pid != supervisor {
 					require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
 					defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The backend "bwrap" has a watchdog: a process between nsrun and bubblewrap, as the keeper of the backend landlock stands beside its command.
+// The backend "bwrap" has a watchdog: a process between nsrun and bubblewrap, as the subreaper of the backend landlock stands beside its command.
 // bubblewrap's monitor lets its child go on by an eventfd. If the monitor is killed before that, the child waits for ever and holds the caller's
 // standard descriptors (bubblewrap issue 700); a death signal of the child's comes too late, and one of the monitor's makes it worse.
 //
@@ -46,7 +46,7 @@ func lowerWatchdog(p *plan.Plan, f fds, name string, args []string, files []int)
 }
 
 func (l *lowering) checkNsrunAlive() error {
-	l.step("keeper", "look whether nsrun lives")
+	l.step("watchdog", "check that nsrun is alive")
 	l.checkCallerAlive()
 	return nil
 }
@@ -64,7 +64,7 @@ func (l *lowering) spawnBwrap(name string, args []string, files []int) error {
 		for i, fd := range files {
 			l.p.Add(unix.SYS_DUP3, sys.Int(fd), sys.Int(2+i), sys.Int(0))
 		}
-		if original, ok := rlimit.Original(); ok { // the last mile takes the limit that it finds for the caller's
+		if original, ok := rlimit.Original(); ok { // the exec stages take the limit that they find for the caller's
 			err = errors.Join(err, rlimit.Lower(l.p, original))
 			l.p.At(step)
 		}
@@ -76,13 +76,13 @@ func (l *lowering) spawnBwrap(name string, args []string, files []int) error {
 
 // watch gives up what is bubblewrap's, waits until bubblewrap or nsrun has ended, and kills the process group, which ends this process too.
 func (l *lowering) watch(files []int) error {
-	l.step("keeper", "close all")
+	l.step("watchdog", "close all")
 	for _, fd := range append([]int{0, 1, 2, l.fds.report}, files...) {
 		l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 	}
-	l.step("keeper", "wait")
+	l.step("watchdog", "wait")
 	l.p.Guard(l.command, l.fds.status, l.children, false)
-	l.step("keeper", "kill")
+	l.step("watchdog", "kill")
 	l.p.Add(unix.SYS_KILL, sys.Int(0), sys.Words(int(unix.SIGKILL), "SIGKILL"))
 	return nil
 }

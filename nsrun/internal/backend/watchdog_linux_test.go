@@ -129,7 +129,7 @@ func TestEveryFaultOfTheWatchdogFailsClosed(t *testing.T) {
 		}})
 		ran := os.Remove(marker) == nil
 		what := fmt.Sprintf("call %d (%s): %v", i, step, err)
-		switch late := step.Stage == "keeper" && strings.Contains("close all wait kill", step.Op); {
+		switch late := step.Stage == "watchdog" && strings.Contains("close all wait kill", step.Op); {
 		case late && err != nil: // the command may have begun
 			assert.True(t, !ran || assert.ErrorIs(t, err, ErrEnd), what)
 		case tolerated || late:

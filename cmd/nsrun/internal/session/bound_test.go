@@ -189,6 +189,6 @@ func TestAsManyProcessesAsThereMayBe(t *testing.T) {
 func TestWhatCouldNotBeStartedIsNoProcess(t *testing.T) {
 	c := withSession(t)
 	for range maxProcesses + 1 {
-		require.Contains(t, c.ask(`{"id":1,"op":"start","args":["missing"]}`), `"kind":"not-installed"`)
+		require.Contains(t, c.ask(`{"id":1,"op":"start","args":["missing"]}`), `"kind":"not-found"`)
 	}
 }

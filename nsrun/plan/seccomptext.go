@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// SeccompFilters lists the built-in profiles with what each is for.
+// SeccompFilters lists the built-in filters with what each is for.
 func SeccompFilters() (text string) {
 	for _, name := range seccomp.Names() {
 		p, _ := seccomp.Lookup(name) // it is one of them
@@ -17,10 +17,10 @@ func SeccompFilters() (text string) {
 	return text
 }
 
-// SeccompText says what a profile, with further calls denied, lets through on an architecture, a GOARCH word, and prints the program that
+// SeccompText says what a filter, with further calls denied, lets through on an architecture, a GOARCH word, and prints the program that
 // decides: a comment stands beside each comparison.
 func SeccompText(s policy.Seccomp, goarch string) (string, error) {
-	p, a, err := checkCommands(s, goarch)
+	p, a, err := lookupFilter(s, goarch)
 	if err != nil {
 		return "", err
 	}
@@ -36,17 +36,17 @@ func SeccompText(s policy.Seccomp, goarch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("profile %s on %s: %s\n%s\nreachable: %s\nreachable by arguments: %s\n\n%d instructions:\n%s", s.Filter, goarch, p.Doc, what,
+	return fmt.Sprintf("filter %s on %s: %s\n%s\nreachable: %s\nreachable by arguments: %s\n\n%d instructions:\n%s", s.Filter, goarch, p.Doc, what,
 		strings.Join(always, " "), strings.Join(some, " "), len(f), f.Annotate(a)), nil
 }
 
-// SeccompDiff lists which calls only one of two profiles lets through on an architecture: see [seccomp.Diff].
+// SeccompDiff lists which calls only one of two filters lets through on an architecture: see [seccomp.Diff].
 func SeccompDiff(from, to, goarch string) (text string, err error) {
-	a, arch, err := checkCommands(policy.Seccomp{Filter: from}, goarch)
+	a, arch, err := lookupFilter(policy.Seccomp{Filter: from}, goarch)
 	if err != nil {
 		return "", err
 	}
-	b, _, err := checkCommands(policy.Seccomp{Filter: to}, goarch)
+	b, _, err := lookupFilter(policy.Seccomp{Filter: to}, goarch)
 	if err != nil {
 		return "", err
 	}
@@ -57,10 +57,10 @@ func SeccompDiff(from, to, goarch string) (text string, err error) {
 	return text, err
 }
 
-// SeccompProgram compiles a profile, with further calls denied, into one BPF program for an architecture: 8 bytes an instruction, as
+// SeccompProgram compiles a built-in filter, with further calls denied, into one BPF program for an architecture: 8 bytes an instruction, as
 // policy.Seccomp has it in Raw.
 func SeccompProgram(s policy.Seccomp, goarch string) ([]byte, error) {
-	p, a, err := checkCommands(s, goarch)
+	p, a, err := lookupFilter(s, goarch)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func SeccompJSON(data []byte, goarch string) ([]byte, error) {
 	return f.Bytes(), nil
 }
 
-func checkCommands(s policy.Seccomp, goarch string) (seccomp.Profile, seccomp.Arch, error) {
+func lookupFilter(s policy.Seccomp, goarch string) (seccomp.Profile, seccomp.Arch, error) {
 	a, err := knownArch(goarch)
 	if err != nil {
 		return seccomp.Profile{}, 0, err
