@@ -203,7 +203,7 @@ func TestDeviceNodesAreCheckedByNumber(t *testing.T) {
 	require.ErrorContains(t, err, "the mask")
 }
 
-func TestOptionalIsLeftOutAndTold(t *testing.T) {
+func TestOptionalIsLeftOutAndReported(t *testing.T) {
 	_, resolved, err := lower(t, newWay, plainHost,
 		Op{Kind: Bind, Source: "/none", Dest: "/none", Optional: true},
 		Op{Kind: Bind, Source: "/etc", Dest: "/etc"},

@@ -176,7 +176,7 @@ func (r *record) finish(result Result) (notes []plan.Note) {
 			WallMS: result.WallMS, UserMS: result.UserMS, SystemMS: result.SystemMS, MaxRSSKiB: result.MaxRSSKiB, Receipt: data, Notes: words})
 		if err != nil {
 			notes = append(notes, plan.Note{Feature: auditStage, Loss: "the end of the run could not be written: " + err.Error(),
-				Fix: "the next run tells this one as aborted"})
+				Fix: "the next run records this one as aborted"})
 		}
 	}
 	return notes

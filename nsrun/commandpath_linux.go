@@ -152,7 +152,7 @@ func hooked(p policy.Policy, rule []string) (name, why string) {
 		names = append(names, v.Name)
 		if v.Name == "HOME" {
 			if why, _ := chosen(p, path.Clean(v.Value)); why != "" || !path.IsAbs(v.Value) || climbs(v.Value) {
-				return v.Name, fmt.Sprintf("programs are told by files below %q, which %s", v.Value, cmp.Or(why, "is not absolute, or climbs by .."))
+				return v.Name, fmt.Sprintf("programs are configured by files below %q, which %s", v.Value, cmp.Or(why, "is not absolute, or climbs by .."))
 			}
 		} else if policy.NamesFile(v.Name, v.Value) {
 			return v.Name, "the C library would read the file that it names"

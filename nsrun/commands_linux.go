@@ -89,8 +89,8 @@ func refused(d commands.Decision) error {
 }
 
 // Admit looks at the host for what a plan has to know of a request's policy: the FIFOs that it would let be written into, and which rule of
-// its command rules accept the command. An error is a [*RefusedError], or an [*Error] of a look that failed. There is no command to judge
-// for a session: its commands are judged one by one.
+// its command rules accept the command. An error is a [*RefusedError], or an [*Error] of a look that failed. There is no command to check
+// for a session: its commands are checked one by one.
 func Admit(req plan.Request) (plan.Request, error) {
 	pipes, err := pipesOf(req.Policy)
 	if err != nil {

@@ -69,27 +69,27 @@ func TestConfigurationIsFoundOnTheHost(t *testing.T) {
 	require.NoError(t, os.WriteFile(work+"/real/dir/x.rb", nil, 0o644))
 	pol, err := NewPolicy().Workspace(work).Commands("passive").Build()
 	require.NoError(t, err)
-	judged := func(argv ...string) (bool, string) {
+	accepts := func(argv ...string) (bool, string) {
 		d, err := CheckCommand(pol.Spec(), "", argv)
 		require.NoError(t, err)
 		return d.Accepted, d.Text()
 	}
 	for _, name := range []string{"none.rb", "none/none.rb", "named/dir/x.rb", work + "/real/dir/x.rb", "real/../named/dir/x.rb"} {
-		ok, why := judged("rubocop", name)
+		ok, why := accepts("rubocop", name)
 		assert.Truef(t, ok, "%s: %s", name, why)
 	}
-	ok, why := judged("rubocop", "real")
+	ok, why := accepts("rubocop", "real")
 	assert.False(t, ok)
 	assert.Contains(t, why, "it is a directory")
 	for _, at := range []string{"real/dir", "real", "named", "."} {
 		require.NoError(t, os.WriteFile(filepath.Join(work, at, ".rubocop.yml"), nil, 0o644))
-		ok, why := judged("rubocop", "named/dir/x.rb")
+		ok, why := accepts("rubocop", "named/dir/x.rb")
 		assert.Falsef(t, ok, "a configuration in %s", at)
 		assert.Contains(t, why, ".rubocop.yml is there")
 		require.NoError(t, os.Remove(filepath.Join(work, at, ".rubocop.yml")))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(work), ".rubocop.yml"), nil, 0o644))
-	ok, why = judged("rubocop", "a.rb")
+	ok, why = accepts("rubocop", "a.rb")
 	assert.Truef(t, ok, "what is above the workspace is not seen inside: %s", why)
 	for name, b := range map[string]*Builder{"shown": NewPolicy().ReadOnly(filepath.Dir(work)).Workspace(work), "no sandbox": NewPolicy().Workspace(work).Backend(policy.BackendNone)} {
 		pol, err := b.Dir(work).Commands("passive").Build()
@@ -100,7 +100,7 @@ func TestConfigurationIsFoundOnTheHost(t *testing.T) {
 		assert.Contains(t, d.Reason, filepath.Dir(work)+"/.rubocop.yml is there, above the workspace, and rubocop runs what its configuration requires")
 	}
 	require.NoError(t, os.Symlink(beside+"/secret", work+"/mypy.ini"))
-	ok, _ = judged("mypy", "a.py")
+	ok, _ = accepts("mypy", "a.py")
 	assert.False(t, ok, "a link that leads out is there, wherever it leads")
 }
 
@@ -299,7 +299,7 @@ func TestPassiveTakesFewVariablesFromRequests(t *testing.T) {
 	}
 }
 
-// A command without a sandbox is judged all the same.
+// A command without a sandbox is checked all the same.
 func TestCommandRulesNeedNoSandbox(t *testing.T) {
 	work, _ := workTree(t)
 	pol, err := NewPolicy().Workspace(work).Backend(policy.BackendNone).Commands("passive").Build()

@@ -123,21 +123,21 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	if limit > 0 { // a sandbox that does not answer is no reason to wait longer
 		starting, cancel = context.WithTimeoutCause(ctx, limit, errStart)
 	}
-	j, err := s.start(starting, command)
+	proc, err := s.start(starting, command)
 	cancel()
 	streams.closeTheirs()
 	if err != nil {
 		return s.notBegun(err)
 	}
-	handle := j.handle
+	handle := proc.handle
 	defer handle.Close()
-	streams.bound(s.plan, func() { j.mark(&j.outputExceeded); go j.kill() })
+	streams.bound(s.plan, func() { proc.mark(&proc.outputExceeded); go proc.kill() })
 	if !streams.quick(handle) {
 		streams.copy(handle.Terminal)
 		s.hold(streams)
 		defer s.release(streams)
 	}
-	out, cancelled := j.wait(ctx, limit)
+	out, cancelled := proc.wait(ctx, limit)
 	if !streams.finish() { // the session was closed, and what the command had written is lost
 		out.Killed = unix.SIGKILL
 	}
@@ -190,84 +190,84 @@ type process struct {
 const killTimeout = time.Second
 
 // wait waits for the command's end, at the latest when ctx or its time ends.
-func (j *process) wait(ctx context.Context, limit time.Duration) (out backend.Outcome, cancelled bool) {
+func (proc *process) wait(ctx context.Context, limit time.Duration) (out backend.Outcome, cancelled bool) {
 	stop := context.AfterFunc(ctx, func() {
-		j.mark(&j.cancelled)
-		j.kill()
+		proc.mark(&proc.cancelled)
+		proc.kill()
 	})
 	if limit > 0 {
-		j.after(limit, j.timeUp)
+		proc.after(limit, proc.timeUp)
 	}
-	status, usage, err := j.handle.Wait()
+	status, usage, err := proc.handle.Wait()
 	stop()
-	out = backend.Outcome{Started: j.handle.Started, Wall: time.Since(j.handle.Started), Status: status, Usage: usage}
-	j.mu.Lock()
-	out.TimedOut, cancelled = j.timedOut, j.cancelled
-	ending := j.timedOut || j.cancelled || j.outputExceeded
+	out = backend.Outcome{Started: proc.handle.Started, Wall: time.Since(proc.handle.Started), Status: status, Usage: usage}
+	proc.mu.Lock()
+	out.TimedOut, cancelled = proc.timedOut, proc.cancelled
+	ending := proc.timedOut || proc.cancelled || proc.outputExceeded
 	if cancelled {
 		out.Killed = unix.SIGKILL
 	}
-	j.mu.Unlock()
+	proc.mu.Unlock()
 	if err != nil {
 		out.Status, out.Killed = unix.WaitStatus(unix.SIGKILL), unix.SIGKILL
-		j.session.lost(j.sandbox)
+		proc.session.lost(proc.sandbox)
 	} else if ending {
-		j.kill()
-		if !j.handle.WaitGroupKilled(2 * killTimeout) {
-			j.endSandbox()
+		proc.kill()
+		if !proc.handle.WaitGroupKilled(2 * killTimeout) {
+			proc.endSandbox()
 		}
 	}
-	j.finish()
-	if out.Status != 0 && len(j.sandbox.Info.Cgroups) > 0 {
-		out.Evidence = j.session.evidence(j.sandbox, j.before)
+	proc.finish()
+	if out.Status != 0 && len(proc.sandbox.Info.Cgroups) > 0 {
+		out.Evidence = proc.session.evidence(proc.sandbox, proc.before)
 	}
 	return out, cancelled
 }
 
-func (j *process) mark(flag *bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+func (proc *process) mark(flag *bool) {
+	proc.mu.Lock()
+	defer proc.mu.Unlock()
 	*flag = true
 }
 
 // after calls f after d, unless the job is over by then.
-func (j *process) after(d time.Duration, f func()) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.over {
-		j.timers = append(j.timers, time.AfterFunc(d, f))
+func (proc *process) after(d time.Duration, f func()) {
+	proc.mu.Lock()
+	defer proc.mu.Unlock()
+	if !proc.over {
+		proc.timers = append(proc.timers, time.AfterFunc(d, f))
 	}
 }
 
-func (j *process) finish() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.over = true
-	for _, t := range j.timers {
+func (proc *process) finish() {
+	proc.mu.Lock()
+	defer proc.mu.Unlock()
+	proc.over = true
+	for _, t := range proc.timers {
 		t.Stop()
 	}
 }
 
 // timeUp asks the command to end, and kills it when its grace is over.
-func (j *process) timeUp() {
-	j.mark(&j.timedOut)
-	_ = j.handle.Signal(unix.SIGTERM, true)
-	j.after(time.Duration(j.session.plan.KillGrace), j.kill)
+func (proc *process) timeUp() {
+	proc.mark(&proc.timedOut)
+	_ = proc.handle.Signal(unix.SIGTERM, true)
+	proc.after(time.Duration(proc.session.plan.KillGrace), proc.kill)
 }
 
 // kill ends the command and all that it has started.
-func (j *process) kill() {
-	j.mu.Lock()
-	again := j.killed || j.over
-	j.killed = true
-	j.mu.Unlock()
+func (proc *process) kill() {
+	proc.mu.Lock()
+	again := proc.killed || proc.over
+	proc.killed = true
+	proc.mu.Unlock()
 	switch {
 	case again:
-	case !j.sandbox.Scoped():
-		j.endSandbox()
+	case !proc.sandbox.Scoped():
+		proc.endSandbox()
 	default:
-		j.handle.Kill()
-		j.after(killTimeout, j.endSandbox) // should its supervisor not answer
+		proc.handle.Kill()
+		proc.after(killTimeout, proc.endSandbox) // should its supervisor not answer
 	}
 }
 
@@ -282,4 +282,4 @@ func (s *Session) lost(sandbox *backend.Sandbox) {
 }
 
 // endSandbox ends the sandbox. Another one takes its place, unless the session was closed.
-func (j *process) endSandbox() { j.session.expire(j.sandbox) }
+func (proc *process) endSandbox() { proc.session.expire(proc.sandbox) }

@@ -134,7 +134,7 @@ func startRole(name string, files []*os.File, environ ...string) (int, <-chan st
 	if err != nil {
 		return fail("socketpair", err)
 	}
-	theirs := os.NewFile(uintptr(pair[1]), "orders")
+	theirs := os.NewFile(uintptr(pair[1]), "request")
 	defer theirs.Close()
 	if files == nil {
 		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)

@@ -75,20 +75,20 @@ func (s *Session) startProcess(ctx context.Context, req StartRequest, rec *recor
 		closeAll(append(ours, command.Files[:]...))
 		return nil, &Error{Stage: "channels", Err: err}
 	}
-	j, err := s.start(ctx, command)
+	proc, err := s.start(ctx, command)
 	closeAll(command.Files[:])
 	if err != nil {
 		closeAll(ours)
 		return nil, err
 	}
 	if p.Stderr == nil {
-		p.Stdin, p.Stdout = j.handle.Terminal, j.handle.Terminal
+		p.Stdin, p.Stdout = proc.handle.Terminal, proc.handle.Terminal
 	}
 	if o := s.plan.Output; o != nil && !o.Pipes {
-		p.bound(o.Bytes, func() { j.mark(&j.outputExceeded); go j.kill() })
+		p.bound(o.Bytes, func() { proc.mark(&proc.outputExceeded); go proc.kill() })
 	}
 	s.hold(p)
-	p.process = j
+	p.process = proc
 	go p.wait(ctx)
 	return p, nil
 }

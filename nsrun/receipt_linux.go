@@ -32,7 +32,7 @@ type Receipt struct {
 	NoNewPrivs bool `json:"no_new_privs,omitempty"`
 	// Landlock says what it confined.
 	Landlock *LandlockReceipt `json:"landlock,omitempty"`
-	// Seccomp says which filters judged system calls.
+	// Seccomp says which filters decided about system calls.
 	Seccomp *SeccompReceipt `json:"seccomp,omitempty"`
 	// Limits are those in force, and what enforced each.
 	Limits []LimitReceipt `json:"limits,omitempty"`
@@ -57,7 +57,7 @@ type LandlockReceipt struct {
 	SHA256 string   `json:"sha256"`           // of the ruleset's JSON: equal rulesets have equal hashes
 }
 
-// SeccompReceipt says which filters judged system calls.
+// SeccompReceipt says which filters decided about system calls.
 type SeccompReceipt struct {
 	Filter     string   `json:"filter"`                // its name; "off" is none
 	FilterHash string   `json:"filter_hash,omitempty"` // SHA-256 of that filter alone

@@ -59,7 +59,7 @@ var VerdictTable = []VerdictRow{
 	{Memory, "its own or 128+n", "it failed, and its cgroup had killed for want of memory; without a cgroup such a failure is an exit"},
 	{Pids, "its own or 128+n", "it failed, and its cgroup had refused a process; without a cgroup such a failure is an exit"},
 	{Output, "never 0", "it wrote more than it may, or more than could be passed on"},
-	{Interrupted, "128+n", "nsrun was told to end by signal n, SIGTERM or SIGINT, and the command died of that, or was killed after its grace"},
+	{Interrupted, "128+n", "nsrun was asked to end by signal n, SIGTERM or SIGINT, and the command died of that, or was killed after its grace"},
 	{Lost, "255", "it has run, or may have; how it ended could not be learnt, and it was killed if it had not ended"},
 	{NotFound, "127", "it has not run: there is no such program"},
 	{NotExecutable, "126", "it has not run: it cannot be executed"},
@@ -107,10 +107,10 @@ type Result struct {
 	SystemMS float64 `json:"system_ms"`
 	// MaxRSSKiB is the most memory of the largest process.
 	MaxRSSKiB int64 `json:"max_rss_kib"`
-	// PeakKiB is the most memory that all processes had at once, page cache and tmpfs included, where a cgroup tells. In a session it is that
+	// PeakKiB is the most memory that all processes had at once, page cache and tmpfs included, where a cgroup reports it. In a session it is that
 	// of the session until now.
 	PeakKiB int64 `json:"peak_kib,omitempty"`
-	// PeakPids is the most processes and threads that there were at once, where a cgroup tells; in a session, that of the session until
+	// PeakPids is the most processes and threads that there were at once, where a cgroup reports it; in a session, that of the session until
 	// now.
 	PeakPids int64 `json:"peak_pids,omitempty"`
 	// Hit lists the limits of the cgroup that were reached, whatever the verdict: "memory_mb", "pids", "cpu_percent".

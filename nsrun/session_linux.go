@@ -259,9 +259,9 @@ func (s *Session) renew() (*backend.Sandbox, error) {
 	return next, nil
 }
 
-func discard(r *backend.Sandbox) {
-	r.Kill()
-	<-r.Done()
+func discard(sandbox *backend.Sandbox) {
+	sandbox.Kill()
+	<-sandbox.Done()
 }
 
 // Policy returns the policy that the session was opened with.

@@ -193,15 +193,15 @@ func inUnit(value, unit string) (int64, bool) {
 		return int64(d / time.Second), true
 	}
 	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
-	said := strings.ToLower(strings.TrimSpace(value[len(digits):]))
+	written := strings.ToLower(strings.TrimSpace(value[len(digits):]))
 	n, err := strconv.ParseInt(digits, 10, 32) // so that no shift overflows
 	if err != nil {
 		return 0, false
 	}
-	if unit == "%" && said == "%" {
+	if unit == "%" && written == "%" {
 		return n, true
 	}
-	power := slices.Index([]string{"", "k", "m", "g", "t"}, strings.TrimSuffix(strings.TrimSuffix(said, "b"), "i"))
+	power := slices.Index([]string{"", "k", "m", "g", "t"}, strings.TrimSuffix(strings.TrimSuffix(written, "b"), "i"))
 	switch {
 	case power >= 2 && unit == "MiB":
 		return n << (10 * (power - 2)), true

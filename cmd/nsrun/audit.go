@@ -181,7 +181,7 @@ func (a *app) auditShow(f *auditFlags, name string) int {
 
 const auditColumns = "%-20s  %-14s  %4s  %9s  %-8s  %s\n"
 
-func (a *app) auditTable(t audit.Told) error {
+func (a *app) auditTable(t audit.RunRows) error {
 	code, wall := "-", "-"
 	if t.End != nil && t.End.Code != nil {
 		code, wall = fmt.Sprint(*t.End.Code), fmt.Sprintf("%.1f", t.End.WallMS)
@@ -195,7 +195,7 @@ func (a *app) auditTable(t audit.Told) error {
 	return err
 }
 
-func (a *app) auditRows(t audit.Told) error {
+func (a *app) auditRows(t audit.RunRows) error {
 	_, err := fmt.Fprintf(a.stdout, "%s\n", t.StartLine)
 	if err == nil && t.End != nil {
 		_, err = fmt.Fprintf(a.stdout, "%s\n", t.EndLine)

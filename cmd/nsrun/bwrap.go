@@ -217,7 +217,7 @@ func terminalName() string {
 // selinuxfs is where an SELinux host asks the kernel whether a context is one (selinux(8)).
 const selinuxfs = "/sys/fs/selinux"
 
-// labels judges SELinux contexts, if the host has SELinux.
+// labels checks SELinux contexts, if the host has SELinux.
 func labels() func(string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(selinuxfs, &fs); err != nil || fs.Type != unix.SELINUX_MAGIC {

@@ -156,7 +156,7 @@ func (r report) summary(out *strings.Builder) {
 func (r report) lacks(out *strings.Builder) {
 	var missing []plan.Note
 	for _, row := range facts.Table {
-		if row.Group != facts.Backends && r.known.State(row.Name) != facts.Yes && !r.needless(row) && !r.told(row.Name) {
+		if row.Group != facts.Backends && r.known.State(row.Name) != facts.Yes && !r.needless(row) && !r.reported(row.Name) {
 			missing = append(missing, plan.Note{Feature: string(row.Name), Loss: row.Loss, Found: r.known.Answers[row.Name].Detail, Fix: r.known.Fix(row.Name)})
 		}
 	}
@@ -166,8 +166,8 @@ func (r report) lacks(out *strings.Builder) {
 	}
 }
 
-// told reports whether the verdict has the feature, or the cause for which it is missing.
-func (r report) told(name facts.Name) bool {
+// reported reports whether the verdict has the feature, or the cause for which it is missing.
+func (r report) reported(name facts.Name) bool {
 	return slices.ContainsFunc(r.missing, func(n plan.Note) bool {
 		return n.Feature == string(name) || n.Found != "" && n.Fix == r.known.Fix(name)
 	})

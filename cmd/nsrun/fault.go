@@ -9,7 +9,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// byFlag puts the flag that was given in the place of the policy's field that it filled. What a manifest fills has been judged, by
+// byFlag puts the flag that was given in the place of the policy's field that it filled. What a manifest fills has been checked, by
 // line and key, before.
 func (f *flags) byFlag(pol policy.Policy, err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })

@@ -13,7 +13,7 @@ const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private ro
   nsrun manifest schema               print their JSON Schema
   nsrun seccomp show NAME             print which system calls a filter lets through, and how
   nsrun commands check -- CMD ARG...  check CMD by command rules; also: commands list, commands show NAME
-  nsrun audit show|verify FILE        what an audit log tells, and whether it is whole
+  nsrun audit show|verify FILE        what an audit log records, and whether it is whole
   nsrun schema manifest|ceiling|result|session    print a JSON Schema
   nsrun status [--json]               say which backends there are
   nsrun version
@@ -204,7 +204,7 @@ nsrun seccomp compile -o FILE [flags] NAME|F.json  write it as raw BPF, for nsru
   --deny CALL   refuse one more system call (repeat)
   -o FILE       where to write; a file that is not there yet
 
-The program judges calls by their number and arguments; a comment beside a comparison names the call. A profile
+The program decides by a call's number and arguments; a comment beside a comparison names the call. A profile
 in the JSON of Docker and the OCI runtimes (a name that ends in .json) takes a build with libseccomp:
 CGO_ENABLED=1 go build -tags libseccomp ./cmd/nsrun. What it compiles any build can use:
 nsrun run --seccomp off --seccomp ./filter.bpf is that filter alone; without off, beside the default one.
@@ -249,11 +249,11 @@ Examples:
   nsrun status --json | jq -e .active
 `
 
-const auditHelp = `nsrun audit show [flags] FILE     print the runs that an audit log tells of, one a line
+const auditHelp = `nsrun audit show [flags] FILE     print the runs that an audit log records, one a line
 nsrun audit verify [flags] FILE   check that no row was changed, taken out or put in
 
 Logs are kept by --audit FILE of run and session, the key audit of manifests, and NSRUN_AUDIT. Each run has a
-row when it starts and one when it has ended; one whose nsrun was killed is told as aborted by the next start.
+row when it starts and one when it has ended; the next start records a run whose nsrun was killed as aborted.
 Arguments that look like secrets are replaced; of variables there are only names.
 
   --since WHEN      runs that began since then: 24h (ago), 2026-01-31, 2026-01-31T12:00:00Z

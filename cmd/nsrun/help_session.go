@@ -28,8 +28,8 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
              "cwd"              a path inside
              "timeout"          seconds, or as "1m30s"; at most the policy's, 30s if that does not say
              "max_output"       bytes of each stream to collect (default 1048576, at most 16777216)
-             "stream": true     tell output as it comes, by events, and not in the answer
-             "encoding": "base64"  tell output in base64 always
+             "stream": true     send output as it comes, by events, and not in the answer
+             "encoding": "base64"  send output in base64 always
              "terminal": {"rows": 24, "cols": 80}  give it a terminal
              "fresh": true      end all that runs in the session first, and empty its private file systems
              "receipt": true    add what was on

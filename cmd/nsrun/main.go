@@ -43,7 +43,7 @@ func verbs() []verb {
 		{"seccomp", "show what a filter lets through, or compile it", (*app).seccomp},
 		{"session", "keep sandboxes open for a program that talks JSON", (*app).session},
 		{"commands", "report which command lines command rules accept", (*app).commands},
-		{"audit", "show what an audit log tells, and check that it is whole", (*app).audit},
+		{"audit", "show what an audit log records, and check that it is whole", (*app).audit},
 		{"schema", "print a JSON Schema of what nsrun reads or writes", (*app).schema},
 		{"status", "say which backends there are", (*app).status},
 		{"version", "print the version", (*app).version},

@@ -61,12 +61,12 @@ func (s *scene) types(t *testing.T, line string) (stdout, stderr string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, s.env, testenv.Limit(0)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, written bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &written
 	err := cmd.Run()
 	assert.NoError(t, ctx.Err(), "$ %s: ends in time", line)
 	assert.NotErrorIs(t, err, exec.ErrWaitDelay, "$ %s: nobody holds its output", line)
-	return out.String(), said.String()
+	return out.String(), written.String()
 }
 
 // asItWas establishes that nothing of a scenario is left, and that it has not touched anything else.

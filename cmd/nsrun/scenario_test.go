@@ -38,8 +38,8 @@ func TestScenarios(t *testing.T) {
 				commands = s.misbehave(t, commands)
 			}
 			for _, c := range commands {
-				got, said := s.types(t, c.line)
-				assert.Regexp(t, pattern(here(c.prints)), got, "$ %s\n%s", c.line, said)
+				got, written := s.types(t, c.line)
+				assert.Regexp(t, pattern(here(c.prints)), got, "$ %s\n%s", c.line, written)
 			}
 			s.asItWas(t)
 		})
@@ -132,8 +132,8 @@ func (s *scene) misbehave(t *testing.T, commands []typed) (others []typed) {
 			if want != nsrun.Timeout { // no tool whose end is another reaches the manifest's time, however busy the machine is
 				line = fmt.Sprintf("NSRUN_TEST_FLAGS='--timeout %s' %s", testenv.Limit(0), line)
 			}
-			got, said := s.types(t, line)
-			assert.Equal(t, row(tool, want), got, said)
+			got, written := s.types(t, line)
+			assert.Equal(t, row(tool, want), got, written)
 		})
 	}
 	s.running.Wait()

@@ -191,22 +191,22 @@ func TestSessionHasProcesses(t *testing.T) {
 	require.Equal(t, true, c.next().OK["started"])
 	require.Equal(t, "ready\n", c.next().Stdout)
 	c.send(`{"id":1,"op":"write","of":"p","data":"hello\n"}`)
-	said, closed := "", 0
+	written, closed := "", 0
 	until := func(stop func() bool) {
 		for !stop() {
 			if m := c.next(); m.ID == "p" {
 				text, _ := m.Stdout.(string)
-				said += text
+				written += text
 				if m.Closed != "" {
 					closed++
 				}
 			}
 		}
 	}
-	until(func() bool { return strings.Contains(said, "<hello>") })
+	until(func() bool { return strings.Contains(written, "<hello>") })
 	c.send(`{"id":2,"op":"signal","of":"p","signal":"USR1"}`)
 	c.send(`{"id":3,"op":"write","of":"p","data":"x\n"}`)
-	until(func() bool { return strings.Contains(said, "got it") })
+	until(func() bool { return strings.Contains(written, "got it") })
 	c.send(`{"id":4,"op":"cancel","of":"p"}`)
 	until(func() bool { return closed == 2 })
 	require.NoError(t, c.in.Close())

@@ -140,8 +140,8 @@ type limit struct {
 	Default   bool
 }
 
-// told runs a command and reads its result.
-func (b box) told(t *testing.T, flags []string, command ...string) (result, ending) {
+// runForResult runs a command and reads its result.
+func (b box) runForResult(t *testing.T, flags []string, command ...string) (result, ending) {
 	t.Helper()
 	b.results++
 	name := fmt.Sprintf("%s/result-%d", b.world.run, b.results)

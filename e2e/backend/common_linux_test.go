@@ -99,7 +99,7 @@ func TestExitCodes(t *testing.T) {
 			if c.flags != nil && c.flags[0] == "--ro" && !b.confined() {
 				continue // without a sandbox nobody looks at what is granted
 			}
-			r, e := b.told(t, c.flags, strings.Fields(c.command)...)
+			r, e := b.runForResult(t, c.flags, strings.Fields(c.command)...)
 			assert.Equal(t, c.code, e.code, "%s\n%v", c.what, e)
 			assert.Equal(t, c.code, r.Code, "%s: the result has the same code", c.what)
 			assert.Empty(t, e.stdout, c.what)
@@ -148,7 +148,7 @@ func TestPlaceAndWords(t *testing.T) {
 		assert.Equal(t, b.work+"\na b|$x\"'|102400\n|a  b\n|xxxxxxxxxxxxx", e.stdout, "directory, variables and words\n%.1000s", e.stderr)
 		e = b.run(t, b.shown("--chdir", b.work+"/kept"), "pwd")
 		assert.Equal(t, b.work+"/kept\n", e.stdout, e.stderr)
-		r, e := b.told(t, b.shown("--limit", "file_size_mb=1"), "dd", "if=/dev/zero", "of="+b.work+"/big", "bs=1M", "count=2")
+		r, e := b.runForResult(t, b.shown("--limit", "file_size_mb=1"), "dd", "if=/dev/zero", "of="+b.work+"/big", "bs=1M", "count=2")
 		assert.Equal(t, 153, e.code, "SIGXFSZ\n%v", e)
 		assert.Equal(t, 153, r.Code)
 		info, err := os.Stat(b.work + "/big")
@@ -225,7 +225,7 @@ func TestSideBySide(t *testing.T) {
 
 func TestSelfTest(t *testing.T) {
 	each(t, true, func(t *testing.T, b box) {
-		r, e := b.told(t, []string{"--self-test"}, "echo", "ran")
+		r, e := b.runForResult(t, []string{"--self-test"}, "echo", "ran")
 		if !b.confined() {
 			assert.Equal(t, 125, e.code, "there is no sandbox to test\n%v", e)
 			assert.Empty(t, e.stdout)

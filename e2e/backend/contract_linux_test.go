@@ -87,7 +87,7 @@ func (w *world) plantDevice(t *testing.T) {
 	require.NoError(t, mknod(filepath.Join(w.grant, "device")))
 }
 
-// testBackend is the contract: the same for every backend, judged by what its own receipts say.
+// testBackend is the contract: the same for every backend, checked by what its own receipts say.
 func testBackend(t *testing.T, b box, controls map[string]string) map[string]cell {
 	all := rows()
 	acts := slices.DeleteFunc(slices.Clone(all), func(r row) bool { return r.act == "" })
@@ -101,7 +101,7 @@ func testBackend(t *testing.T, b box, controls map[string]string) map[string]cel
 	cells := newCells(t, result.Receipt)
 	for i, r := range acts {
 		assert.NotContains(t, answers[i].Error, "bug:", "%s", r.act)
-		cells.add(r, expected(t, b, r, r.judge(b.world, answers[i]), controls[r.act]), controls[r.act])
+		cells.add(r, expected(t, b, r, r.observe(b.world, answers[i]), controls[r.act]), controls[r.act])
 	}
 	for _, d := range temporary() {
 		os.Remove(filepath.Join(d, b.mark))

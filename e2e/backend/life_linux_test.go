@@ -173,7 +173,7 @@ func processes(t *testing.T, b box, _ receipt) sight {
 	if b.alone() {
 		return sight{untried: "pids and memory_mb: as with Landlock and filter"}
 	}
-	r, e := b.told(t, []string{"--limit", "pids=30"}, "sh", "-c", "i=0; while [ $i -lt 40 ]; do sleep 20 >/dev/null 2>&1 & i=$((i+1)); done; echo all")
+	r, e := b.runForResult(t, []string{"--limit", "pids=30"}, "sh", "-c", "i=0; while [ $i -lt 40 ]; do sleep 20 >/dev/null 2>&1 & i=$((i+1)); done; echo all")
 	if e.code == 125 {
 		return sight{untried: "pids: nsrun refuses it: " + strings.TrimSpace(e.stderr)}
 	}
@@ -190,7 +190,7 @@ func memory(t *testing.T, b box, _ receipt) sight {
 	words := []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"}
 	free := b.do(t, nil, words...)
 	require.Equal(t, 0, free.code, free)
-	r, e := b.told(t, []string{"--limit", "memory_mb=100"}, words...)
+	r, e := b.runForResult(t, []string{"--limit", "memory_mb=100"}, words...)
 	if e.code == 125 {
 		return sight{untried: "memory_mb: nsrun refuses it: " + strings.TrimSpace(e.stderr)}
 	}
@@ -206,7 +206,7 @@ func terminal(t *testing.T, b box, _ receipt) sight {
 }
 
 func killed(t *testing.T, b box, _ receipt) sight {
-	r, e := b.told(t, nil, "sh", "-c", "kill -9 $$")
+	r, e := b.runForResult(t, nil, "sh", "-c", "kill -9 $$")
 	assert.Equal(t, 137, e.code)
 	return sight{kept: r.Verdict == "signal" && r.Signal == "SIGKILL",
 		what: fmt.Sprintf("killed by SIGKILL: verdict %s, signal %q, code %d", r.Verdict, r.Signal, r.Code)}

@@ -87,7 +87,7 @@ func (b box) failEach(t *testing.T, refused int, argv []string) {
 		for _, errno := range b.errors(i, points[i]) {
 			n++
 			e, _ := b.look(t, argv, points[i], errno)
-			judgeLook(t, fmt.Sprintf("%s: %s", points[i], unix.ErrnoName(errno)), refused, good, e, errno)
+			checkLook(t, fmt.Sprintf("%s: %s", points[i], unix.ErrnoName(errno)), refused, good, e, errno)
 		}
 	}
 	testenv.Count(t, "failed looks", n)
@@ -123,8 +123,8 @@ var (
 	columns = regexp.MustCompile(` {2,}`)                                                  // which ls makes as wide as the longest of those
 )
 
-// judgeLook says what is wrong with the ending of a run whose look failed.
-func judgeLook(t *testing.T, what string, refused int, good, e ending, errno unix.Errno) {
+// checkLook says what is wrong with the ending of a run whose look failed.
+func checkLook(t *testing.T, what string, refused int, good, e ending, errno unix.Errno) {
 	t.Helper()
 	const lost = 255
 	late := strings.HasPrefix(what, "late ") || strings.Contains(what, " / ") // a call that waits may come after the command was let go

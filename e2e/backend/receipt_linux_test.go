@@ -41,9 +41,9 @@ func TestReceiptIsWhatIsFoundInside(t *testing.T) {
 	each(t, true, func(t *testing.T, b box) {
 		outside := b.reports(t, replies(t, b.do(t, nil, built.act, "report"))[0])
 		flags := b.shown("--limit", "open_files=200", "--limit", "cpu_seconds=100", "--limit", "file_size_mb=50", "--limit", "stack_mb=4", "--limit", "locked_mb=1")
-		told, e := b.told(t, flags, batch(t, [][]string{{"report"}, {"domains"}, {"signal", "{ppid}"}, {"tcp", b.tcp}})...)
+		reported, e := b.runForResult(t, flags, batch(t, [][]string{{"report"}, {"domains"}, {"signal", "{ppid}"}, {"tcp", b.tcp}})...)
 		require.Equal(t, 0, e.code, e)
-		all, r := replies(t, e), told.Receipt
+		all, r := replies(t, e), reported.Receipt
 		found := b.reports(t, all[0])
 		assert.Equal(t, []int{b.uid, b.gid}, []int{found.UID, found.GID}, "the ids are the caller's")
 		spaces(t, r, outside, found)
@@ -165,9 +165,9 @@ func domains(t *testing.T, r receipt, stacked, signal reply) {
 func TestHostNetwork(t *testing.T) {
 	each(t, true, func(t *testing.T, b box) {
 		list := [][]string{{"tcp", b.tcp}, {"udp", b.udp}, {"unix", "@" + b.mark}, {"packet", "@" + b.mark + "-datagram"}, {"unix", b.stream}, {"report"}}
-		told, e := b.told(t, b.shown("--net", "host"), batch(t, list)...)
+		reported, e := b.runForResult(t, b.shown("--net", "host"), batch(t, list)...)
 		require.Equal(t, 0, e.code, e)
-		all, r := replies(t, e), told.Receipt
+		all, r := replies(t, e), reported.Receipt
 		assert.Equal(t, "host", r.Network)
 		assert.Empty(t, r.NetworkBy)
 		assert.True(t, all[0].Done && all[1].Done, "the host's network is there: %v, %v", all[0], all[1])
@@ -187,8 +187,8 @@ func TestHostNetwork(t *testing.T) {
 // TestRequire has each guarantee required: what a receipt says holds is met, what it says is lost refuses the run and says so.
 func TestRequire(t *testing.T) {
 	each(t, true, func(t *testing.T, b box) {
-		told, _ := b.told(t, nil, "true")
-		r := told.Receipt
+		reported, _ := b.runForResult(t, nil, "true")
+		r := reported.Receipt
 		e := b.run(t, []string{"--require", strings.Join(r.Holds, ",")}, "echo", "ran")
 		assert.Equal(t, "ran\n", e.stdout, "all that holds can be required: %v", e)
 		for _, name := range r.Lost {

@@ -149,8 +149,8 @@ func (r row) done(w *world, one reply) bool {
 	return missing == nil
 }
 
-// judge says what an act inside shows.
-func (r row) judge(w *world, one reply) sight {
+// observe says what an act inside shows.
+func (r row) observe(w *world, one reply) sight {
 	s := sight{kept: r.done(w, one) == r.keeps, what: one.String()}
 	if r.keeps && r.host != "" { // it is done, but to whom
 		if _, err := os.Lstat(w.fill.Replace(r.host)); err == nil {

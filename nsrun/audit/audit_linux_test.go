@@ -254,7 +254,7 @@ func TestKilledRunIsToldAsAborted(t *testing.T) {
 	assert.Empty(t, mustVerify(t, path).Open)
 }
 
-func TestTornLineIsEndedAndTold(t *testing.T) {
+func TestTornLineIsEndedAndReported(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(string) string
@@ -423,8 +423,8 @@ func TestRunsAreShown(t *testing.T) {
 		r, err := Read(path)
 		require.NoError(t, err)
 		defer r.Close()
-		damaged, err := Runs(r, f, func(told Told) error {
-			got = append(got, told.Verdict()+" "+told.Command())
+		damaged, err := Runs(r, f, func(reported RunRows) error {
+			got = append(got, reported.Verdict()+" "+reported.Command())
 			return nil
 		})
 		require.NoError(t, err)

@@ -164,7 +164,7 @@ func (r Rule) check(args []string, resolve Resolver) *miss {
 	for _, i := range files {
 		place := tokens[min(i, len(tokens)-1)].place(args[i])
 		if r.Globs && strings.ContainsAny(place, globs) {
-			return &miss{i, r.Program + " would expand it to other files, which nobody has judged; name one file, without any of " + globs}
+			return &miss{i, r.Program + " would expand it to other files, which nobody has checked; name one file, without any of " + globs}
 		}
 		if why := cmp.Or(outside(place, resolve), outside(path.Clean(place), resolve)); why != "" { // some programs take .. away before they open it
 			return &miss{i, why}

@@ -200,7 +200,7 @@ func (t token) refusesPlace(w string) string {
 	case w[0] == '-':
 		return noOption
 	case w[0] == '@':
-		return "it would be a file of further arguments, which nobody has judged"
+		return "it would be a file of further arguments, which nobody has checked"
 	case policy.CheckText(w) != nil:
 		return "it holds control characters, marks that reorder text, or bytes that are not UTF-8"
 	case t.text != "" && (!strings.HasSuffix(w, t.text) || strings.HasSuffix(w, "/"+t.text)):

@@ -38,7 +38,7 @@ func ceilingForm() record[policy.Ceiling] {
 	}}
 }
 
-// envShape judges names that may hold *.
+// envShape checks names that may hold *.
 func envShape(s string) (problem, fix string) {
 	name := ""
 	for _, r := range s {

@@ -58,7 +58,7 @@ func (d *decoder) want(n *node, key string, k kind) bool {
 	return false
 }
 
-// stringForm is a string that a function judges: it says what is wrong and what to do, or nothing.
+// stringForm is a string that a function validates: it reports what is wrong and what to do, or nothing.
 type stringForm struct {
 	validate func(string) (problem, fix string)
 	choices  []string // the only strings, where there are few

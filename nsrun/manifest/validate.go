@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// The judges of strings. Each says what is wrong with one and what to do about it, or nothing. The patterns beside them are what a
+// The checks of strings. Each reports what is wrong with one and what to do about it, or nothing. The patterns beside them are what a
 // schema can say of the same.
 
 const (
@@ -20,7 +20,7 @@ const (
 	auditPattern  = `^(/|~/).*[.]jsonl$`
 )
 
-// word judges names of ours: lower case, digits, _ . and -.
+// word checks names of ours: lower case, digits, _ . and -.
 func word(s string) (problem, fix string) {
 	for i, r := range s {
 		if !(r >= 'a' && r <= 'z' || i > 0 && (r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.')) {
@@ -57,7 +57,7 @@ func envName(s string) (problem, fix string) {
 	return "", ""
 }
 
-// envValue judges values: in PATH a directory that is not absolute would be looked for wherever the program happens to be.
+// envValue checks values: in PATH a directory that is not absolute would be looked for wherever the program happens to be.
 func envValue(name, value string) (problem, fix string) {
 	if name != "PATH" {
 		return "", ""
@@ -77,7 +77,7 @@ func labelValue(name, value string) (problem, fix string) {
 	return "", ""
 }
 
-// insidePath judges paths inside the sandbox.
+// insidePath checks paths inside the sandbox.
 func insidePath(s string) (problem, fix string) {
 	if !strings.HasPrefix(s, "/") && s != "" {
 		return clip(s) + " is not an absolute path", "give the path as it is inside the sandbox, from /"
@@ -88,7 +88,7 @@ func insidePath(s string) (problem, fix string) {
 	return problem, fix
 }
 
-// workDir judges working directories, which may be the root.
+// workDir checks working directories, which may be the root.
 func workDir(s string) (problem, fix string) {
 	if s == "/" {
 		return "", ""
@@ -96,7 +96,7 @@ func workDir(s string) (problem, fix string) {
 	return insidePath(s)
 }
 
-// placement judges workspace_at.
+// placement checks workspace_at.
 func placement(s string) (problem, fix string) {
 	if s == "same" {
 		return "", ""
@@ -107,7 +107,7 @@ func placement(s string) (problem, fix string) {
 	return problem, fix
 }
 
-// hostPath judges paths of the host: absolute, or below the home directory.
+// hostPath checks paths of the host: absolute, or below the home directory.
 func hostPath(s string) (problem, fix string) {
 	if s != "" && !strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "~") && !strings.HasPrefix(s, "$") {
 		return clip(s) + " is a relative path", "give an absolute path, or ~/..."
@@ -115,7 +115,7 @@ func hostPath(s string) (problem, fix string) {
 	return filePath(s)
 }
 
-// auditPath judges the name of an audit log. A manifest makes that file wherever its reader may write: the ending keeps it from being one
+// auditPath checks the name of an audit log. A manifest makes that file wherever its reader may write: the ending keeps it from being one
 // that some program takes for its own.
 func auditPath(s string) (problem, fix string) {
 	if problem, fix = hostPath(s); problem == "" && (!strings.HasSuffix(s, ".jsonl") || strings.HasSuffix(s, "/.jsonl")) {
@@ -124,7 +124,7 @@ func auditPath(s string) (problem, fix string) {
 	return problem, fix
 }
 
-// filePath judges paths of the host that may also be relative to the manifest's directory.
+// filePath checks paths of the host that may also be relative to the manifest's directory.
 func filePath(s string) (problem, fix string) {
 	if strings.ContainsAny(s, globs) {
 		return clip(s) + " holds a glob", "name the file or directory; only hints of capabilities may hold globs"
@@ -132,7 +132,7 @@ func filePath(s string) (problem, fix string) {
 	return hint(s)
 }
 
-// rootPath judges directories of a ceiling: absolute, and / for everything.
+// rootPath checks directories of a ceiling: absolute, and / for everything.
 func rootPath(s string) (problem, fix string) {
 	switch {
 	case s == "/":
@@ -143,7 +143,7 @@ func rootPath(s string) (problem, fix string) {
 	return cleanPath(s)
 }
 
-// cleanPath judges what all paths have in common.
+// cleanPath checks what all paths have in common.
 func cleanPath(s string) (problem, fix string) {
 	switch {
 	case s == "":

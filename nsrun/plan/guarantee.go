@@ -37,7 +37,7 @@ func (c *compiler) guarantees() error {
 				n.Found = c.refused
 			}
 			c.unmet = append(c.unmet, n)
-		} else if !c.told(t.Name) && c.matters(t.Name) && (c.plan.Backend != BackendNone || t.Name == "sandbox") {
+		} else if !c.noted(t.Name) && c.matters(t.Name) && (c.plan.Backend != BackendNone || t.Name == "sandbox") {
 			c.note(t.Name, cell.Loss, c.fixFor(t))
 		}
 	}
@@ -64,8 +64,8 @@ func (c *compiler) matters(trait string) bool {
 	return true
 }
 
-// told reports whether a note says already that a guarantee is lost.
-func (c *compiler) told(trait string) bool {
+// noted reports whether a note says already that a guarantee is lost.
+func (c *compiler) noted(trait string) bool {
 	return slices.ContainsFunc(c.plan.Notes, func(n Note) bool { return n.Feature == trait })
 }
 

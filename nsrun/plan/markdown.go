@@ -27,7 +27,7 @@ func Markdown() string {
 		}
 		out.WriteString("\n")
 	}
-	out.WriteString("\n● holds, ◐ holds but for what is said here, – does not hold:\n\n")
+	out.WriteString("\n● holds, ◐ holds but for what is noted here, – does not hold:\n\n")
 	return out.String() + strings.Join(losses, "\n") + "\n"
 }
 

@@ -339,8 +339,8 @@ func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
 	}
 }
 
-// TestACommandNobodyHasJudgedIsNotPlanned: under command rules, forgetting to check by them is an error and not a run.
-func TestACommandNobodyHasJudgedIsNotPlanned(t *testing.T) {
+// TestACommandNobodyHasCheckedIsNotPlanned: under command rules, forgetting to check by them is an error and not a run.
+func TestACommandNobodyHasCheckedIsNotPlanned(t *testing.T) {
 	pol := policy.Policy{Commands: "passive"}
 	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	assert.ErrorContains(t, err, "bug: nothing has checked the command by the command rules passive")
@@ -353,11 +353,11 @@ func TestACommandNobodyHasJudgedIsNotPlanned(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"B=1", "A=2"}, p.Env, "once")
 	_, err = Compile(Request{Policy: policy.Policy{Commands: "passive"}, Session: true}, hosts["kernel 6.18, user"])
-	assert.NoError(t, err, "a session's commands are judged one by one")
+	assert.NoError(t, err, "a session's commands are checked one by one")
 }
 
-// TestDroppedVariablesAreTold, with the reason: a secret, or a hook that was not named.
-func TestDroppedVariablesAreTold(t *testing.T) {
+// TestDroppedVariablesAreReported, with the reason: a secret, or a hook that was not named.
+func TestDroppedVariablesAreReported(t *testing.T) {
 	p := policy.Policy{Env: policy.Env{All: true, Pass: []string{"EDITOR"}, Set: []policy.Var{{Name: "PATH", Value: "/bin:.:/usr/bin"}}}}
 	out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: append([]string{"LD_AUDIT=/evil.so", "BASH_ENV=/evil"}, environ...)}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)

@@ -117,6 +117,6 @@ var Traits = [...]Trait{
 		[...]Cell{{Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {Grade: Carried}}},
 	{"terminal", "--tty gives the command a terminal of its own", "there is no terminal of the command's own",
 		[...]Cell{{Grade: Carried}, {}, {}, {}, {}}},
-	{"status", "the signal that killed the command is told", "only the exit code is told, in which a signal is 128+n",
+	{"status", "the signal that killed the command is reported", "only the exit code is reported, in which a signal is 128+n",
 		[...]Cell{{Grade: Carried}, {}, {Grade: Carried}, {Grade: Carried}, {Grade: Carried}}},
 }

@@ -232,7 +232,7 @@ func (i Isolation) Level() Isolation {
 type Note struct {
 	Feature string `json:"feature"`         // what it is about: a guarantee, a feature of hosts, a limit, or a part of the policy
 	Loss    string `json:"loss"`            // what is not as asked
-	Found   string `json:"found,omitempty"` // what a probe was told here
+	Found   string `json:"found,omitempty"` // what a probe found here
 	Fix     string `json:"fix,omitempty"`   // one action that helps
 }
 

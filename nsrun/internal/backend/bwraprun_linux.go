@@ -320,10 +320,10 @@ func (o *bwrapRun) until(fd int) bool {
 
 // explainBwrap makes an error of what bubblewrap has printed before it gave up.
 func (o *bwrapRun) explainBwrap(status unix.WaitStatus) error {
-	said, _ := io.ReadAll(io.LimitReader(o.stderr, 1<<14))
-	text := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(said)), "bwrap: "))
+	printed, _ := io.ReadAll(io.LimitReader(o.stderr, 1<<14))
+	text := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(printed)), "bwrap: "))
 	if text == "" {
-		text = fmt.Sprintf("it ended with status %d and said nothing", exitCode(status))
+		text = fmt.Sprintf("it ended with status %d and reported nothing", exitCode(status))
 	}
 	return &Error{Stage: "bwrap", Err: errors.New(text), Hint: "run nsrun doctor, or use --backend native"}
 }
@@ -347,7 +347,7 @@ func (f *remoteFailure) explain(p *plan.Plan) error {
 // command. It returns only if that fails.
 func ExecStages(channel, requestFD, stderrFD int) error {
 	runtime.LockOSThread() // the thread that is confined is the one that executes
-	file := os.NewFile(uintptr(requestFD), "orders")
+	file := os.NewFile(uintptr(requestFD), "request")
 	var o RemoteRequest
 	err := json.NewDecoder(bufio.NewReader(file)).Decode(&o)
 	if err == nil {

@@ -34,8 +34,8 @@ type pid1 struct {
 	request containerRequest
 }
 
-// ContainerInit is what nsrun's binary does as pid 1 of a container: it takes orders from whoever started the container, starts the command,
-// and tells how that ended. It returns only if it cannot take orders.
+// ContainerInit is what nsrun's binary does as pid 1 of a container: it receives a request from the process that started the container, starts the command,
+// and reports how that ended. It returns only if it cannot receive the request.
 func ContainerInit() error {
 	runtime.LockOSThread() // for the fork
 	// The command runs as the same user: it must not look into this process, nor take its connection (pidfd_getfd(2), ptrace(2)).
@@ -54,7 +54,7 @@ func ContainerInit() error {
 	}
 	p := &pid1{channel: channel}
 	if err := p.receiveRequest(); err != nil {
-		return fmt.Errorf("inside of the container: orders: %w", err)
+		return fmt.Errorf("inside the container: request: %w", err)
 	}
 	go p.dieWithCaller()
 	p.send('F', p.supervise())
@@ -62,7 +62,7 @@ func ContainerInit() error {
 	return nil
 }
 
-// receiveRequest takes the orders and the command's standard descriptors.
+// receiveRequest receives the request and the command's standard descriptors.
 func (p *pid1) receiveRequest() error {
 	files, err := wire.Receive(p.channel, &p.request)
 	if err == nil && len(files) != 3 {

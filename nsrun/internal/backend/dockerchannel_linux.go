@@ -40,10 +40,10 @@ func (d *dockerRun) accept() error {
 	return d.sendRequest()
 }
 
-// sendRequest passes the orders and the standard descriptors.
+// sendRequest passes the request and the standard descriptors.
 func (d *dockerRun) sendRequest() error {
 	if err := wire.Send(d.channel, d.box.request, 0, 1, 2); err != nil {
-		return &Error{Stage: "docker", Op: "send orders", Err: err}
+		return &Error{Stage: "docker", Op: "send the request", Err: err}
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (d *dockerRun) all() (err error) {
 	return nil
 }
 
-// arrive waits until pid 1 of the container has connected, and gives it its orders.
+// arrive waits until pid 1 of the container has connected, and sends it its request.
 func (d *dockerRun) arrive() error {
 	const slice = 100 * time.Millisecond // in which a kill is noticed
 	for until := time.Now().Add(startTimeout); ; {
@@ -135,7 +135,7 @@ func (d *dockerRun) explainClient() error {
 	d.client = nil
 	_, _ = d.cli.ask(cliTimeout, nil, "rm", "--force", d.name) // as a rule it has been removed
 	if err == nil {
-		err = errors.New("the container has ended and said nothing")
+		err = errors.New("the container has ended and reported nothing")
 	}
 	text, _ := io.ReadAll(io.NewSectionReader(d.clientOutput, 0, 1<<14))
 	return &Error{Stage: "docker", Op: "run", Err: d.cli.lastError(text, err), Hint: "see to it that " + d.cli.Name() + " works, or use --backend native"}

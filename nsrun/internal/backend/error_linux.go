@@ -61,9 +61,9 @@ func wrapLowering(err error) error {
 		}
 		return &Error{Stage: "mount", Index: op.Index + 1, Op: string(op.Op.Kind), Path: op.Op.Dest, Err: op.Err, Hint: op.Hint}
 	}
-	var told *Error
-	if errors.As(err, &told) {
-		return told
+	var explained *Error
+	if errors.As(err, &explained) {
+		return explained
 	}
 	var dir *mounts.DirError
 	if errors.As(err, &dir) {

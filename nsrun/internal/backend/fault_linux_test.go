@@ -143,7 +143,7 @@ func injectOne(t *testing.T, points *points, marker string, i int) {
 	ran := statErr == nil
 	_ = os.Remove(marker)
 	switch {
-	case step.Stage == "init" && (step.Op == "no capabilities" || step.Op == "close all" || step.Op == "wait"), step.Op == "tell pidfd":
+	case step.Stage == "init" && (step.Op == "no capabilities" || step.Op == "close all" || step.Op == "wait"), step.Op == "report pidfd":
 		if step.Op == "wait" && err == nil {
 			t.Errorf("call %d (%s): the run is a success although pid 1 could not wait: %+v", i, step, out)
 		}

@@ -181,19 +181,19 @@ func dropCapabilities() {
 
 // report waits until the command is executed, or says why it will not be.
 func (m *monitor) report() error {
-	var said []byte
+	var printed []byte
 	buf := make([]byte, sys.FailureSize+1)
 	for m.until(int(m.ch.report.Fd()), unix.POLLIN) {
 		n, err := unix.Read(int(m.ch.report.Fd()), buf)
-		said = append(said, buf[:max(n, 0)]...)
+		printed = append(printed, buf[:max(n, 0)]...)
 		if err != nil && !errors.Is(err, unix.EINTR) || err == nil && n == 0 {
 			break
 		}
 	}
-	if len(said) == 1 || len(said) == 1+sys.FailureSize {
-		m.witnessed, said = said[0] == witness, said[1:]
+	if len(printed) == 1 || len(printed) == 1+sys.FailureSize {
+		m.witnessed, printed = printed[0] == witness, printed[1:]
 	}
-	if f, ok := sys.ParseFailure(said); ok {
+	if f, ok := sys.ParseFailure(printed); ok {
 		return m.failed(f)
 	}
 	return nil

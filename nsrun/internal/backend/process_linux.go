@@ -30,14 +30,14 @@ type Process struct {
 
 // Start asks for a command and returns once it is being executed. The command's descriptors are the caller's to close. If until is closed
 // first, the command may begin nevertheless: then it is killed, in a sandbox that is not [Sandbox.Scoped] with the sandbox if need be.
-func (r *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
+func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	tooBig := func() error {
 		return explainExec(&Error{Stage: "exec"}, sys.Step{Stage: "exec"}, unix.E2BIG, &plan.Plan{Command: c.Args})
 	}
 	if c.tooBig() {
 		return nil, tooBig()
 	}
-	l, cut, err := lowerRequest(r.Plan, c)
+	l, cut, err := lowerRequest(s.Plan, c)
 	if err != nil {
 		return nil, err
 	}
@@ -50,43 +50,43 @@ func (r *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 		return nil, &Error{Stage: "channels", Op: "socketpair", Err: err}
 	}
 	_ = unix.SetNonblock(pair[0], true)
-	t := &Process{sandbox: r, channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1, Started: time.Now(), done: make(chan struct{}), terminal: c.Terminal != nil}
-	err = r.send(message, pair[1], c.Files, until)
+	p := &Process{sandbox: s, channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1, Started: time.Now(), done: make(chan struct{}), terminal: c.Terminal != nil}
+	err = s.send(message, pair[1], c.Files, until)
 	unix.Close(pair[1])
 	if err == nil {
-		err = t.begun(l, until)
+		err = p.begun(l, until)
 	}
 	if err != nil {
-		t.giveUp(err)
+		p.giveUp(err)
 		return nil, err
 	}
-	return t, nil
+	return p, nil
 }
 
 // giveUp has a command killed as soon as it begins, which as a rule it has. What has left its process group by then outlives that in a sandbox
 // that is not scoped, which ends for it.
-func (t *Process) giveUp(err error) {
-	if t.failed {
-		t.Close()
+func (p *Process) giveUp(err error) {
+	if p.failed {
+		p.Close()
 		return
 	}
-	t.Kill()
-	told, over := t.drain(time.Now().Add(20 * replyTimeout))
+	p.Kill()
+	received, over := p.drain(time.Now().Add(20 * replyTimeout))
 	switch {
-	case over || t.sandbox.Scoped():
-		t.Close()
-	case told || !errors.Is(err, os.ErrDeadlineExceeded):
-		t.Close()
-		t.sandbox.Terminate()
-		<-t.sandbox.Done()
+	case over || p.sandbox.Scoped():
+		p.Close()
+	case received || !errors.Is(err, os.ErrDeadlineExceeded):
+		p.Close()
+		p.sandbox.Terminate()
+		<-p.sandbox.Done()
 	default: // it has not begun, and may never do so, which is no reason to end the others
 		go func() {
-			defer t.Close()
-			_ = t.channel.SetReadDeadline(time.Time{})
-			n, passed, _ := t.receive(make([]byte, sys.FailureSize))
+			defer p.Close()
+			_ = p.channel.SetReadDeadline(time.Time{})
+			n, passed, _ := p.receive(make([]byte, sys.FailureSize))
 			closeAll(passed)
-			if n > 0 && !t.WaitGroupKilled(20*replyTimeout) {
-				t.sandbox.Terminate()
+			if n > 0 && !p.WaitGroupKilled(20*replyTimeout) {
+				p.sandbox.Terminate()
 			}
 		}()
 	}
@@ -99,32 +99,32 @@ func closeAll(fds []int) {
 }
 
 // begun waits for the word that the command is being executed, or has not been.
-func (t *Process) begun(l *lowering, until <-chan struct{}) error {
-	forget := deadline(until, t.channel.SetReadDeadline)
-	Await(replyTimeout, t.channel)
+func (p *Process) begun(l *lowering, until <-chan struct{}) error {
+	forget := deadline(until, p.channel.SetReadDeadline)
+	Await(replyTimeout, p.channel)
 	buf := make([]byte, sys.FailureSize)
-	n, passed, err := t.receive(buf)
+	n, passed, err := p.receive(buf)
 	forget()
 	for i, fd := range passed {
 		if i == 0 {
-			t.pidfd = fd
+			p.pidfd = fd
 		} else {
 			_ = unix.SetNonblock(fd, true)
-			t.Terminal = os.NewFile(uintptr(fd), "terminal")
+			p.Terminal = os.NewFile(uintptr(fd), "terminal")
 		}
 	}
 	f, ok := sys.ParseFailure(buf[:n])
-	t.failed = ok && f.Errno != 0
+	p.failed = ok && f.Errno != 0
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return err
 	case err != nil || !ok:
 		return ErrLost
-	case f.Errno == uint32(unix.ENOMEM) && t.sandbox.awaitDone(): // what a pid namespace says whose init has been killed (alloc_pid in kernel/pid.c)
+	case f.Errno == uint32(unix.ENOMEM) && p.sandbox.awaitDone(): // what a pid namespace says whose init has been killed (alloc_pid in kernel/pid.c)
 		return ErrSandboxEnded
 	case f.Errno != 0:
-		return t.sandbox.explainStart(l, f)
-	case t.pidfd < 0 || t.terminal && t.Terminal == nil: // cut off: unix(7), on SCM_RIGHTS
+		return p.sandbox.explainStart(l, f)
+	case p.pidfd < 0 || p.terminal && p.Terminal == nil: // cut off: unix(7), on SCM_RIGHTS
 		return &Error{Stage: "channels", Op: "recvmsg", Err: unix.EMFILE, Hint: "raise the limit on open files (ulimit -n)"}
 	}
 	return nil
@@ -164,11 +164,11 @@ func Await(d time.Duration, files ...*os.File) []bool {
 }
 
 // Channel can be read from when there is something for [Process.Wait].
-func (t *Process) Channel() *os.File { return t.channel }
+func (p *Process) Channel() *os.File { return p.channel }
 
 // receive takes one message. No byte is the end.
-func (t *Process) receive(buf []byte) (n int, passed []int, err error) {
-	conn, err := t.channel.SyscallConn()
+func (p *Process) receive(buf []byte) (n int, passed []int, err error) {
+	conn, err := p.channel.SyscallConn()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -205,9 +205,9 @@ func takeMessage(fd int, buf, oob []byte) (n, oobn int, err error) {
 }
 
 // Wait waits for the command's end. [io.EOF] means that its supervisor has ended without a word: with the sandbox, as a rule.
-func (t *Process) Wait() (unix.WaitStatus, unix.Rusage, error) {
+func (p *Process) Wait() (unix.WaitStatus, unix.Rusage, error) {
 	buf := make([]byte, sys.ExitSize)
-	n, _, err := t.receive(buf)
+	n, _, err := p.receive(buf)
 	if err != nil {
 		return 0, unix.Rusage{}, err
 	}
@@ -219,18 +219,18 @@ func (t *Process) Wait() (unix.WaitStatus, unix.Rusage, error) {
 }
 
 // Signal sends a signal to the command, or to its process group where the kernel can do that by pidfd.
-func (t *Process) Signal(sig unix.Signal, group bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.pidfd < 0 {
+func (p *Process) Signal(sig unix.Signal, group bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
 		return os.ErrProcessDone
 	}
 	err := unix.EINVAL
 	if group {
-		err = asErrno(unix.PidfdSendSignal(t.pidfd, sig, nil, pidfdSignalProcessGroup))
+		err = asErrno(unix.PidfdSendSignal(p.pidfd, sig, nil, pidfdSignalProcessGroup))
 	}
 	if err == unix.EINVAL {
-		err = asErrno(unix.PidfdSendSignal(t.pidfd, sig, nil, 0))
+		err = asErrno(unix.PidfdSendSignal(p.pidfd, sig, nil, 0))
 	}
 	switch err {
 	case 0:
@@ -250,8 +250,8 @@ func asErrno(err error) unix.Errno {
 
 // Kill has the supervisor kill the command and all that it has started, or, in a sandbox that is not [Sandbox.Scoped], its process group. [Process.WaitGroupKilled]
 // tells when that has happened.
-func (t *Process) Kill() {
-	if conn, err := t.channel.SyscallConn(); err == nil {
+func (p *Process) Kill() {
+	if conn, err := p.channel.SyscallConn(); err == nil {
 		_ = conn.Write(func(fd uintptr) bool {
 			_ = unix.Send(int(fd), []byte{'k'}, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 			return true
@@ -260,53 +260,53 @@ func (t *Process) Kill() {
 }
 
 // WaitGroupKilled waits until nothing that the command has started is alive. It reports whether that came to pass within the time.
-func (t *Process) WaitGroupKilled(within time.Duration) bool {
-	_, over := t.drain(time.Now().Add(within))
+func (p *Process) WaitGroupKilled(within time.Duration) bool {
+	_, over := p.drain(time.Now().Add(within))
 	return over
 }
 
 // drain takes what the supervisor still says, until its end, or until then. It reports whether that was anything, and whether that is over.
-func (t *Process) drain(until time.Time) (told, over bool) {
-	_ = t.channel.SetReadDeadline(until)
+func (p *Process) drain(until time.Time) (received, over bool) {
+	_ = p.channel.SetReadDeadline(until)
 	buf := make([]byte, sys.ExitSize)
 	for {
-		n, passed, err := t.receive(buf)
+		n, passed, err := p.receive(buf)
 		closeAll(passed)
 		if err != nil || n == 0 {
-			return told, !errors.Is(err, os.ErrDeadlineExceeded)
+			return received, !errors.Is(err, os.ErrDeadlineExceeded)
 		}
-		told = true
+		received = true
 	}
 }
 
 // WaitDescendants waits until nothing that the command has started is alive, and gives up what is not needed then. The terminal is left to the
 // caller.
-func (t *Process) WaitDescendants() {
-	_ = t.channel.SetReadDeadline(time.Time{})
+func (p *Process) WaitDescendants() {
+	_ = p.channel.SetReadDeadline(time.Time{})
 	for n, err := 1, error(nil); n > 0 && err == nil; {
-		n, _, err = t.receive(make([]byte, sys.ExitSize))
+		n, _, err = p.receive(make([]byte, sys.ExitSize))
 	}
-	close(t.done)
-	t.release()
+	close(p.done)
+	p.release()
 }
 
 // Done is closed when [Process.WaitDescendants] has seen the end of the last process.
-func (t *Process) Done() <-chan struct{} { return t.done }
+func (p *Process) Done() <-chan struct{} { return p.done }
 
-func (t *Process) release() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.channel.Close()
-	if t.pidfd >= 0 {
-		unix.Close(t.pidfd)
-		t.pidfd = -1
+func (p *Process) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.channel.Close()
+	if p.pidfd >= 0 {
+		unix.Close(p.pidfd)
+		p.pidfd = -1
 	}
 }
 
 // Close gives up the process. What the command has left running survives with the sandbox.
-func (t *Process) Close() {
-	t.release()
-	if t.Terminal != nil {
-		t.Terminal.Close()
+func (p *Process) Close() {
+	p.release()
+	if p.Terminal != nil {
+		p.Terminal.Close()
 	}
 }

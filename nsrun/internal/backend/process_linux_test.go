@@ -67,14 +67,14 @@ func TestTheEndRacesTheLastMessage(t *testing.T) {
 
 // TestTheKernelsPlacesAreNoGrants: by the backend landlock a sandbox sees the host's own /proc, with the processes that it must not look into.
 func TestTheKernelsPlacesAreNoGrants(t *testing.T) {
-	r, _ := serving(t, policy.BackendLandlock)
+	s, _ := serving(t, policy.BackendLandlock)
 	for _, name := range []string{"/proc/self/environ", "/proc", "/dev/null"} {
-		_, ok := r.Source(name)
+		_, ok := s.Source(name)
 		assert.False(t, ok, name)
 	}
-	_, ok := r.Source("/usr/bin")
+	_, ok := s.Source("/usr/bin")
 	assert.True(t, ok, "positive control")
-	status := func(argv ...string) int { _, s := output(t, r, argv...); return s.ExitStatus() }
+	status := func(argv ...string) int { _, s := output(t, s, argv...); return s.ExitStatus() }
 	assert.Zero(t, status("cat", "/proc/self/environ"), "positive control: it is there inside")
 }
 
@@ -82,37 +82,37 @@ func TestTheKernelsPlacesAreNoGrants(t *testing.T) {
 // output would seem to have run well.
 func TestARequestWithoutItsDescriptors(t *testing.T) {
 	for most := uint64(6); ; most++ {
-		r, server := serving(t, policy.BackendNative)
+		s, server := serving(t, policy.BackendNative)
 		supervisor, limit := childrenOf(t, server)[0], unix.Rlimit{}
 		require.NoError(t, unix.Prlimit(supervisor, unix.RLIMIT_NOFILE, nil, &limit))
 		limit.Cur = most
 		require.NoError(t, unix.Prlimit(supervisor, unix.RLIMIT_NOFILE, &limit, nil))
 		out, w, err := os.Pipe()
 		require.NoError(t, err)
-		process, err := r.Start(Command{Args: []string{"echo", "said"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{w, w, w}}, nil)
+		process, err := s.Start(Command{Args: []string{"echo", "said"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{w, w, w}}, nil)
 		w.Close()
 		if err != nil {
 			t.Logf("%d descriptors: %v", most, err)
 			if !errors.Is(err, unix.EMFILE) {
 				assert.ErrorIs(t, err, ErrLost)
 				select {
-				case <-r.Done(): // since nobody could be told what has become of it
+				case <-s.Done(): // since nobody could be told what has become of it
 				case <-time.After(testenv.Limit(0)):
 					t.Error("the sandbox lives")
 				}
 			}
 			out.Close()
-			r.Kill()
+			s.Kill()
 			continue
 		}
 		status, _, err := process.Wait()
 		require.NoError(t, err)
-		said, err := io.ReadAll(out)
+		printed, err := io.ReadAll(out)
 		require.NoError(t, err)
-		assert.Equal(t, "said\n", string(said), "%d descriptors, %v", most, status)
+		assert.Equal(t, "said\n", string(printed), "%d descriptors, %v", most, status)
 		process.Close()
 		out.Close()
-		r.Kill()
+		s.Kill()
 		require.Greater(t, most, uint64(10), "positive control: some were not enough")
 		return
 	}

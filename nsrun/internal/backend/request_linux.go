@@ -121,12 +121,12 @@ func bindsPids(h plan.Enforcement) bool { return strings.HasPrefix(h.Limit, "pid
 func hasDev(p *plan.Plan) bool { return devOf(p) == "/dev" }
 
 // explainStart turns what a supervisor has told into words: of a call of the request's, or of the server's program.
-func (r *Sandbox) explainStart(l *lowering, f sys.Failure) error {
+func (s *Sandbox) explainStart(l *lowering, f sys.Failure) error {
 	errno := syscall.Errno(f.Errno)
 	step, ok := sys.Step{}, false
 	if f.Index&sys.OfRequest != 0 {
 		step = l.p.Describe(int(f.Index &^ sys.OfRequest))
-	} else if step, ok = r.Info.step(int(f.Index)); !ok {
+	} else if step, ok = s.Info.step(int(f.Index)); !ok {
 		step = sys.Step{Stage: "bug: unknown call"}
 	}
 	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}

@@ -457,5 +457,5 @@ func (r *run) reap() error {
 		r.out.Status = status
 		return nil
 	}
-	return broken("end", fmt.Errorf("pid 1 ended with status %d and said nothing", status.ExitStatus()), r.released)
+	return broken("end", fmt.Errorf("pid 1 ended with status %d and reported nothing", status.ExitStatus()), r.released)
 }

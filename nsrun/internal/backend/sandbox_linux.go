@@ -39,18 +39,18 @@ type Sandbox struct {
 func NewSandbox(p *plan.Plan, info Info, socket, pidfd int) *Sandbox {
 	_ = unix.SetNonblock(pidfd, true) // so that the poller takes them
 	_ = unix.SetNonblock(socket, true)
-	r := &Sandbox{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"),
+	s := &Sandbox{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"),
 		done: make(chan struct{}), turn: make(chan struct{}, 1)}
-	r.turn <- struct{}{}
-	r.Terminate = r.Kill
-	r.group, _ = cgroup.Attach(info.Cgroups) // an error is that it has gone already
-	go r.watch()
-	return r
+	s.turn <- struct{}{}
+	s.Terminate = s.Kill
+	s.group, _ = cgroup.Attach(info.Cgroups) // an error is that it has gone already
+	go s.watch()
+	return s
 }
 
 // watch waits for pid 1's end, which comes after that of all others (pid_namespaces(7)), or for the subreaper's.
-func (r *Sandbox) watch() {
-	if conn, err := r.pidfd.SyscallConn(); err == nil {
+func (s *Sandbox) watch() {
+	if conn, err := s.pidfd.SyscallConn(); err == nil {
 		_ = conn.Read(func(fd uintptr) bool {
 			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			n, err := unix.Poll(fds, 0)
@@ -66,59 +66,59 @@ func (r *Sandbox) watch() {
 			time.Sleep(time.Millisecond / 2)
 		}
 	}
-	r.socket.Close()
-	r.pidfd.Close()
-	r.mu.Lock()
-	group := r.group
-	r.evidence, r.group = group.Read(), nil
-	r.mu.Unlock()
+	s.socket.Close()
+	s.pidfd.Close()
+	s.mu.Lock()
+	group := s.group
+	s.evidence, s.group = group.Read(), nil
+	s.mu.Unlock()
 	_ = group.Remove() // what cannot be removed a later run will
-	close(r.done)
+	close(s.done)
 }
 
 // Evidence is what has happened in the sandbox's cgroup, to its end.
-func (r *Sandbox) Evidence() cgroup.Evidence {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.group == nil {
-		return r.evidence
+func (s *Sandbox) Evidence() cgroup.Evidence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.group == nil {
+		return s.evidence
 	}
-	return r.group.Read()
+	return s.group.Read()
 }
 
 // Scoped reports whether what one command has started can be killed without the rest: see [Process.Kill].
-func (r *Sandbox) Scoped() bool { return r.Plan.Scoped() }
+func (s *Sandbox) Scoped() bool { return s.Plan.Scoped() }
 
 // Done is closed when nothing of the sandbox is alive.
-func (r *Sandbox) Done() <-chan struct{} { return r.done }
+func (s *Sandbox) Done() <-chan struct{} { return s.done }
 
 // Kill ends all that is alive in the sandbox. [Sandbox.Done] tells when that has happened.
-func (r *Sandbox) Kill() {
-	if !usesSubreaper(r.Plan) {
-		r.signal(unix.SIGKILL)
+func (s *Sandbox) Kill() {
+	if !usesSubreaper(s.Plan) {
+		s.signal(unix.SIGKILL)
 		return
 	}
-	r.socket.Close() // the subreaper must live to kill the others; that we are gone is its signal
+	s.socket.Close() // the subreaper must live to kill the others; that we are gone is its signal
 	go func() {
 		for _, sig := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} { // should somebody have stopped it. The watchdog kills the rest
 			select {
-			case <-r.done:
+			case <-s.done:
 				return
 			case <-time.After(time.Second):
-				r.signal(sig)
+				s.signal(sig)
 			}
 		}
 	}()
 }
 
-func (r *Sandbox) signal(sig unix.Signal) {
-	if conn, err := r.pidfd.SyscallConn(); err == nil {
+func (s *Sandbox) signal(sig unix.Signal) {
+	if conn, err := s.pidfd.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), sig, nil, 0) })
 	}
 }
 
 // send sends a request with its descriptors.
-func (r *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-chan struct{}) error {
+func (s *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-chan struct{}) error {
 	descriptors := []int{channel}
 	for _, f := range files {
 		if f != nil {
@@ -130,26 +130,26 @@ func (r *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-c
 		}
 	}
 	select {
-	case <-r.turn:
-		defer func() { r.turn <- struct{}{} }()
+	case <-s.turn:
+		defer func() { s.turn <- struct{}{} }()
 	case <-until:
 		return os.ErrDeadlineExceeded
-	case <-r.done:
+	case <-s.done:
 		return ErrSandboxEnded
 	}
-	forget := deadline(until, r.socket.SetWriteDeadline)
-	sent, err := r.write(message, unix.UnixRights(descriptors...))
+	forget := deadline(until, s.socket.SetWriteDeadline)
+	sent, err := s.write(message, unix.UnixRights(descriptors...))
 	forget()
 	if sent > 0 && sent < len(message) { // half a request cannot be taken back, and must not become a whole one by the next
-		r.Terminate()
-		r.socket.Close()
+		s.Terminate()
+		s.socket.Close()
 	}
 	return err
 }
 
 // write writes all of message to the server.
-func (r *Sandbox) write(message, rights []byte) (sent int, err error) {
-	conn, err := r.socket.SyscallConn()
+func (s *Sandbox) write(message, rights []byte) (sent int, err error) {
+	conn, err := s.socket.SyscallConn()
 	if err != nil {
 		return 0, ErrSandboxEnded
 	}
@@ -200,9 +200,9 @@ func deadline(until <-chan struct{}, set func(time.Time) error) (forget func()) 
 }
 
 // awaitDone waits a little for the sandbox's end, and reports whether that came.
-func (r *Sandbox) awaitDone() bool {
+func (s *Sandbox) awaitDone() bool {
 	select {
-	case <-r.done:
+	case <-s.done:
 		return true
 	case <-time.After(20 * replyTimeout):
 		return false
@@ -218,8 +218,8 @@ type Source struct {
 }
 
 // Source finds what shows name, a path inside, if that is a place of the host's.
-func (r *Sandbox) Source(name string) (Source, bool) {
-	resolved, best := r.Info.Resolved, -1
+func (s *Sandbox) Source(name string) (Source, bool) {
+	resolved, best := s.Info.Resolved, -1
 	for i, s := range resolved {
 		if s.Missing || s.Covered || s.Dest == "" || !inside(name, s.Dest) {
 			continue
@@ -228,12 +228,12 @@ func (r *Sandbox) Source(name string) (Source, bool) {
 			best = i
 		}
 	}
-	if best < 0 || r.Plan.Mounts[best].Kind != mounts.Bind || resolved[best].Link {
+	if best < 0 || s.Plan.Mounts[best].Kind != mounts.Bind || resolved[best].Link {
 		return Source{}, false
 	}
 	at := resolved[best]
 	if inside(at.Source, "/proc") || inside(at.Source, "/dev") { // the kernel's, which shows the caller: by the backend landlock, the host's own
 		return Source{}, false
 	}
-	return Source{Source: at.Source, Dest: at.Dest, File: at.File, ReadOnly: r.Plan.Mounts[best].Flags.Has(mounts.ReadOnly), mount: best}, true
+	return Source{Source: at.Source, Dest: at.Dest, File: at.File, ReadOnly: s.Plan.Mounts[best].Flags.Has(mounts.ReadOnly), mount: best}, true
 }

@@ -39,17 +39,17 @@ func openSandbox(t *testing.T, p *plan.Plan) *Sandbox {
 	t.Helper()
 	o, err := Open(p, OpenOptions{Fork: forker(t)})
 	require.NoError(t, err)
-	r := NewSandbox(p, o.Info, o.Socket, o.Pidfd)
+	s := NewSandbox(p, o.Info, o.Socket, o.Pidfd)
 	t.Cleanup(func() {
-		r.Kill()
+		s.Kill()
 		_, _ = unix.Wait4(-1, nil, 0, nil)
-		<-r.Done()
+		<-s.Done()
 	})
-	return r
+	return s
 }
 
 // output runs a command and returns what it writes, and its status.
-func output(t *testing.T, r *Sandbox, args ...string) (string, unix.WaitStatus) {
+func output(t *testing.T, s *Sandbox, args ...string) (string, unix.WaitStatus) {
 	t.Helper()
 	in, err := os.Open("/dev/null")
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func output(t *testing.T, r *Sandbox, args ...string) (string, unix.WaitStatus) 
 	out, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
-	process, err := r.Start(Command{Args: args, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{in, w, w}}, nil)
+	process, err := s.Start(Command{Args: args, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{in, w, w}}, nil)
 	w.Close()
 	require.NoError(t, err)
 	defer process.Close()
@@ -71,11 +71,11 @@ func output(t *testing.T, r *Sandbox, args ...string) (string, unix.WaitStatus) 
 
 func TestSandbox(t *testing.T) {
 	p, marker := touch(t, nil)
-	r := openSandbox(t, p)
-	_, status := output(t, r, "touch", "marker")
+	s := openSandbox(t, p)
+	_, status := output(t, s, "touch", "marker")
 	assert.Zero(t, status.ExitStatus())
 	assert.FileExists(t, marker)
-	text, status := output(t, r, "sh", "-c", "echo $$; cat /proc/self/status | grep -E 'Cap|NoNew|Seccomp|Sig'; ls -la /proc/self/fd; id; cat /proc/self/uid_map; readlink /proc/self/ns/user; exit 3")
+	text, status := output(t, s, "sh", "-c", "echo $$; cat /proc/self/status | grep -E 'Cap|NoNew|Seccomp|Sig'; ls -la /proc/self/fd; id; cat /proc/self/uid_map; readlink /proc/self/ns/user; exit 3")
 	t.Log(text)
 	assert.Equal(t, 3, status.ExitStatus())
 }
@@ -84,15 +84,15 @@ func TestSandbox(t *testing.T) {
 // supervisor of that first (ECONNRESET), and only then what was said.
 func TestALastMessageIsReceived(t *testing.T) {
 	p, _ := touch(t, nil)
-	r := openSandbox(t, p)
+	s := openSandbox(t, p)
 	out, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
-	l, cut, err := lowerRequest(r.Plan, Command{Args: []string{"sh", "-c", "echo begun; exec sleep 1000"}, Env: p.Env, Dir: p.Dir, Files: [3]*os.File{w, w, w}})
+	l, cut, err := lowerRequest(s.Plan, Command{Args: []string{"sh", "-c", "echo begun; exec sleep 1000"}, Env: p.Env, Dir: p.Dir, Files: [3]*os.File{w, w, w}})
 	require.NoError(t, err)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	require.NoError(t, r.send(l.p.Request(cut, false), pair[1], [3]*os.File{w, w, w}, nil))
+	require.NoError(t, s.send(l.p.Request(cut, false), pair[1], [3]*os.File{w, w, w}, nil))
 	unix.Close(pair[1])
 	w.Close()
 	_, err = io.ReadFull(out, make([]byte, len("begun\n")))
@@ -111,7 +111,7 @@ func TestALastMessageIsReceived(t *testing.T) {
 var backends = map[policy.Backend]int{policy.BackendNative: 1, policy.BackendLandlock: 2}
 
 // serving opens a sandbox by one of them, which waits for its first request.
-func serving(t *testing.T, backend policy.Backend) (r *Sandbox, server int) {
+func serving(t *testing.T, backend policy.Backend) (s *Sandbox, server int) {
 	t.Helper()
 	if backend == policy.BackendLandlock && !probe.Quick().Can(facts.Landlock) {
 		require.Empty(t, os.Getenv("CI"), "CI must have Landlock")
@@ -122,10 +122,10 @@ func serving(t *testing.T, backend policy.Backend) (r *Sandbox, server int) {
 		require.Empty(t, os.Getenv("CI"), "CI must have Landlock's scopes")
 		t.Skip("this kernel's Landlock has no scopes, without which there are no sessions")
 	}
-	r = openSandbox(t, p)
-	server = pidOf(t, r)
+	s = openSandbox(t, p)
+	server = pidOf(t, s)
 	testenv.Eventually(t, func() bool { return len(childrenOf(t, server)) == backends[backend] }, "the end of what the commands have started")
-	return r, server
+	return s, server
 }
 
 // childrenOf lists a process's children.
@@ -140,11 +140,11 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 }
 
 // ended closes the owner's end of a sandbox's socket, which has to be enough: a subreaper has no death signal.
-func ended(t *testing.T, r *Sandbox) {
+func ended(t *testing.T, s *Sandbox) {
 	t.Helper()
-	require.NoError(t, r.socket.Close())
+	require.NoError(t, s.socket.Close())
 	select {
-	case <-r.Done():
+	case <-s.Done():
 	case <-time.After(testenv.Limit(0)):
 		t.Error("the server does not notice that its owner is gone")
 	}
@@ -154,12 +154,12 @@ func ended(t *testing.T, r *Sandbox) {
 func TestAServerWhoseSupervisorIsStopped(t *testing.T) {
 	for backend := range backends {
 		t.Run(string(backend), func(t *testing.T) {
-			r, server := serving(t, backend)
+			s, server := serving(t, backend)
 			all := childrenOf(t, server)
 			for _, pid := range all {
 				require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
 			}
-			ended(t, r)
+			ended(t, s)
 			for _, pid := range all {
 				assert.ErrorIs(t, unix.Kill(pid, 0), unix.ESRCH)
 			}
@@ -171,15 +171,15 @@ func TestAServerWhoseSupervisorIsStopped(t *testing.T) {
 func TestAServerWithoutRoomForASupervisor(t *testing.T) {
 	for backend := range backends {
 		t.Run(string(backend), func(t *testing.T) {
-			r, server := serving(t, backend)
+			s, server := serving(t, backend)
 			require.NoError(t, unix.Prlimit(server, unix.RLIMIT_AS, &unix.Rlimit{}, nil)) // where none can be mapped
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer null.Close()
-			process, err := r.Start(Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
+			process, err := s.Start(Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
 			require.NoError(t, err)
 			defer process.Close()
-			ended(t, r)
+			ended(t, s)
 		})
 	}
 }
@@ -188,28 +188,28 @@ func TestAServerWithoutRoomForASupervisor(t *testing.T) {
 func TestARequestThatThereIsNoMemoryFor(t *testing.T) {
 	for backend := range backends {
 		t.Run(string(backend), func(t *testing.T) {
-			r, server := serving(t, backend)
+			s, server := serving(t, backend)
 			require.NoError(t, unix.Prlimit(server, unix.RLIMIT_AS, &unix.Rlimit{}, nil))
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer null.Close()
-			sleep := Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}
-			process, err := r.Start(sleep, nil) // the supervisor that is there takes it
+			sleep := Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}
+			process, err := s.Start(sleep, nil) // the supervisor that is there takes it
 			require.NoError(t, err)
 			defer process.Close()
 			give := time.AfterFunc(testenv.Limit(0), func() { t.Error("it waits"); _ = unix.Kill(server, unix.SIGKILL) })
 			defer give.Stop()
-			_, err = r.Start(sleep, nil)
+			_, err = s.Start(sleep, nil)
 			assert.ErrorIs(t, err, ErrLost)
-			<-r.Done()
+			<-s.Done()
 		})
 	}
 }
 
 // pidOf is the pid of a sandbox's first process.
-func pidOf(t *testing.T, r *Sandbox) (pid int) {
+func pidOf(t *testing.T, s *Sandbox) (pid int) {
 	t.Helper()
-	conn, err := r.pidfd.SyscallConn()
+	conn, err := s.pidfd.SyscallConn()
 	require.NoError(t, err)
 	require.NoError(t, conn.Control(func(fd uintptr) {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))

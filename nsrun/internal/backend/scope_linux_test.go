@@ -142,7 +142,7 @@ func TestTreesAreMadeInTheScope(t *testing.T) {
 
 // TestWhoWaitsForAScopeHeeds has a manager that says nothing: what ends a run ends the wait as well, and what does not is kept for the command.
 func TestWhoWaitsForAScopeHeeds(t *testing.T) {
-	told := func(signals ...os.Signal) Options {
+	received := func(signals ...os.Signal) Options {
 		c := make(chan os.Signal, len(signals))
 		for _, s := range signals {
 			c <- s
@@ -163,10 +163,10 @@ func TestWhoWaitsForAScopeHeeds(t *testing.T) {
 		stage string
 		text  string
 	}{
-		"cancelled": {waiting{opts: Options{Cancel: cancelled}, parent: -1}, nil, InterruptedStage, "told to end"},
-		"a signal":  {waiting{opts: told(unix.SIGUSR1, unix.SIGTERM), parent: -1}, nil, InterruptedStage, "SIGTERM came before"},
+		"cancelled": {waiting{opts: Options{Cancel: cancelled}, parent: -1}, nil, InterruptedStage, "asked to end"},
+		"a signal":  {waiting{opts: received(unix.SIGUSR1, unix.SIGTERM), parent: -1}, nil, InterruptedStage, "SIGTERM came before"},
 		"an orphan": {waiting{parent: parent}, nil, OrphanStage, "has ended"},
-		"its time":  {waiting{opts: told(unix.SIGUSR1), parent: -1}, func(p *plan.Plan) { p.Timeout = plan.Duration(200 * time.Millisecond) }, scopeStage, "no answer within 200ms"},
+		"its time":  {waiting{opts: received(unix.SIGUSR1), parent: -1}, func(p *plan.Plan) { p.Timeout = plan.Duration(200 * time.Millisecond) }, scopeStage, "no answer within 200ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _, end := managing(t, fake.Silent)

@@ -91,15 +91,15 @@ func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys
 			}
 		}
 	}
-	r := NewSandbox(p, o.Info, o.Socket, o.Pidfd)
+	s := NewSandbox(p, o.Info, o.Socket, o.Pidfd)
 	defer func() {
-		r.Kill()
+		s.Kill()
 		for {
 			if _, e := unix.Wait4(-1, nil, 0, nil); e != nil && !errors.Is(e, unix.EINTR) {
 				break
 			}
 		}
-		<-r.Done()
+		<-s.Done()
 	}()
 	null, err := os.OpenFile(filepath.Join("/dev", "null"), os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys
 	if terminal {
 		c.Files, c.Terminal = [3]*os.File{}, &unix.Winsize{Row: 24, Col: 80}
 	}
-	process, err := r.Start(c, nil)
+	process, err := s.Start(c, nil)
 	if err != nil {
 		return err
 	}

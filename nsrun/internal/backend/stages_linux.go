@@ -37,7 +37,7 @@ func (l *lowering) spawn(stages func() error) error {
 		return err
 	}
 	l.forked = l.p.Len()
-	l.step("command", "tell pidfd")
+	l.step("command", "report pidfd")
 	l.send(message)
 	if l.tty != 0 {
 		l.p.Add(unix.SYS_CLOSE, sys.Of(l.tty))

@@ -105,12 +105,12 @@ func TestASessionsCommandDiesWithItsSubreaper(t *testing.T) {
 		"the supervisor": func(server, supervisor int) (int, int) { return server, supervisor },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, server := serving(t, policy.BackendLandlock)
+			s, server := serving(t, policy.BackendLandlock)
 			before := childrenOf(t, server)
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer null.Close()
-			process, err := r.Start(Command{Args: []string{"sleep", "1000"}, Env: r.Plan.Env, Dir: r.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
+			process, err := s.Start(Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
 			require.NoError(t, err)
 			defer process.Close()
 			supervisor, command := commandBelow(t, server)
@@ -149,15 +149,15 @@ func commandBelow(t *testing.T, server int) (supervisor, command int) {
 func TestNoSessionsCommandAfterItsSupervisor(t *testing.T) {
 	for name, killed := range map[string]bool{"positive control": false, "killed": true} {
 		t.Run(name, func(t *testing.T) {
-			r, server := serving(t, policy.BackendLandlock)
-			marker := filepath.Join(r.Plan.Dir, "marker")
+			s, server := serving(t, policy.BackendLandlock)
+			marker := filepath.Join(s.Plan.Dir, "marker")
 			shut, open, err := os.Pipe()
 			require.NoError(t, err)
 			defer open.Close()
 			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 			require.NoError(t, err)
 			defer unix.Close(pair[0])
-			own := *r.Plan
+			own := *s.Plan
 			l := &lowering{p: &sys.Program{Trace: true}, plan: &own}
 			l.p.ForRequests()
 			gate(l.p, sys.Of(sys.SlotIn))
@@ -165,7 +165,7 @@ func TestNoSessionsCommandAfterItsSupervisor(t *testing.T) {
 			cut := l.p.Len()
 			require.NoError(t, l.exec())
 			shut.Fd() // from here on a read of it blocks
-			require.NoError(t, r.send(l.p.Request(cut, false), pair[1], [3]*os.File{shut, os.Stderr, os.Stderr}, nil))
+			require.NoError(t, s.send(l.p.Request(cut, false), pair[1], [3]*os.File{shut, os.Stderr, os.Stderr}, nil))
 			unix.Close(pair[1])
 			shut.Close()
 			supervisor, command := commandBelow(t, server)
@@ -180,7 +180,7 @@ func TestNoSessionsCommandAfterItsSupervisor(t *testing.T) {
 			assert.Equal(t, killed, errors.Is(err, os.ErrNotExist), "%v", err)
 			if killed {
 				require.NoError(t, unix.Kill(server, unix.SIGCONT))
-				<-r.Done()
+				<-s.Done()
 			}
 		})
 	}

@@ -19,7 +19,7 @@ type waiting struct {
 func (w *waiting) stop() error {
 	select {
 	case <-w.opts.Cancel: // never, if it is nil
-		return &Error{Stage: InterruptedStage, Err: errors.New("it was told to end before there was a sandbox")}
+		return &Error{Stage: InterruptedStage, Err: errors.New("it was asked to end before there was a sandbox")}
 	default:
 	}
 	if w.parent >= 0 {

@@ -52,7 +52,7 @@ func (l *lowering) checkNsrunAlive() error {
 }
 
 // spawnBwrap starts bubblewrap. It gets no death signal: see above. It gets no environment either, which the command could read in
-// /proc/1/environ; its own comes with the orders.
+// /proc/1/environ; its own comes with the request.
 func (l *lowering) spawnBwrap(name string, args []string, files []int) error {
 	step := sys.Step{Stage: "bwrap", Op: "start", Path: name}
 	l.p.At(step)
@@ -115,7 +115,7 @@ func (o *bwrapRun) gone() (watchdog unix.WaitStatus, err error) {
 	for o.exit == nil && o.readStatus() { // nobody is left to wait for: it ends
 	}
 	if o.exit == nil && o.failure == nil && watchdog.Exited() {
-		err = fmt.Errorf("the process that watches bubblewrap ended with status %d and said nothing", watchdog.ExitStatus())
+		err = fmt.Errorf("the process that watches bubblewrap ended with status %d and reported nothing", watchdog.ExitStatus())
 	}
 	return watchdog, err
 }

@@ -192,7 +192,7 @@ func (c *conn) ask(path, to, iface, member, signature string, body []byte) error
 			return fmt.Errorf("%s: %w", member, err)
 		case m.replyTo != c.serial:
 		case m.kind == errorReply:
-			return fmt.Errorf("%s: it refuses: %w", member, m.told())
+			return fmt.Errorf("%s: it refuses: %w", member, m.remoteError())
 		case m.kind == methodReturn:
 			return nil
 		}

@@ -286,7 +286,7 @@ func FuzzMessages(f *testing.F) {
 				return
 			}
 			if m.kind == errorReply {
-				assert.Error(t, m.told())
+				assert.Error(t, m.remoteError())
 			}
 		}
 		assert.Empty(t, b, "each message takes some of it: "+strconv.Quote(string(b)))

@@ -1,7 +1,7 @@
 // Package spawner is the process that forks the sandboxes of an embedding program: that program's own binary once more, doing nothing
-// else, so that a fork copies little, however large the program is. It takes orders over descriptor 3, and ends with that: see wire.
+// else, so that a fork copies little, however large the program is. It takes requests over descriptor 3, and ends with that: see wire.
 //
-// It does not protect against the program that it belongs to, whose orders it carries out.
+// It does not protect against the program that it belongs to, whose requests it carries out.
 package spawner
 
 import (
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the argv[0] by which a program knows that it is one, and Socket where its orders come from.
+// Name is the argv[0] by which a program knows that it is one, and Socket where its requests come from.
 const (
 	Name   = "nsrun-spawner"
 	Socket = 3
@@ -55,7 +55,7 @@ func reap() {
 	}
 }
 
-// serve carries out orders, at the same time, until their end. One that does not come whole is dropped: the end of its reply tells.
+// serve carries out requests, at the same time, until their end. One that does not come whole is dropped: the end of its reply tells.
 func serve(work chan<- func()) error {
 	fork := func(f func()) {
 		done := make(chan struct{})

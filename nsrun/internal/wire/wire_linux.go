@@ -1,8 +1,8 @@
-// Package wire is what a program and its spawner say to each other.
+// Package wire is what a program and its spawner send to each other.
 //
 //	program                                        spawner
 //	   │  socket: one message for each sandbox        │
-//	   │  [reply socket, memfd: Order as JSON] ─────► │  forks, waits until the sandbox serves
+//	   │  [reply socket, memfd: Request as JSON] ───► │  forks, waits until the sandbox serves
 //	   │                                              │
 //	   │  reply socket: one message, and the end      │
 //	   │ ◄───── [memfd: Answer as JSON, and if it     │
@@ -35,12 +35,12 @@ type Request struct {
 	Env     [][]byte `json:"env,omitempty"`
 }
 
-// NewRequest is an order for p.
+// NewRequest is a request for p.
 func NewRequest(p *plan.Plan, protected []string) Request {
 	return Request{Plan: p, Protected: protected, Command: words[[]byte](p.Command), Env: words[[]byte](p.Env)}
 }
 
-// Whole returns the plan as it was ordered.
+// Whole returns the plan as it was requested.
 func (o *Request) Whole() *plan.Plan {
 	p := *o.Plan
 	p.Command, p.Env = words[string](o.Command), words[string](o.Env)
@@ -55,7 +55,7 @@ func words[To, From []byte | string](in []From) []To {
 	return out
 }
 
-// Answer says what came of an Order. Of its parts one is given.
+// Answer reports what came of a Request. Of its parts one is given.
 type Answer struct {
 	Info    json.RawMessage `json:"info,omitempty"`    // a backend.Info, of a sandbox that serves
 	Outcome json.RawMessage `json:"outcome,omitempty"` // a backend.Outcome, of a command that has run

@@ -124,8 +124,8 @@ func TestWhatWaitsToStart(t *testing.T) {
 	assert.Contains(t, got, `{"id":"e","error":{"kind":"closed","text":"the session is closed"`)
 }
 
-// TestBulkIsWrittenAsItWouldBeTold whatever is in it, and wherever it is cut.
-func TestBulkIsWrittenAsItWouldBeTold(t *testing.T) {
+// TestBulkIsWrittenAsTextOrBase64 whatever is in it, and wherever it is cut.
+func TestBulkIsWrittenAsTextOrBase64(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "a line": "line\n", "NUL": "\x00", "no UTF-8": "\xff", "what looks like a gap": gap, "markup": "<a>&\u2028\"\\",
 		"many of three bytes": strings.Repeat("€", maxEvent), "many of four, and one": "x" + strings.Repeat("😀", maxEvent),

@@ -190,7 +190,7 @@ func (lateFull) Write([]byte) (int, error) {
 	return 0, syscall.ENOSPC
 }
 
-func TestAnAnswerThatIsLostAfterTheEndOfInputIsTold(t *testing.T) {
+func TestAnAnswerThatIsLostAfterTheEndOfInputIsReported(t *testing.T) {
 	err := Serve(t.Context(), strings.NewReader("hello\n"), lateFull{}, nil, &fakeHost{}, "test")
 	require.ErrorIs(t, err, ErrOutput)
 	require.ErrorIs(t, err, syscall.ENOSPC)
