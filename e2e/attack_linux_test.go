@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sections are those of the corpus that this package answers for, with the number of their rows: FS01 to FS37, and so on.
+// sections are the groups of attack cases that this package answers for, with the number of cases in each: FS01 to FS37, and so on.
 var sections = []struct {
 	prefix string
-	rows   int
+	cases  int
 }{{"FS", 37}, {"PR", 27}, {"MN", 23}, {"ST", 15}, {"FE", 10}, {"PC", 17}, {"SC", 37}, {"NE", 17}, {"RE", 19}, {"LI", 14}}
 
-// notInThisBuild are rows that no test here answers, and why.
+// notInThisBuild are cases that no test here answers, and why.
 var notInThisBuild = map[string]string{
 	"FS16": "protected names in a writable grant are no feature of this version: what is granted writable is writable",
 	"ST07": "the root of the view is always nsrun's own tmpfs: no /proc of a target root exists that could be a symlink",
@@ -35,7 +35,7 @@ var notInThisBuild = map[string]string{
 	"LI13": "this version writes no audit log",
 }
 
-// attackCases is every row that is tried.
+// attackCases is every case that is tried.
 func attackCases() []attackCase {
 	return slices.Concat(fileCases(), fileTests(), procCases(), procTests(), mountCases(), setupCases(), inheritCases(), controlCases(),
 		kernelCases(), kernelTests(), netCases(), loadCases(), lifeCases())
@@ -57,15 +57,15 @@ func TestEveryIDOnce(t *testing.T) {
 	}
 	all := 0
 	for _, s := range sections {
-		for i := range s.rows {
+		for i := range s.cases {
 			id := fmt.Sprintf("%s%02d", s.prefix, i+1)
 			assert.Equal(t, 1, found[id], "%s stands exactly once in one of the two tables", id)
 			all++
 		}
 	}
-	assert.Equal(t, 216, all, "rows of the corpus")
-	assert.Len(t, found, all, "no row that the corpus has not")
-	assert.Len(t, attackCases(), all-len(notInThisBuild), "rows that are tried")
+	assert.Equal(t, 216, all, "attack cases")
+	assert.Len(t, found, all, "no case that is in no section")
+	assert.Len(t, attackCases(), all-len(notInThisBuild), "cases that are tried")
 }
 
 func TestAttackCases(t *testing.T) {
@@ -82,7 +82,7 @@ func TestAttackCases(t *testing.T) {
 			}
 		})
 		if flag.Lookup("test.run").Value.String() == "" {
-			assert.GreaterOrEqual(t, s.all, 195, "rows tried as %s", w.name)
+			assert.GreaterOrEqual(t, s.all, 195, "cases tried as %s", w.name)
 		}
 		testenv.Count(t, "attack cases", s.all)
 		lines = append(lines, fmt.Sprintf("%s as %s", s, w.name))
@@ -91,7 +91,7 @@ func TestAttackCases(t *testing.T) {
 	t.Log("nsrun stopped " + strings.Join(lines, ", "))
 }
 
-// counted runs a row and adds it to the score.
+// counted runs a case and adds it to the score.
 func (r attackCase) counted(t *testing.T, w *world, s *score) {
 	credit := false
 	defer func() {
@@ -109,7 +109,7 @@ func (r attackCase) counted(t *testing.T, w *world, s *score) {
 	credit = r.run(t, w)
 }
 
-// TestAMissingFixtureCostsItsCasesOnly runs some rows where the user may make no message queue.
+// TestAMissingFixtureCostsItsCasesOnly runs some cases where the user may make no message queue.
 func TestAMissingFixtureCostsItsCasesOnly(t *testing.T) {
 	if os.Getuid() != 0 || inVM {
 		t.Skip("needs root, to mount a file system of message queues, and an ordinary user beside it")
@@ -117,14 +117,14 @@ func TestAMissingFixtureCostsItsCasesOnly(t *testing.T) {
 	place := t.TempDir() // its root and its mode are the IPC namespace's, wherever it is mounted
 	self, err := os.Executable()
 	require.NoError(t, err)
-	rows := func(ci string) (string, error) {
+	cases := func(ci string) (string, error) {
 		cmd := exec.Command("unshare", "-m", "-i", "sh", "-c", `mount -t mqueue none "$0" && chmod 0755 "$0" && exec "$@"`, place,
 			self, "-test.v", "-test.run=^TestAttackCases$/^as_user$/^(PC13|PC14|PC15)$")
 		cmd.Env = append(os.Environ(), "CI="+ci)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	out, err := rows("")
+	out, err := cases("")
 	require.NoError(t, err, out)
 	for _, line := range []string{
 		"--- SKIP: TestAttackCases/as_user/PC14", "this host lacks: POSIX message queues, which PC14 needs: permission denied",
@@ -132,7 +132,7 @@ func TestAMissingFixtureCostsItsCasesOnly(t *testing.T) {
 	} {
 		assert.Contains(t, out, line)
 	}
-	out, err = rows("true")
+	out, err = cases("true")
 	require.Error(t, err, "where CI is set, a missing fixture is a failure")
 	assert.Contains(t, out, "--- FAIL: TestAttackCases/as_user/PC14")
 	assert.Contains(t, out, "--- PASS: TestAttackCases/as_user/PC15")
@@ -184,7 +184,7 @@ func (w *world) bwrapStops(t *testing.T, r attackCase) bool {
 	return true
 }
 
-// insideOnly are rows whose acts bwrap lets succeed in a file system of its own, where the host does not see them.
+// insideOnly are cases whose acts bwrap lets succeed in a file system of its own, where the host does not see them.
 var insideOnly = map[string]bool{"FS03": true, "FS10": true}
 
 func bwrapWords(w *world) []string {

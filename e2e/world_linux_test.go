@@ -64,7 +64,7 @@ func (w *world) lacks(name, reason string) {
 	w.missing = append(w.missing, f)
 }
 
-// need skips the test of a row, or in CI fails it, if the row tries to reach what this host has not.
+// need skips the test of a case, or in CI fails it, if the case tries to reach what this host has not.
 func (w *world) need(t *testing.T, r attackCase) {
 	t.Helper()
 	for _, f := range w.missing {

@@ -162,7 +162,7 @@ func (r *runner) tests(j job, s stage) stage {
 		j.how = plain
 	}
 	s.inputs.tests = j.dir
-	if strings.HasSuffix(j.dir, "/house") { // it reads every file
+	if strings.HasSuffix(j.dir, "/importcheck") { // it reads every file
 		s.inputs.tests = ""
 	}
 	s.run = func(ctx context.Context, log io.Writer) (tally, error) { return j.run(ctx, r.builder, log) }

@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// attackCase is one attempt of the corpus.
+// attackCase is one attempt to break out.
 type attackCase struct {
 	id, what string
 	flags    []string // beside the default policy
@@ -35,7 +35,7 @@ type try struct {
 	lone    string   // why the control may fail on a host; then a refusal inside is no merit
 	user    string   // the same, of an ordinary user only
 	root    bool     // the try concerns root only
-	flags   []string // of nsrun, beside the row's
+	flags   []string // of nsrun, beside the case's
 }
 
 const (
@@ -128,7 +128,7 @@ func (r attackCase) controls(t *testing.T, w *world) bool {
 	return credit
 }
 
-// score counts the rows of one user.
+// score counts the cases of one user.
 type score struct{ stopped, all, credited int }
 
 func (s score) String() string {
