@@ -38,9 +38,9 @@ func BootID(dest string) Op {
 		Flags: Flags{ReadOnly}, Optional: true}
 }
 
-// expand writes the composite operations out as simple ones. It is given the position of the operation that each came from, and
-// returns it for the result.
-func expand(ops []Op) (simple []Op, from []int) {
+// Expand writes the composite operations [Dev] and [Proc] out as simple ones, and returns for each the position of the operation that it came
+// from. It is what [Lower] carries out, in this order.
+func Expand(ops []Op) (simple []Op, from []int) {
 	for i, op := range ops {
 		var parts []Op
 		switch op.Kind {

@@ -101,7 +101,7 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 		}
 	}
 	l.newRoot()
-	simple, from := expand(tree.Ops)
+	simple, from := Expand(tree.Ops)
 	result := make([]Resolved, len(tree.Ops))
 	for i := len(simple) - 1; i >= 0; i-- {
 		result[from[i]].Op = from[i]

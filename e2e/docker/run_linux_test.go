@@ -121,8 +121,8 @@ func TestConfinement(t *testing.T) {
 	})
 }
 
-// defaults are the limits that every sandbox has, by RLIMIT_*: CPU time, size of files, locked memory, message queues.
-var defaults = map[string][2]uint64{"0": {86400, 86401}, "1": {64 << 30, 64 << 30}, "8": {64 << 20, 64 << 20}, "12": {819200, 819200}}
+// defaults are the limits that every sandbox has, by RLIMIT_*: CPU time, size of files, locked memory, pending signals, message queues.
+var defaults = map[string][2]uint64{"0": {86400, 86401}, "1": {64 << 30, 64 << 30}, "8": {64 << 20, 64 << 20}, "11": {4096, 4096}, "12": {819200, 819200}}
 
 // lower is a line "number soft hard" with the default limits, where these are lower.
 func lower(line string) string {

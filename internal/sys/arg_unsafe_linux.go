@@ -29,6 +29,7 @@ type Arg struct {
 	val  uintptr
 	text string
 	ptr  unsafe.Pointer // keeps what val points to alive
+	size int            // of that, in bytes
 	obj  any            // what prints, formatted only when printed
 }
 
@@ -58,7 +59,7 @@ func Null() Arg { return Arg{kind: argWords, text: "NULL"} }
 func Str(s string) Arg {
 	b := make([]byte, len(s)+1)
 	copy(b, s)
-	return Arg{kind: argStr, val: addr(unsafe.Pointer(&b[0])), ptr: unsafe.Pointer(&b[0]), text: s}
+	return Arg{kind: argStr, val: addr(unsafe.Pointer(&b[0])), ptr: unsafe.Pointer(&b[0]), size: len(b), text: s}
 }
 
 // Bytes is a pointer to b, which the kernel may read or write; NULL when b is empty.
@@ -66,13 +67,13 @@ func Bytes(b []byte) Arg {
 	if len(b) == 0 {
 		return Null()
 	}
-	return Arg{kind: argBytes, val: addr(unsafe.Pointer(&b[0])), ptr: unsafe.Pointer(&b[0]), obj: b}
+	return Arg{kind: argBytes, val: addr(unsafe.Pointer(&b[0])), ptr: unsafe.Pointer(&b[0]), size: len(b), obj: b}
 }
 
 // Struct is a pointer to *v, laid out as the kernel wants it. Memory that *v itself points to must be kept by the caller until
 // the program has run. It prints as its String method says, or as Go prints *v.
 func Struct[T any](v *T) Arg {
-	return Arg{kind: argStruct, val: addr(unsafe.Pointer(v)), ptr: unsafe.Pointer(v), obj: v}
+	return Arg{kind: argStruct, val: addr(unsafe.Pointer(v)), ptr: unsafe.Pointer(v), size: int(unsafe.Sizeof(*v)), obj: v}
 }
 
 // List is a NULL-terminated array of strings, as execve wants its argv.
@@ -83,7 +84,7 @@ func List(words []string) Arg {
 		copy(b, w)
 		ptrs[i] = &b[0]
 	}
-	return Arg{kind: argList, val: addr(unsafe.Pointer(&ptrs[0])), ptr: unsafe.Pointer(&ptrs[0]), obj: words}
+	return Arg{kind: argList, val: addr(unsafe.Pointer(&ptrs[0])), ptr: unsafe.Pointer(&ptrs[0]), size: 8 * len(ptrs), obj: words}
 }
 
 // Addr returns the address of v as a struct field for the kernel wants it. The caller keeps v alive.
@@ -137,6 +138,9 @@ type Area struct{ start, end uintptr }
 
 // Len returns its length in bytes.
 func (a Area) Len() int { return int(a.end - a.start) }
+
+// Addr returns where it begins.
+func (a Area) Addr() uint64 { return uint64(a.start) }
 
 // ArgArea returns where the kernel put the strings of argv and of the environment, which /proc/PID/cmdline and environ show. Go's
 // strings of os.Args and os.Environ point into it: only a process that will never look at them again may overwrite it.

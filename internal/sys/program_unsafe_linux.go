@@ -84,6 +84,9 @@ type Call struct {
 	slots    uint8 // bit n: argument n names a slot
 	counter  uint8 // bit n: argument n is the counter
 	ntol     uint8
+	ptrs     uint8 // bit n: argument n points to memory of the program's
+	strs     uint8 // bit n: that is a NUL-terminated string
+	memory   int32 // where Program.alive has the first of those
 }
 
 const maxTolerate = 4
@@ -128,8 +131,14 @@ type Program struct {
 	calls []Call
 	args  [][]Arg // of each call, when tracing
 	steps []Step
-	alive []unsafe.Pointer // what the calls' arguments point to
+	alive []memory // what the calls' arguments point to
 	slots int
+}
+
+// memory is a stretch of it that an argument points to.
+type memory struct {
+	ptr  unsafe.Pointer
+	size int
 }
 
 // At says what the calls added from here on are for.
@@ -153,7 +162,7 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 	if len(args) > 6 {
 		panic("bug: " + Name(nr) + " has too many arguments")
 	}
-	c := p.add(Call{nr: uint32(nr)})
+	c := p.add(Call{nr: uint32(nr), memory: int32(len(p.alive))})
 	for i := range args {
 		a := &args[i]
 		c.a[i] = a.val
@@ -162,9 +171,12 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 			c.slots |= 1 << i
 		case argCounter:
 			c.counter |= 1 << i
+		case argStr:
+			c.strs |= 1 << i
 		}
 		if a.ptr != nil {
-			p.alive = append(p.alive, a.ptr)
+			c.ptrs |= 1 << i
+			p.alive = append(p.alive, memory{a.ptr, a.size})
 		}
 	}
 	if p.Trace {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,16 +30,14 @@ func FindBwrap() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		name, err := exec.LookPath(filepath.Join(dir, "bwrap"))
-		if err != nil || !filepath.IsAbs(name) {
-			continue
-		}
-		if found, err := os.Stat(name); err == nil && !os.SameFile(self, found) {
-			return name, nil
-		}
+	name, err := lookPath("bwrap", func(at string) bool {
+		found, err := os.Stat(at)
+		return err == nil && !os.SameFile(self, found)
+	})
+	if errors.Is(err, exec.ErrNotFound) {
+		err = ErrNoBwrap
 	}
-	return "", ErrNoBwrap
+	return name, err
 }
 
 // remoteBinary is where our binary is seen inside, for the exec stages.

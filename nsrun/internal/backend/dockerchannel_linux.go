@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
@@ -55,6 +56,7 @@ func (d *dockerRun) listen() {
 		n, err := unix.Ppoll(fds, d.untilDeadline(), nil)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
+			d.lost = os.NewSyscallError("ppoll", err)
 			d.kill()
 			return
 		case n <= 0:
@@ -73,6 +75,9 @@ func (d *dockerRun) receive() bool {
 	n, oobn, _, _, err := unix.Recvmsg(d.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // that comes once: see takeMessage
 		return true
+	}
+	if err != nil {
+		d.lost = os.NewSyscallError("recvmsg", err)
 	}
 	if err != nil || n == 0 {
 		return false

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
@@ -46,18 +48,23 @@ var errNoAnswer = errors.New("no answer")
 // FindContainerCLI returns the client to use: docker if its daemon answers, else podman, which needs none. Where DOCKER_HOST or
 // DOCKER_CONTEXT names a daemon it is docker, or the error says why not. It takes some 15 ms, and 1.5 s at most.
 func FindContainerCLI() (ContainerCLI, error) {
-	docker, found := lookCLI("docker")
+	docker, missing := lookCLI("docker")
 	podman, second := lookCLI("podman")
+	for _, err := range []error{missing, second} {
+		if err != nil && !errors.Is(err, exec.ErrNotFound) {
+			return ContainerCLI{}, &Error{Stage: "docker", Op: "find", Err: err}
+		}
+	}
 	switch {
-	case !found && !second:
+	case missing != nil && second != nil:
 		return ContainerCLI{}, &Error{Stage: "docker", Op: "find", Err: ErrNoContainerCLI, Hint: "install Docker or Podman, or use --backend native"}
-	case !found:
+	case missing != nil:
 		return podman, nil
 	case docker.Podman:
 		return docker, nil
 	}
 	err := docker.answers()
-	if err != nil && second && os.Getenv("DOCKER_HOST") == "" && os.Getenv("DOCKER_CONTEXT") == "" {
+	if err != nil && second == nil && os.Getenv("DOCKER_HOST") == "" && os.Getenv("DOCKER_CONTEXT") == "" {
 		return podman, nil
 	}
 	return docker, err
@@ -68,9 +75,12 @@ func cliFor(p *plan.Plan) (ContainerCLI, error) {
 	if p.Container == nil || p.Container.CLI == "" {
 		return FindContainerCLI()
 	}
-	c, found := lookCLI(p.Container.CLI)
-	if !found {
-		return c, &Error{Stage: "docker", Op: "find", Err: fmt.Errorf("%s is not on PATH", p.Container.CLI), Hint: "install it, or use --backend native"}
+	c, err := lookCLI(p.Container.CLI)
+	if errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("%s is not on PATH", p.Container.CLI)
+	}
+	if err != nil {
+		return c, &Error{Stage: "docker", Op: "find", Err: err, Hint: "install it, or use --backend native"}
 	}
 	if c.Podman && (os.Getenv("DOCKER_HOST") != "" || os.Getenv("DOCKER_CONTEXT") != "") { // whoever names a daemon does not mean another engine
 		return FindContainerCLI()
@@ -80,8 +90,8 @@ func cliFor(p *plan.Plan) (ContainerCLI, error) {
 
 // DockerLosses looks at this host as a run of the backend docker would, and says what it would lose. It does not ask the daemon.
 func DockerLosses(p *plan.Plan) ([]plan.Note, error) {
-	cli, found := lookCLI(p.Container.CLI)
-	if !found {
+	cli, err := lookCLI(p.Container.CLI)
+	if err != nil {
 		cli = ContainerCLI{Path: p.Container.CLI, Podman: p.Container.CLI == "podman"}
 	}
 	box, err := RenderDocker(p, cli)
@@ -91,14 +101,28 @@ func DockerLosses(p *plan.Plan) ([]plan.Note, error) {
 	return box.Losses, nil
 }
 
-func lookCLI(name string) (ContainerCLI, bool) {
+func lookCLI(name string) (ContainerCLI, error) {
+	at, err := lookPath(name, func(string) bool { return true })
+	return ContainerCLI{at, name == "podman" || err == nil && isPodman(at)}, err
+}
+
+// lookPath looks for a program on PATH as execvp(3) does, and passes over what take does not take. [exec.ErrNotFound] means that it is nowhere;
+// another error, that a place which comes first could not be looked at, or that what is there cannot be executed.
+func lookPath(name string, take func(at string) bool) (string, error) {
+	missing := exec.ErrNotFound
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		at, err := exec.LookPath(filepath.Join(dir, name))
-		if err == nil && filepath.IsAbs(at) {
-			return ContainerCLI{at, name == "podman" || isPodman(at)}, true
+		switch {
+		case err == nil && filepath.IsAbs(at) && take(at):
+			return at, nil
+		case err == nil, mounts.Absent(err):
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
+			missing = err
+		default:
+			return "", err
 		}
 	}
-	return ContainerCLI{}, false
+	return "", missing
 }
 
 // isPodman sees through the package podman-docker, which has a script or a link of the name docker.

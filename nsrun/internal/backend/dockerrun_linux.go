@@ -30,6 +30,7 @@ type dockerRun struct {
 	clientOutput *os.File  // what it says, and pid 1 before it has been heard of
 	failed       *remoteFailure
 	exit         *remoteExit
+	lost         error // why pid 1 is not heard of any more
 }
 
 func newDockerRun(p *plan.Plan, opts Options, cli ContainerCLI, box *Docker) *dockerRun {
@@ -88,6 +89,8 @@ func (d *dockerRun) all() (err error) {
 	case d.exit != nil:
 		d.endedBy(unix.WaitStatus(d.exit.Status))
 		d.out.Status, d.out.Usage = unix.WaitStatus(d.exit.Status), d.exit.Usage
+	case d.lost != nil:
+		return broken("receive", d.lost, true)
 	default: // killed by us, or by someone outside
 		d.out.Status = unix.WaitStatus(unix.SIGKILL)
 	}
@@ -188,11 +191,17 @@ func (d *dockerRun) closeListener() {
 	}
 }
 
-// cleanUp takes away the private directory, and the socket.
+// cleanUp takes away the private directory, and the socket. A call that failed once, for want of memory or the like, is made again.
 func (d *dockerRun) cleanUp() {
 	d.closeListener()
 	if d.dir != "" {
-		_ = os.RemoveAll(d.dir)
+		err := os.RemoveAll(d.dir)
+		if err != nil {
+			err = os.RemoveAll(d.dir)
+		}
+		if err != nil {
+			d.out.Losses = append(d.out.Losses, plan.Note{Feature: "docker", Loss: "a directory is left behind: " + err.Error(), Fix: "remove " + d.dir})
+		}
 		d.dir = ""
 	}
 	if d.sweeper != nil {
