@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// Markdown returns the traits as a table for the README: what is promised, and how far each engine gives it.
+// Markdown returns the traits as a table for doc/backends.md: what is promised, and how far each engine gives it.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString("| guarantee | what holds |")
@@ -31,7 +31,7 @@ func Markdown() string {
 	return out.String() + strings.Join(losses, "\n") + "\n"
 }
 
-// AutonomyMarkdown returns the table of autonomies for the README.
+// AutonomyMarkdown returns the table of autonomies for doc/manifest.md.
 func AutonomyMarkdown() string {
 	var out strings.Builder
 	out.WriteString("| what is granted |")
@@ -49,7 +49,7 @@ func AutonomyMarkdown() string {
 	return out.String()
 }
 
-// LimitMarkdown returns the table of limits for the README.
+// LimitMarkdown returns the table of limits for doc/limits.md.
 func LimitMarkdown() string {
 	var out strings.Builder
 	out.WriteString("| limit | unit | of what | held by | usual |\n|---|---|---|---|---|\n")

@@ -74,7 +74,7 @@ type lowering struct {
 // Lower writes p as the life of a sandbox's pid 1. It looks at the host, for what the plan's mounts expect, and changes nothing.
 // With trace the program can be printed.
 //
-// The order is the security argument: see DESIGN.md.
+// The order is the security argument: see doc/security.md.
 func Lower(p *plan.Plan, look mounts.Looker, f fds, trace bool) (*Lowered, error) {
 	l := newLowering(p, f, trace)
 	life, joined := l.life, false
