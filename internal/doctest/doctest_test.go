@@ -183,6 +183,7 @@ func TestDecisions(t *testing.T) {
 		listed = append(listed, m[2]+": "+m[1])
 	}
 	assert.Len(t, listed, len(files), "the index lists each decision once")
+	superseded := 0
 	for i, file := range files { // in their order, as names begin with three digits
 		name := filepath.Base(file)
 		text := read(t, "doc/adr/"+name)
@@ -197,5 +198,10 @@ func TestDecisions(t *testing.T) {
 		}
 		assert.Equal(t, []string{title, "Context", "Decision", "Consequences", "Status"}, sections, name)
 		assert.Regexp(t, `\n## Status\n\n(Accepted|Superseded)`, text, name)
+		for _, m := range regexp.MustCompile(`Superseded[^(]*\(([^)]*)\)`).FindAllStringSubmatch(text, -1) {
+			assert.Regexp(t, `Supersedes[^(]*\(`+regexp.QuoteMeta(name)+`\)`, read(t, "doc/adr/"+m[1]), "%s: the status of both names the other", name)
+			superseded++
+		}
 	}
+	assert.Positive(t, superseded, "superseded decisions are found")
 }
