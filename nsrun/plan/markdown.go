@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// Markdown returns the traits as a table for doc/backends.md: what is promised, and how far each engine gives it.
+// Markdown returns the traits as a table for doc/backends.md: what is promised, and how far each backend gives it.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString("| guarantee | what holds |")
