@@ -126,8 +126,8 @@ func TestDeadLinksAreSeen(t *testing.T) {
 	assert.Equal(t, []string{"a-b", "a-b-1", "it-is-b"}, anchors("# A b\n\n```\n# c\n```\n## A b\n### It is: `b`\n"))
 }
 
-// place is a code span that names a file of this repository, or a directory of tests, examples and documents.
-var place = regexp.MustCompile("`((?:cmd|contrib|doc|e2e|examples|internal|landlock|mounts|nsrun|rlimit|scripts|seccomp)/[a-zA-Z0-9_/.-]*\\.[a-z]+|(?:doc|e2e|examples)/[a-zA-Z0-9_/-]+)`")
+// namedFile is a code span that names a file of this repository, or a directory of tests, examples and documents.
+var namedFile = regexp.MustCompile("`((?:cmd|contrib|doc|e2e|examples|internal|landlock|mounts|nsrun|rlimit|scripts|seccomp)/[a-zA-Z0-9_/.-]*\\.[a-z]+|(?:doc|e2e|examples)/[a-zA-Z0-9_/-]+)`")
 
 // TestNamedFilesExist looks for each file that a document names in a code span.
 func TestNamedFilesExist(t *testing.T) {
@@ -136,7 +136,7 @@ func TestNamedFilesExist(t *testing.T) {
 		if name == "CHANGELOG.md" { // it names what was
 			continue
 		}
-		for _, m := range place.FindAllStringSubmatch(prose(read(t, name)), -1) {
+		for _, m := range namedFile.FindAllStringSubmatch(prose(read(t, name)), -1) {
 			seen++
 			_, here := os.Stat(filepath.Join(root, path.Dir(name), m[1]))
 			_, err := os.Stat(filepath.Join(root, m[1]))
