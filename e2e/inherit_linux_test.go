@@ -137,7 +137,7 @@ func signalState(t *testing.T, w *world) {
 	assert.Equal(t, strings.Repeat("0", 16), inside["SigIgn"])
 }
 
-// groups: the caller's groups stay for the host's permission checks, as the README says; they have no names or numbers inside.
+// groups: the caller's groups stay for the host's permission checks, as doc/security.md says; they have no names or numbers inside.
 func groups(t *testing.T, w *world) {
 	more := func(c *exec.Cmd) {
 		if os.Getuid() == 0 {

@@ -31,8 +31,8 @@ func TestScenarios(t *testing.T) {
 	for name, least := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			assert.Contains(t, string(top), "`examples/"+name+"`", "README lists it")
-			s := newScene(t, name)
-			commands := s.readme(t)
+			s := newScene(t, filepath.Join("../../examples", name))
+			commands := readme(t, filepath.Join(s.dir, "README.md"))
 			require.GreaterOrEqual(t, len(commands), least, "the commands are found")
 			if name == "misbehaving" {
 				commands = s.misbehave(t, commands)
@@ -58,12 +58,12 @@ func needPython(t *testing.T) {
 // typed is a command of a README, and what it prints.
 type typed struct{ line, prints string }
 
-// readme are the commands in the fenced blocks of the directory's README: those after "$ ".
-func (s *scene) readme(t *testing.T) (commands []typed) {
-	text, err := os.ReadFile(filepath.Join(s.dir, "README.md"))
+// readme returns the commands in the fenced blocks of a page: those after "$ ". Blocks in a language, as ```json, have none.
+func readme(t *testing.T, page string) (commands []typed) {
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	for i, block := range strings.Split(string(text), "```") {
-		if i%2 == 0 {
+		if i%2 == 0 || !strings.HasPrefix(block, "\n") {
 			continue
 		}
 		for _, line := range strings.SplitAfter(strings.TrimPrefix(block, "\n"), "\n") {

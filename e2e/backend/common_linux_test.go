@@ -174,7 +174,7 @@ func TestTheCallersOpenFiles(t *testing.T) {
 	})
 }
 
-// TestBootID: a backend that mounts a procfs covers the id of the host's boot in it, and README names those that do not.
+// TestBootID: a backend that mounts a procfs covers the id of the host's boot in it, and doc/security.md names those that do not.
 func TestBootID(t *testing.T) {
 	const name = "/proc/sys/kernel/random/boot_id"
 	host, err := os.ReadFile(name)

@@ -3,7 +3,7 @@ package facts
 // Feature is one row of the table: what doctor shows, what a note says is lost, and what to do about it.
 type Feature struct {
 	Name Name
-	// Group is where doctor and the README print it.
+	// Group is where doctor and doc/troubleshooting.md print it.
 	Group string
 	// Since is the kernel that has it. Documentation only: nothing is decided by version.
 	Since string

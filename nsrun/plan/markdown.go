@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// Markdown returns the traits as a table for the README: what is promised, and how far each backend gives it.
+// Markdown returns the traits as a table for doc/backends.md: what is promised, and how far each backend gives it.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString("| guarantee | what holds |")
@@ -27,11 +27,11 @@ func Markdown() string {
 		}
 		out.WriteString("\n")
 	}
-	out.WriteString("\n● holds, ◐ holds but for what is noted here, – does not hold:\n\n")
+	out.WriteString("\n● holds, ◐ holds but for what is said here, – does not hold:\n\n")
 	return out.String() + strings.Join(losses, "\n") + "\n"
 }
 
-// AutonomyMarkdown returns the table of autonomies for the README.
+// AutonomyMarkdown returns the table of autonomies for doc/manifest.md.
 func AutonomyMarkdown() string {
 	var out strings.Builder
 	out.WriteString("| what is granted |")
@@ -49,7 +49,7 @@ func AutonomyMarkdown() string {
 	return out.String()
 }
 
-// LimitMarkdown returns the table of limits for the README.
+// LimitMarkdown returns the table of limits for doc/limits.md.
 func LimitMarkdown() string {
 	var out strings.Builder
 	out.WriteString("| limit | unit | of what | enforced by | default |\n|---|---|---|---|---|\n")

@@ -198,22 +198,23 @@ func TestDockerCarriesLimitsOfAllTogether(t *testing.T) {
 	assert.Contains(t, p.Holds, "limits")
 }
 
-// TestReadmeHasTheTraits keeps the tables in the README in step; -update writes them anew.
-func TestReadmeHasTheTraits(t *testing.T) {
-	for name, table := range map[string]string{"traits": Markdown(), "autonomy": AutonomyMarkdown(), "limits": LimitMarkdown()} {
-		readme, begin, end := "../../README.md", "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->\n"
-		data, err := os.ReadFile(readme)
+// TestDocsHaveTheTables compares the tables in doc with those in the code; -update writes them anew.
+func TestDocsHaveTheTables(t *testing.T) {
+	for name, table := range map[string]string{"backends.md traits": Markdown(), "manifest.md autonomy": AutonomyMarkdown(), "limits.md limits": LimitMarkdown()} {
+		file, name, _ := strings.Cut(name, " ")
+		page, begin, end := "../../doc/"+file, "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->\n"
+		data, err := os.ReadFile(page)
 		require.NoError(t, err)
 		before, rest, ok := strings.Cut(string(data), begin)
-		require.True(t, ok, "the README has a place for the table %s", name)
+		require.True(t, ok, "%s has a place for the table %s", page, name)
 		_, after, ok := strings.Cut(rest, end)
 		require.True(t, ok)
 		want := before + begin + table + end + after
 		if *update {
-			require.NoError(t, os.WriteFile(readme, []byte(want), 0o644))
+			require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 			continue
 		}
-		assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Readme -update")
+		assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Docs -update")
 	}
 }
 

@@ -76,7 +76,7 @@ type lowering struct {
 // Lower writes p as the life of a sandbox's pid 1. It looks at the host, for what the plan's mounts expect, and changes nothing.
 // With trace the program can be printed.
 //
-// The order is the security argument: see DESIGN.md.
+// The order is the security argument: see doc/security.md.
 func Lower(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
 	l := newLowering(p, f, trace)
 	program, joined := l.pid1Program, false
