@@ -176,8 +176,8 @@ func (b *Builder) Limit(name string, value int64) *Builder {
 }
 
 // Seccomp names the filter of system calls, and calls to refuse besides.
-func (b *Builder) Seccomp(commands string, deny ...string) *Builder {
-	b.spec.Seccomp.Filter, b.spec.Seccomp.Deny = commands, append(b.spec.Seccomp.Deny, deny...)
+func (b *Builder) Seccomp(filter string, deny ...string) *Builder {
+	b.spec.Seccomp.Filter, b.spec.Seccomp.Deny = filter, append(b.spec.Seccomp.Deny, deny...)
 	return b
 }
 
