@@ -115,11 +115,11 @@ var Init = [...]Stage{
 	{NotDumpable, servers, "not before the maps are written: /proc/self/uid_map would be root's (proc_pid(5))"},
 	{AwaitChildren, Server, "before there is a child"},
 	{Handlers, servers, "once for all commands"},
-	{StandardFiles, servers, "nothing else gets their numbers; the caller is told that all is ready"},
+	{StandardFiles, servers, "nothing else gets their numbers; a message reports to the caller that all is ready"},
 	{Serve, servers, "until the caller closes the session, or has ended"},
 	{Spawn, Pid1 | Subreaper, "the command's process"},
 	{Become, Pid1 | Subreaper, "holds nothing that the command could want, and waits"},
-	{End, SubreaperServer, "kills what is left"},
+	{End, SubreaperServer, "kills the processes that remain"},
 }
 
 // Confinement is what a command's process does before it executes the command. Each stage takes away what the ones before it need.

@@ -19,7 +19,7 @@ func marshal(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// textOrBase64 is how bytes are told: as text where they are UTF-8, unless base64 is asked for, and in base64 otherwise.
+// textOrBase64 encodes bytes: as text if they are UTF-8 and base64 is not asked for, otherwise in base64.
 func textOrBase64(b []byte, base64Asked bool) any {
 	if !base64Asked && utf8.Valid(b) {
 		return string(b)
