@@ -73,6 +73,14 @@ func (c *checker) stage(s StageID, by Runner) {
 		}
 	case KillScope:
 		c.killScope()
+	default:
+		c.hold(s, by)
+	}
+}
+
+// hold checks the stages from the private root on, in a process that holds a sandbox together.
+func (c *checker) hold(s StageID, by Runner) {
+	switch s {
 	case Root:
 		c.rootStage()
 	case AwaitChildren:
