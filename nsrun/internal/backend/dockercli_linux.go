@@ -50,14 +50,19 @@ var errNoAnswer = errors.New("no answer")
 func FindContainerCLI() (ContainerCLI, error) {
 	docker, missing := lookCLI("docker")
 	podman, second := lookCLI("podman")
+	none := ErrNoContainerCLI
 	for _, err := range []error{missing, second} {
-		if err != nil && !errors.Is(err, exec.ErrNotFound) {
+		switch {
+		case err == nil, errors.Is(err, exec.ErrNotFound):
+		case errors.Is(err, fs.ErrPermission): // the other client can do
+			none = err
+		default:
 			return ContainerCLI{}, &Error{Stage: "docker", Op: "find", Err: err}
 		}
 	}
 	switch {
 	case missing != nil && second != nil:
-		return ContainerCLI{}, &Error{Stage: "docker", Op: "find", Err: ErrNoContainerCLI, Hint: "install Docker or Podman, or use --backend native"}
+		return ContainerCLI{}, &Error{Stage: "docker", Op: "find", Err: none, Hint: "install Docker or Podman, or use --backend native"}
 	case missing != nil:
 		return podman, nil
 	case docker.Podman:
@@ -115,8 +120,8 @@ func lookPath(name string, take func(at string) bool) (string, error) {
 		switch {
 		case err == nil && filepath.IsAbs(at) && take(at):
 			return at, nil
-		case err == nil, mounts.Absent(err):
-		case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
+		case err == nil, mounts.Absent(err), errors.Is(err, syscall.EISDIR):
+		case errors.Is(err, fs.ErrPermission):
 			missing = err
 		default:
 			return "", err
