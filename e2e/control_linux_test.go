@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controlRows are attempts to trace, signal and look at other processes, to type into terminals, and to find other IPC objects.
-func controlRows() []row {
+// controlCases are attempts to trace, signal and look at other processes, to type into terminals, and to find other IPC objects.
+func controlCases() []attackCase {
 	yama := "Yama may forbid it"
-	onInit := func(id, what, act, want string) row {
-		return row{id: id, what: what, tries: []try{{act: act + " 1", control: act + " {pid}", want: want, lone: yama}}}
+	onInit := func(id, what, act, want string) attackCase {
+		return attackCase{id: id, what: what, tries: []try{{act: act + " 1", control: act + " {pid}", want: want, lone: yama}}}
 	}
-	return []row{
+	return []attackCase{
 		{id: "PC01", what: "trace a process of the host", tries: []try{{act: "seize {pid}", want: "ESRCH EPERM", lone: yama}}},
 		onInit("PC02", "trace pid 1", "seize", "EPERM"),
 		onInit("PC03", "read pid 1's memory", "readv", "EPERM"),

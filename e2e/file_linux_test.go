@@ -14,11 +14,11 @@ import (
 
 func fields(s string) []string { return strings.Fields(s) }
 
-// fileRows are attempts on files: what the view does not show, and what it shows read-only.
-func fileRows() []row {
+// fileCases are attempts on files: what the view does not show, and what it shows read-only.
+func fileCases() []attackCase {
 	grant, readOnly := []string{"--ro", "{grant}"}, []string{"--autonomy", "readonly"}
 	system := "an ordinary user may not write there"
-	return []row{
+	return []attackCase{
 		{id: "FS01", what: "read a secret by its path", tries: []try{{act: "open r {secret}", want: "ENOENT"}}},
 		{id: "FS02", what: "list the home directory", tries: []try{{act: "list {home} project", want: "ENOENT"}}},
 		{id: "FS03", what: "create a file in the home directory", tries: []try{{act: "create {home}/planted", want: "EROFS EACCES"}},
@@ -86,8 +86,8 @@ func fileRows() []row {
 }
 
 // fileTests are those that take more than one act.
-func fileTests() []row {
-	return []row{
+func fileTests() []attackCase {
+	return []attackCase{
 		{id: "FS29", what: "start in a directory that is not in the view", test: unseenDirectory},
 		{id: "FS32", what: "find a writable mount that the plan has not, or one without nosuid and nodev", test: writableMounts},
 		{id: "FS33", what: "follow a symlink on a mount that the host has as nosymfollow", test: noSymFollow},

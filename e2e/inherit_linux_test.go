@@ -15,16 +15,16 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// inheritRows are attempts by what a caller leaves lying about: descriptors, variables, signals, groups, keys.
-func inheritRows() []row {
+// inheritCases are attempts by what a caller leaves lying about: descriptors, variables, signals, groups, keys.
+func inheritCases() []attackCase {
 	const names = canaryVariables
-	env := func(id, what, list string) row {
-		return row{id: id, what: what, tries: []try{{act: "env-has " + list, want: "ENOENT"}}}
+	env := func(id, what, list string) attackCase {
+		return attackCase{id: id, what: what, tries: []try{{act: "env-has " + list, want: "ENOENT"}}}
 	}
 	split := strings.Index(names, "SSH_AUTH_SOCK")
 	sockets := env("FE07", "find the sockets of the caller's session", names[split:])
 	sockets.tries = append(sockets.tries, try{act: "unix {socket}", want: "ENOENT"})
-	return []row{
+	return []attackCase{
 		{id: "FE01", what: "use a descriptor of a host file", test: inheritedFile},
 		{id: "FE02", what: "leave by a descriptor of a host directory", test: inheritedDirectory},
 		{id: "FE03", what: "have 0, 1 and 2 closed by the caller", test: closedStandard},
@@ -137,7 +137,7 @@ func signalState(t *testing.T, w *world) {
 	assert.Equal(t, strings.Repeat("0", 16), inside["SigIgn"])
 }
 
-// groups: the caller's groups stay for the host's permission checks, as the README says; they have no names or numbers inside.
+// groups: the caller's groups stay for the host's permission checks, as doc/security.md says; they have no names or numbers inside.
 func groups(t *testing.T, w *world) {
 	more := func(c *exec.Cmd) {
 		if os.Getuid() == 0 {

@@ -22,9 +22,9 @@ func amd64(nr int, args ...int64) string {
 	return sys(nr, args...)
 }
 
-// kernelRows are attempts to reach parts of the kernel that no ordinary program needs. Arguments are such that without a filter the
+// kernelCases are attempts to reach parts of the kernel that no ordinary program needs. Arguments are such that without a filter the
 // call fails with another errno, or does nothing.
-func kernelRows() []row {
+func kernelCases() []attackCase {
 	const (
 		compat = "the kernel may have no 32-bit ABI"
 		config = "the kernel may lack it, or keep it from this user"
@@ -34,7 +34,7 @@ func kernelRows() []row {
 	none := func(act string) try { return try{act: act, want: "ENOSYS", lone: config} }
 	perm := func(act string) try { return try{act: act, want: "EPERM"} }
 	root := func(act string) try { return try{act: act, want: "EPERM", user: refused, lone: config} }
-	return []row{
+	return []attackCase{
 		{id: "FS23", what: "open_by_handle_at", tries: []try{root(sys(unix.SYS_OPEN_BY_HANDLE_AT, -1, bad, 0))}},
 		{id: "FS24", what: "name_to_handle_at", tries: []try{perm(sys(unix.SYS_NAME_TO_HANDLE_AT, -1, bad, bad, bad, 0))}},
 		{id: "FS25", what: "fanotify_init", tries: []try{{act: sys(unix.SYS_FANOTIFY_INIT, 0x200, 0), want: "EPERM", lone: config}}},
@@ -86,8 +86,8 @@ func kernelRows() []row {
 	}
 }
 
-func kernelTests() []row {
-	return []row{
+func kernelTests() []attackCase {
+	return []attackCase{
 		{id: "SC01", what: "hold a capability", test: capabilities("CapEff", "CapPrm", "CapInh", "CapAmb")},
 		{id: "SC02", what: "hold one in the bounding set", test: capabilities("CapBnd")},
 		{id: "SC03", what: "run without no_new_privs", test: flagged("NoNewPrivs", "1")},

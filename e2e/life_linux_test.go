@@ -36,9 +36,9 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// lifeRows are attempts to outlive a run, and ways in which a run can end.
-func lifeRows() []row {
-	return []row{
+// lifeCases are attempts to outlive a run, and ways in which a run can end.
+func lifeCases() []attackCase {
+	return []attackCase{
 		{id: "LI01", what: "leave a daemon behind", test: daemon},
 		{id: "LI02", what: "survive the kill of nsrun, at any moment", test: killSweep},
 		{id: "LI03", what: "have nsrun told to end", test: terminate},
@@ -270,7 +270,7 @@ func missingLayer(t *testing.T, w *world) {
 	e = degraded()
 	assert.Equal(t, 0, e.code, "%v", e)
 	assert.Contains(t, e.stdout, "ran\n")
-	assert.Contains(t, e.stdout, `"engine":"landlock"`, "the strongest engine that works")
+	assert.Contains(t, e.stdout, `"backend":"landlock"`, "the strongest backend that works")
 	inResult, inNote := `"lost":["view"`, "nsrun: note: guarantees lost: view, "
 	if testenv.Landlock() < 3 { // which has the right to truncate
 		inResult, inNote = `"lost":["files","view"`, "nsrun: note: guarantees lost: files, view, "

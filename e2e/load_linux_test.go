@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadRows are attempts to use up what the host has, within what limits of processes can hold.
-func loadRows() []row {
+// loadCases are attempts to use up what the host has, within what limits of processes can hold.
+func loadCases() []attackCase {
 	limit := func(l string) []string { return []string{"--limit", l} }
 	// What an ordinary host does without a limit is known, and not tried on it.
 	const known = noEqual
-	return []row{
+	return []attackCase{
 		{id: "RE01", what: "fork 512 times", test: forkMany},
 		{id: "RE02", what: "fork daemons with sessions of their own", test: forkDaemons},
 		{id: "RE03", what: "touch 1 GiB", flags: limit("memory_mb=256"), tries: []try{{act: "memory 1024", want: "ENOMEM SIGKILL", lone: known}}},

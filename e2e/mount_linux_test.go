@@ -21,12 +21,12 @@ const (
 	sysSyslog = unix.SYS_SYSLOG
 )
 
-// mountRows are attempts to mount, to leave the root, and to make namespaces.
-func mountRows() []row {
+// mountCases are attempts to mount, to leave the root, and to make namespaces.
+func mountCases() []attackCase {
 	// late is why a bare call shows nothing outside: the kernel asks for a privilege first, and its errno is that of the filter.
 	const late = "without privilege the kernel refuses it in the same way"
 	here := func(act string) try { return try{act: act, want: "EPERM", lone: noEqual} }
-	return []row{
+	return []attackCase{
 		{id: "MN01", what: "mount a tmpfs", tries: []try{here("mount tmpfs /tmp tmpfs"), {act: sys(unix.SYS_MOUNT, bad, bad, bad, 0, 0), want: "EPERM"}}},
 		{id: "MN02", what: "remount /usr writable", tries: []try{here("mount none /usr none remount bind"), here("mount none / none remount bind")}},
 		{id: "MN03", what: "unmount /proc", tries: []try{here("umount /proc"), {act: sys(unix.SYS_UMOUNT2, bad, 2), want: "EPERM"}}},

@@ -18,14 +18,14 @@ import (
 // from makes a file a command's input.
 func from(f *os.File) func(*exec.Cmd) { return func(c *exec.Cmd) { c.Stdin = f } }
 
-// netRows are attempts to reach anything by a socket, with the network that is the default: none.
-func netRows() []row {
+// netCases are attempts to reach anything by a socket, with the network that is the default: none.
+func netCases() []attackCase {
 	route := "this host may have no route"
 	family := "the kernel may lack it"
 	netlink := func(protocol int64) try {
 		return try{act: sys(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, protocol), want: "EAFNOSUPPORT EPERM", lone: family}
 	}
-	return []row{
+	return []attackCase{
 		{id: "NE01", what: "connect to the host's loopback", tries: []try{{act: "tcp {tcp}", want: "ECONNREFUSED"}}},
 		{id: "NE02", what: "connect to the Internet", tries: []try{{act: "tcp 192.0.2.1:80", want: "ENETUNREACH", lone: route}}},
 		{id: "NE03", what: "connect to a cloud's metadata", tries: []try{

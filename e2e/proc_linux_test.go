@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// procRows are attempts by /proc, /sys and cgroups.
-func procRows() []row {
-	knob := func(id, name string) row {
-		return row{id: id, what: "write " + name, tries: []try{{act: "open w " + name, want: "EACCES EROFS ENOENT ENODATA", user: refused, lone: "a container has it read-only"}}}
+// procCases are attempts by /proc, /sys and cgroups.
+func procCases() []attackCase {
+	knob := func(id, name string) attackCase {
+		return attackCase{id: id, what: "write " + name, tries: []try{{act: "open w " + name, want: "EACCES EROFS ENOENT ENODATA", user: refused, lone: "a container has it read-only"}}}
 	}
 	// Pid 1 here, another process of the same user outside.
-	init := func(id, what, mode, file, want string) row {
-		return row{id: id, what: what, tries: []try{{act: "open " + mode + " /proc/1/" + file, control: "open " + mode + " /proc/{pid}/" + file, want: want}}}
+	init := func(id, what, mode, file, want string) attackCase {
+		return attackCase{id: id, what: what, tries: []try{{act: "open " + mode + " /proc/1/" + file, control: "open " + mode + " /proc/{pid}/" + file, want: want}}}
 	}
-	return []row{
+	return []attackCase{
 		knob("PR01", "/proc/sysrq-trigger"), knob("PR02", "/proc/sys/kernel/core_pattern"), knob("PR03", "/proc/sys/kernel/hostname"),
 		knob("PR04", "/proc/sys/kernel/ns_last_pid"), knob("PR05", "/proc/sys/user/max_user_namespaces"), knob("PR06", "/proc/sys/net/ipv4/ip_forward"),
 		{id: "PR07", what: "read the kernel's log", tries: []try{
@@ -69,8 +69,8 @@ func bootID(t *testing.T, w *world) {
 	assert.True(t, try{want: "EROFS EACCES"}.stopped(e), e)
 }
 
-func procTests() []row {
-	return []row{
+func procTests() []attackCase {
+	return []attackCase{
 		{id: "PR14", what: "find mounts that are not planned, or paths of the host that are not granted", test: plannedMounts},
 		{id: "PR18", what: "overwrite pid 1's program, nsrun's and its own", test: overwrite},
 	}

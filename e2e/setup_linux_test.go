@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupRows are attempts to lead the set-up itself astray, by what an earlier run could have left behind.
-func setupRows() []row {
-	return []row{
+// setupCases are attempts to lead the set-up itself astray, by what an earlier run could have left behind.
+func setupCases() []attackCase {
+	return []attackCase{
 		{id: "ST01", what: "have a mount point made through a planted symlink", test: plantedDirectory},
 		{id: "ST02", what: "have a file mounted through a planted symlink", test: plantedFile},
 		{id: "ST03", what: "mount on a symlink", test: symlinkDestination},

@@ -29,7 +29,7 @@ var inVM = os.Getenv("NSRUN_TEST_VM") != ""
 // levels of its subtests' names are the boot, the machine (several can share a boot), the user, the suite and the test:
 //
 //	go test ./e2e -run TestVM -timeout 60m
-//	go test ./e2e -run 'TestVM/6.1$/6.1$/user/engine/TestContract' -keep
+//	go test ./e2e -run 'TestVM/6.1$/6.1$/user/backend/TestContract' -keep
 //	go test ./e2e -run TestVM/6.12/hidepid
 func TestVM(t *testing.T) {
 	words := strings.Split(flag.Lookup("test.run").Value.String(), "/")

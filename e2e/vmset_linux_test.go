@@ -28,8 +28,8 @@ type machine struct {
 // Suites that machines have in common.
 var (
 	quick = []string{"sys", "mounts", "landlock", "seccomp", "rlimit", "probe", "nsrun"}
-	all   = slices.Concat(quick, []string{"e2e", "engine"})
-	rest  = []string{"engines", "cmd", "bwrap"}
+	all   = slices.Concat(quick, []string{"e2e", "backend"})
+	rest  = []string{"backends", "cmd", "bwrap"}
 )
 
 // machines are the hosts that are tried: first kernels, then kinds of hosts on one of them. Machines that share a boot run in the order in
@@ -37,7 +37,7 @@ var (
 var machines = []machine{
 	{name: "5.10", line: "5.10", root: "debian", suites: all, more: rest, plain: true},
 
-	{name: "6.1", line: "6.1", root: "debian", suites: slices.Concat(quick, []string{"e2e"}), more: slices.Concat(rest, []string{"engine"}), plain: true},
+	{name: "6.1", line: "6.1", root: "debian", suites: slices.Concat(quick, []string{"e2e"}), more: slices.Concat(rest, []string{"backend"}), plain: true},
 	// A kernel that has had version 1 does not soon give all controllers to version 2: a boot of their own.
 	{name: "cgroup-v1", boot: "cgroup-v1", line: "6.1", root: "debian", host: guest.Host{Cgroup: "v1"}, suites: []string{"probe"}},
 	{name: "cgroup-hybrid", boot: "cgroup-v1", line: "6.1", root: "debian", host: guest.Host{Cgroup: "hybrid"}, suites: []string{"probe"}},
@@ -48,10 +48,10 @@ var machines = []machine{
 	{name: "no-delegation", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{NoDelegation: true}},
 	{name: "hidepid", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{ProcOptions: "hidepid=invisible"}, suites: []string{"nsrun"}},
 	{name: "no-shm", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{NoShm: true}, suites: []string{"nsrun"}, more: []string{"e2e"}},
-	{name: "6.12", line: "6.12", root: "debian", suites: slices.Concat(quick, []string{"engine", "scope"}), more: slices.Concat(rest, []string{"e2e"}), plain: true},
+	{name: "6.12", line: "6.12", root: "debian", suites: slices.Concat(quick, []string{"backend", "scope"}), more: slices.Concat(rest, []string{"e2e"}), plain: true},
 	{name: "apparmor", boot: "6.12", line: "6.12", root: "debian", host: guest.Host{AppArmor: vm.ModuleDir + "/e2e/testdata/apparmor/nsrun.bin"}},
 
-	{name: "6.18", line: "6.18", root: "debian", suites: quick, more: slices.Concat(rest, []string{"e2e", "engine"}), plain: true},
+	{name: "6.18", line: "6.18", root: "debian", suites: quick, more: slices.Concat(rest, []string{"e2e", "backend"}), plain: true},
 	{name: "initramfs-7.2", boot: "7.2", line: "7.2", root: "debian", host: guest.Host{InitramfsTop: true}},
 	{name: "7.2", line: "7.2", root: "debian", suites: all, more: rest, plain: true},
 	{name: "7.0", line: "7.0", root: "debian", suites: all, more: rest, plain: true, full: true},
@@ -62,7 +62,7 @@ var machines = []machine{
 	{name: "busybox-5.10", line: "5.10", root: "busybox", host: guest.Host{ReadOnly: true}, suites: []string{"nsrun"}, more: []string{"e2e"}},
 	{name: "musl", line: "6.12", root: "musl", memory: 256, suites: []string{"nsrun"}, more: []string{"e2e"}}, // a small machine, too
 	{name: "bare", line: "6.12", root: "bare", host: guest.Host{ReadOnly: true}},
-	{name: "arm64", line: "6.12", arch: "arm64", root: "busybox", suites: quick, more: []string{"engines", "e2e"}},
+	{name: "arm64", line: "6.12", arch: "arm64", root: "busybox", suites: quick, more: []string{"backends", "e2e"}},
 	{name: "landlock-off", line: "6.12", root: "debian", append: "lsm=lockdown,yama,apparmor"},
 	{name: "no-memory-controller", line: "6.12", root: "debian", append: "cgroup_disable=memory"},
 }
@@ -125,12 +125,12 @@ type suite struct {
 // suites by the names that they have in those of tests. A test that is added to one of these packages runs in the machines.
 var suites = map[string]suite{
 	"e2e":      {dir: "e2e", seconds: 100},
-	"engine":   {dir: "e2e/engine", seconds: 60},
+	"backend":  {dir: "e2e/backend", seconds: 60},
 	"bwrap":    {dir: "e2e/bwrap", seconds: 300},
 	"cmd":      {dir: "cmd/nsrun", seconds: 60},
 	"nsrun":    {dir: "nsrun", seconds: 60, skip: "^(TestSessionsLeaveNothing|TestManyAtOnce|TestAFloodCostsConstantMemory|TestEverythingAtOnce|TestManyArguments|TestFreshBesideOthers|TestOutputIsAllThere|TestTheEndOfWhatIsTyped|TestAServerThatIsStopped|TestPool)$|^TestKillTree$/^(daemon|sigterm|stopped|orphan_maker|fork_storm)$"},
-	"engines":  {dir: "nsrun/internal/engine", seconds: 100},
-	"scope":    {dir: "nsrun/internal/engine", seconds: 20, only: "^TestALimitInAScope$"},
+	"backends": {dir: "nsrun/internal/backend", seconds: 100},
+	"scope":    {dir: "nsrun/internal/backend", seconds: 20, only: "^TestALimitInAScope$"},
 	"probe":    {dir: "nsrun/internal/probe", seconds: 20},
 	"sys":      {dir: "internal/sys", seconds: 20},
 	"mounts":   {dir: "mounts", seconds: 20},
@@ -140,4 +140,4 @@ var suites = map[string]suite{
 }
 
 // programs are what the suites' tests start.
-var programs = []string{"cmd/nsrun", "e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/engine/testdata/act", "e2e/engine/testdata/unlucky"}
+var programs = []string{"cmd/nsrun", "e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/backend/testdata/act", "e2e/backend/testdata/unlucky"}

@@ -56,8 +56,8 @@ func (g *golden) add(name, text string) {
 	g.files = append(g.files, txtar.File{Name: name, Data: []byte(text)})
 }
 
-// hear keeps what came of a step of the talk.
-func (g *golden) hear(t *testing.T, m machine, r *stepped) {
+// record keeps what came of a step of the talk.
+func (g *golden) record(t *testing.T, m machine, r *stepped) {
 	t.Helper()
 	user, question, _ := strings.Cut(r.step, "/talk/")
 	text := r.out.String()
@@ -126,13 +126,13 @@ func older(line, since string) bool {
 	}) < 0
 }
 
-// outcome is what standard error had, and of the result the verdict, the engine, and what was lost.
+// outcome is what standard error had, and of the result the verdict, the backend, and what was lost.
 func outcome(t *testing.T, text string) string {
 	t.Helper()
 	var result struct {
 		Verdict string
 		Receipt struct {
-			Engine   string
+			Backend  string
 			Lost     []string
 			Limits   []struct{ Limit, By string }
 			Landlock *struct{ ABI int }
@@ -149,7 +149,7 @@ func outcome(t *testing.T, text string) string {
 	if r.Landlock != nil {
 		abi = r.Landlock.ABI
 	}
-	return fmt.Sprintf("%sverdict %s, engine %s, Landlock ABI %d, limits %v, self-test %v, lost %v\n", rest, result.Verdict, r.Engine, abi, r.Limits, r.SelfTest, r.Lost)
+	return fmt.Sprintf("%sverdict %s, backend %s, Landlock ABI %d, limits %v, self-test %v, lost %v\n", rest, result.Verdict, r.Backend, abi, r.Limits, r.SelfTest, r.Lost)
 }
 
 // fleeting is what is another the next time: pids, the version, and what a machine has of memory.

@@ -64,8 +64,8 @@ func (w *world) lacks(name, reason string) {
 	w.missing = append(w.missing, f)
 }
 
-// need skips the test of a row, or in CI fails it, if the row tries to reach what this host has not.
-func (w *world) need(t *testing.T, r row) {
+// need skips the test of a case, or in CI fails it, if the case tries to reach what this host has not.
+func (w *world) need(t *testing.T, r attackCase) {
 	t.Helper()
 	for _, f := range w.missing {
 		for _, c := range r.tries {
@@ -254,7 +254,7 @@ func (w *world) command(ctx context.Context, argv ...string) *exec.Cmd {
 		argv = slices.Concat(argv[:i+1], testenv.WithoutLandlock(), argv[i+1:])
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = waitLimit
 	cmd.Dir = w.work
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.home, "TMPDIR=" + w.tmp}
 	for _, name := range strings.Fields(canaryVariables) {
@@ -281,13 +281,13 @@ func (e ending) String() string {
 	return fmt.Sprintf("code %d\nstdout: %s\nstderr: %s", e.code, e.stdout, e.stderr)
 }
 
-// patience bounds every program that the tests start.
-var patience = testenv.Limit(0)
+// waitLimit bounds every program that the tests start.
+var waitLimit = testenv.Limit(0)
 
 // do runs a program; change may alter how.
 func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	cmd := w.command(ctx, argv...)
 	var stdout, stderr bytes.Buffer
@@ -297,7 +297,7 @@ func (w *world) do(t *testing.T, change func(*exec.Cmd), argv ...string) ending 
 	}
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		t.Errorf("%q takes more than %v", argv, patience)
+		t.Errorf("%q takes more than %v", argv, waitLimit)
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

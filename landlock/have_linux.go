@@ -47,7 +47,7 @@ func Usable() (abi int, refused []string, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	abi, refused = settle(offered, func(r Ruleset) bool { return !errors.Is(takes(r), unix.EINVAL) })
+	abi, refused = fitKernel(offered, func(r Ruleset) bool { return !errors.Is(takes(r), unix.EINVAL) })
 	if abi == 0 {
 		return 0, nil, fmt.Errorf("the kernel reports Landlock ABI %d and takes none of its rights: %w", offered, errors.ErrUnsupported)
 	}

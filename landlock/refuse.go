@@ -1,9 +1,9 @@
 package landlock
 
-// settle finds what of the rights that the newest usable ABI, from abi downwards, should have the kernel takes: some vendor kernels report
+// fitKernel finds what of the rights that the newest usable ABI, from abi downwards, should have the kernel takes: some vendor kernels report
 // an ABI and refuse some of its bits. takes reports whether a ruleset that handles what r handles can be made. The rights that are refused
 // singly are named; an ABI of which all are refused, or that is refused for no single right, is none.
-func settle(abi int, takes func(r Ruleset) bool) (usable int, refused []string) {
+func fitKernel(abi int, takes func(r Ruleset) bool) (usable int, refused []string) {
 	for ; abi > 0; abi-- {
 		full := rights(abi)
 		if takes(full) {

@@ -24,7 +24,7 @@ func TestSettleNamesTheRightsThatAKernelRefuses(t *testing.T) {
 		"each alone, but not more than ABI 2's": {4, func(r Ruleset) bool { return r.HandledFS&Truncate == 0 || r.HandledFS == Truncate && r.HandledNet == 0 }, 2, nil},
 		"no Landlock":                           {0, refusing(0, 0, 0), 0, nil},
 	} {
-		usable, refused := settle(c.abi, c.takes)
+		usable, refused := fitKernel(c.abi, c.takes)
 		assert.Equal(t, c.usable, usable, name)
 		assert.Equal(t, c.refused, refused, name)
 	}

@@ -16,11 +16,11 @@ type brokenHost struct {
 	err  error
 }
 
-func (h brokenHost) Look(name string) (Look, error) {
+func (h brokenHost) Stat(name string) (Stat, error) {
 	if name == h.path {
-		return Look{}, &os.PathError{Op: "look at", Path: name, Err: h.err}
+		return Stat{}, &os.PathError{Op: "look at", Path: name, Err: h.err}
 	}
-	return h.fakeHost.Look(name)
+	return h.fakeHost.Stat(name)
 }
 
 // TestOnlyWhatIsNotThereIsLeftOut has every kind of optional operation on something that cannot be looked at.
@@ -40,14 +40,14 @@ func TestOnlyWhatIsNotThereIsLeftOut(t *testing.T) {
 			unix.EMFILE: false, unix.ELOOP: false, unix.EAGAIN: false} {
 			t.Run(fmt.Sprintf("%s/%s", c.op.Kind, unix.ErrnoName(errno)), func(t *testing.T) {
 				tree := []Op{{Kind: Bind, Source: "/etc", Dest: "/etc"}, {Kind: Bind, Source: "/srv", Dest: "/srv"}, c.op}
-				_, seen, err := lower(t, Have{NewAPI: true, Openat2: true}, brokenHost{plainHost, c.path, errno}, tree...)
+				_, resolved, err := lower(t, Have{NewAPI: true, Openat2: true}, brokenHost{plainHost, c.path, errno}, tree...)
 				if !left {
 					assert.ErrorIs(t, err, errno)
 					assert.ErrorContains(t, err, c.path)
 					return
 				}
 				if assert.NoError(t, err) {
-					assert.Equal(t, c.op.Kind != Rebind, seen[len(seen)-1].Missing, "a rebind is part of another operation")
+					assert.Equal(t, c.op.Kind != Rebind, resolved[len(resolved)-1].Missing, "a rebind is part of another operation")
 				}
 			})
 		}

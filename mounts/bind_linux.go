@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// number picks a descriptor number for what a path in /proc/self/fd names. In a loose tree the caller's descriptors are the program's, so
+// number picks a descriptor number for what a path in /proc/self/fd names. In a compat tree the caller's descriptors are the program's, so
 // it is one that is not open.
 func (l *lowering) number() int {
 	n := sys.SpareFD(l.taken)
@@ -20,56 +20,56 @@ func (l *lowering) number() int {
 }
 
 func (l *lowering) bind(op Op) error {
-	look, err := l.look.Look(op.Source)
-	if err == nil && op.KeepLink && look.Type() == unix.S_IFLNK {
-		return l.symlink(op, look.Target)
+	stat, err := l.resolver.Stat(op.Source)
+	if err == nil && op.KeepLink && stat.Type() == unix.S_IFLNK {
+		return l.symlink(op, stat.Target)
 	}
-	if err == nil && look.Type() == unix.S_IFLNK {
-		look, err = resolve(l.look, op.Source)
+	if err == nil && stat.Type() == unix.S_IFLNK {
+		stat, err = resolve(l.resolver, op.Source)
 	}
 	if op.Optional && Absent(err) {
-		l.seen.Missing = true
+		l.resolved.Missing = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := l.accept(op, look); err != nil {
+	if err := l.accept(op, stat); err != nil {
 		return err
 	}
-	dir := look.Type() == unix.S_IFDIR
-	dest, err := l.place(op, op.Dest, dir)
+	dir := stat.Type() == unix.S_IFDIR
+	dest, err := l.mountPoint(op, op.Dest, dir)
 	if errors.Is(err, errSkip) {
-		l.seen.Missing = true
+		l.resolved.Missing = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	l.openSource(look.Path, l.src)
-	if err := l.attach(op.Flags, look.Path, dest, dir); err != nil {
+	l.openSource(stat.Path, l.src)
+	if err := l.attach(op.Flags, stat.Path, dest, dir); err != nil {
 		return err
 	}
-	l.view.cover(dest, node{place: host, source: look.Path, dir: dir})
-	l.seen.Dest, l.seen.Source, l.seen.File = dest, look.Path, !dir
+	l.view.cover(dest, node{origin: host, source: stat.Path, dir: dir})
+	l.resolved.Dest, l.resolved.Source, l.resolved.File = dest, stat.Path, !dir
 	return nil
 }
 
 // accept says whether what stands at the source may be shown.
-func (l *lowering) accept(op Op, look Look) error {
+func (l *lowering) accept(op Op, stat Stat) error {
 	// What lies below a writable grant may be exchanged for a symlink between the looks at it as a source and as a place.
 	noFollow := op.NoFollow || slices.ContainsFunc(l.writable, func(w string) bool { return w != op.Source && within(op.Source, w) })
-	if noFollow && len(look.Links) > 0 {
-		planted := &PlantedError{op.Source, look.Links[0], look.Path}
+	if noFollow && len(stat.Links) > 0 {
+		planted := &PlantedError{op.Source, stat.Links[0], stat.Path}
 		return &hinted{planted, planted.Hint()}
 	}
-	if len(op.Within) > 0 && !slices.ContainsFunc(op.Within, func(dir string) bool { return within(look.Path, dir) }) {
-		return hint("grant a path inside "+strings.Join(op.Within, " or "), "%s leads to %s, outside what is permitted", op.Source, look.Path)
+	if len(op.Within) > 0 && !slices.ContainsFunc(op.Within, func(dir string) bool { return within(stat.Path, dir) }) {
+		return hint("grant a path inside "+strings.Join(op.Within, " or "), "%s leads to %s, outside what is permitted", op.Source, stat.Path)
 	}
-	if err := rightType(op, look); err != nil || op.Quiet || op.Only == "device" {
+	if err := rightType(op, stat); err != nil || op.Quiet || op.Only == "device" {
 		return err
 	}
-	return l.noKernelFiles(op, look)
+	return l.noKernelFiles(op, stat)
 }
 
 // kernelTypes are file systems through which a kernel is controlled or watched.
@@ -77,12 +77,12 @@ var kernelTypes = []string{"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tra
 	"efivarfs", "pstore", "binfmt_misc"}
 
 // noKernelFiles refuses a source with such a file system in it, as a chroot has: the sandbox covers only its own.
-func (l *lowering) noKernelFiles(op Op, look Look) error {
+func (l *lowering) noKernelFiles(op Op, stat Stat) error {
 	if err := l.readMounts(); err != nil {
 		return err
 	}
-	at, _ := At(l.mounts, look.Path)
-	for _, m := range append(Below(l.mounts, look.Path), at) {
+	at, _ := At(l.mounts, stat.Path)
+	for _, m := range append(Below(l.mounts, stat.Path), at) {
 		mask := m.FSType == "devtmpfs" && m.Root == "/null" // as this package and others cover files
 		if slices.Contains(kernelTypes, m.FSType) && !mask {
 			return hint("name the directories beside it", "%s shows the %s at %s of the host", op.Source, m.FSType, m.Point)
@@ -93,16 +93,16 @@ func (l *lowering) noKernelFiles(op Op, look Look) error {
 
 func (l *lowering) readMounts() (err error) {
 	if l.mounts == nil {
-		l.mounts, err = l.look.Mountinfo()
+		l.mounts, err = l.resolver.Mountinfo()
 	}
 	return err
 }
 
-func rightType(op Op, look Look) error {
-	switch t := look.Type(); op.Only {
+func rightType(op Op, stat Stat) error {
+	switch t := stat.Type(); op.Only {
 	case "device":
 		for _, n := range deviceNodes {
-			if path.Base(op.Source) == n.Name && t == unix.S_IFCHR && look.Rdev == unix.Mkdev(n.Major, n.Minor) {
+			if path.Base(op.Source) == n.Name && t == unix.S_IFCHR && stat.Rdev == unix.Mkdev(n.Major, n.Minor) {
 				return nil
 			}
 		}

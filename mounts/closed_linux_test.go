@@ -26,11 +26,11 @@ func TestMountOnClosedDirectory(t *testing.T) {
 		if _, _, errno := syscall.Syscall(unix.SYS_MOUNT_SETATTR, ^uintptr(0), 0, 0); way == "new" && errno == syscall.ENOSYS {
 			continue // TestApply says so
 		}
-		for _, loose := range []string{"", "1"} {
+		for _, compat := range []string{"", "1"} {
 			cmd := inNamespaces(exec.Command(os.Args[0], "-test.run=^TestMountOnClosedDirectory$"))
-			cmd.Env = append(os.Environ(), closedEnv+"="+closed, closedEnv+"_WAY="+way, closedEnv+"_LOOSE="+loose)
+			cmd.Env = append(os.Environ(), closedEnv+"="+closed, closedEnv+"_WAY="+way, closedEnv+"_LOOSE="+compat)
 			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s way, loose %q: %s", way, loose, out)
+			require.NoError(t, err, "%s way, compat %q: %s", way, compat, out)
 			assert.Equal(t, "closed, then open\n", string(out))
 		}
 	}
@@ -49,9 +49,9 @@ func closedDirectory(t *testing.T) string {
 }
 
 // mountOnClosed is the process that builds the tree, and looks.
-func mountOnClosed(closed, way string, loose bool) {
+func mountOnClosed(closed, way string, compat bool) {
 	before := unix.Chdir(closed)
-	tree := Tree{Loose: loose, Ops: []Op{
+	tree := Tree{Compat: compat, Ops: []Op{
 		{Kind: Bind, Source: filepath.Dir(closed), Dest: "/above", Flags: Flags{ReadOnly, NoSuid, NoDev}, Quiet: true},
 		{Kind: Tmpfs, Dest: "/above/" + filepath.Base(closed), Mode: 0o755},
 	}}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PlantedError says that a path leads through a symlink that a sandboxed program could have planted: see [Look].
+// PlantedError says that a path leads through a symlink that a sandboxed program could have planted: see [Stat].
 type PlantedError struct {
 	Path, Link string
 	Real       string // where it leads now
@@ -28,18 +28,18 @@ func (e *PlantedError) Hint() string { return "name " + e.Real + " instead, if t
 func OpenDir(name string) (*os.File, string, error) {
 	var host Host
 	defer host.Close()
-	look, err := resolve(&host, name)
+	stat, err := resolve(&host, name)
 	switch {
 	case err != nil:
 		return nil, "", err
-	case len(look.Links) > 0:
-		return nil, "", &PlantedError{name, look.Links[0], look.Path}
+	case len(stat.Links) > 0:
+		return nil, "", &PlantedError{name, stat.Links[0], stat.Path}
 	}
-	fd, err := OpenExact(look.Path)
+	fd, err := OpenExact(stat.Path)
 	if err != nil {
-		return nil, "", &os.PathError{Op: "open", Path: look.Path, Err: err}
+		return nil, "", &os.PathError{Op: "open", Path: stat.Path, Err: err}
 	}
-	return os.NewFile(uintptr(fd), look.Path), look.Path, nil
+	return os.NewFile(uintptr(fd), stat.Path), stat.Path, nil
 }
 
 // OpenExact opens an absolute path with O_PATH, and fails if a symlink is on the way or at its end.

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resolving of destinations in a loose tree. What the sandbox's own operations have put where is in the view; what a bind shows is
+// Resolving of destinations in a compat tree. What the sandbox's own operations have put where is in the view; what a bind shows is
 // looked at on the host, name by name, with symlinks followed inside the new root as RESOLVE_IN_ROOT would. The child then opens the
 // resolved path without following anything, so a link that is planted in between makes the start fail: CVE-2026-87766.
 
-// spot is a place in the new root: its path, free of symlinks, and what is there.
-type spot struct {
+// location is a place in the new root: its path, free of symlinks, and what is there.
+type location struct {
 	path   string
 	mode   uint32 // file type and permissions; 0 when nothing is there
 	target string // of a symlink
@@ -26,20 +26,20 @@ type spot struct {
 // nameMax is the longest name of a file: NAME_MAX of limits.h(0p).
 const nameMax = 255
 
-func (s spot) exists() bool { return s.mode != 0 }
-func (s spot) isDir() bool  { return s.mode&unix.S_IFMT == unix.S_IFDIR }
-func (s spot) isLink() bool { return s.mode&unix.S_IFMT == unix.S_IFLNK }
+func (s location) exists() bool { return s.mode != 0 }
+func (s location) isDir() bool  { return s.mode&unix.S_IFMT == unix.S_IFDIR }
+func (s location) isLink() bool { return s.mode&unix.S_IFMT == unix.S_IFLNK }
 
 // follow finds where dest leads, following every symlink but a last one. make is called for each directory that is missing on the
 // way and makes it; without make a missing one is ENOENT.
-func (l *lowering) follow(dest string, make func(dir string) error) (spot, error) {
+func (l *lowering) follow(dest string, make func(dir string) error) (location, error) {
 	if len(dest) >= unix.PathMax {
-		return spot{}, unix.ENAMETOOLONG
+		return location{}, unix.ENAMETOOLONG
 	}
 	if s, ok := l.straight(dest); ok {
 		return s, nil
 	}
-	at := spot{path: "/", mode: unix.S_IFDIR}
+	at := location{path: "/", mode: unix.S_IFDIR}
 	rest := strings.Split(dest, "/")
 	linked := 0 // how many names of rest come from a symlink: where one leads is not made
 	for left := maxLinks; len(rest) > 0; linked-- {
@@ -50,7 +50,7 @@ func (l *lowering) follow(dest string, make func(dir string) error) (spot, error
 		case "", ".":
 			continue
 		case "..":
-			at = spot{path: path.Dir(at.path), mode: unix.S_IFDIR}
+			at = location{path: path.Dir(at.path), mode: unix.S_IFDIR}
 			continue
 		}
 		next, err := l.at(path.Join(at.path, name))
@@ -69,7 +69,7 @@ func (l *lowering) follow(dest string, make func(dir string) error) (spot, error
 			names := strings.Split(next.target, "/")
 			rest, linked = append(names, rest...), max(linked-1, 0)+len(names)+1
 			if path.IsAbs(next.target) {
-				at = spot{path: "/", mode: unix.S_IFDIR}
+				at = location{path: "/", mode: unix.S_IFDIR}
 			}
 			continue
 		case last:
@@ -89,34 +89,34 @@ func (l *lowering) follow(dest string, make func(dir string) error) (spot, error
 }
 
 // straight answers for a destination whose parents are directories as they are written: nearly all.
-func (l *lowering) straight(dest string) (spot, bool) {
+func (l *lowering) straight(dest string) (location, bool) {
 	if !path.IsAbs(dest) || path.Clean(dest) != dest {
-		return spot{}, false
+		return location{}, false
 	}
 	n, at, rest := l.view.find(dest)
 	switch {
 	case rest == "" && at == dest:
 		s, err := l.at(dest)
 		return s, err == nil
-	case n.place == ours && n.dir:
-		return spot{path: dest}, !strings.Contains(rest, "/") && len(rest) <= nameMax
-	case n.place != host || !n.dir:
-		return spot{}, false
+	case n.origin == private && n.dir:
+		return location{path: dest}, !strings.Contains(rest, "/") && len(rest) <= nameMax
+	case n.origin != host || !n.dir:
+		return location{}, false
 	}
-	look, err := l.look.Look(join(n.source, rest))
-	return spot{path: dest, mode: look.Mode, target: look.Target}, err == nil && look.Path == join(n.source, rest)
+	stat, err := l.resolver.Stat(join(n.source, rest))
+	return location{path: dest, mode: stat.Mode, target: stat.Target}, err == nil && stat.Path == join(n.source, rest)
 }
 
 // at says what is at a path of the new root whose parents are directories.
-func (l *lowering) at(dest string) (spot, error) {
+func (l *lowering) at(dest string) (location, error) {
 	n, _, rest := l.view.find(dest)
-	s := spot{path: dest}
+	s := location{path: dest}
 	switch {
 	case rest == "":
 		s.mode, s.target = n.mode(), n.target
 	case !n.dir:
 		return s, unix.ENOTDIR
-	case n.place == layered:
+	case n.origin == layered:
 		return l.layers(s, n.layers, rest)
 	case n.source != "":
 		return l.hostAt(s, join(n.source, rest))
@@ -125,21 +125,21 @@ func (l *lowering) at(dest string) (spot, error) {
 }
 
 // hostAt looks at the host, and remembers what operations before this one will have made there.
-func (l *lowering) hostAt(s spot, source string) (spot, error) {
+func (l *lowering) hostAt(s location, source string) (location, error) {
 	if made, ok := l.made[source]; ok {
 		s.mode, s.target = made.mode(), made.target
 		return s, nil
 	}
-	look, err := l.look.Look(source)
+	stat, err := l.resolver.Stat(source)
 	if errors.Is(err, os.ErrNotExist) {
 		return s, nil
 	}
-	s.mode, s.target, s.magic = look.Mode, look.Target, look.Magic
+	s.mode, s.target, s.magic = stat.Mode, stat.Target, stat.Magic
 	return s, bare(err)
 }
 
 // layers looks through the layers of an overlay, topmost first.
-func (l *lowering) layers(s spot, layers []string, rest string) (spot, error) {
+func (l *lowering) layers(s location, layers []string, rest string) (location, error) {
 	for _, layer := range layers {
 		found, err := l.hostAt(s, join(layer, rest))
 		whiteout := found.mode&unix.S_IFMT == unix.S_IFCHR
@@ -154,19 +154,19 @@ func (l *lowering) layers(s spot, layers []string, rest string) (spot, error) {
 }
 
 // realpath resolves a source as realpath(3) does: every symlink followed, as the host has them.
-func (l *lowering) realpath(source string) (Look, error) {
+func (l *lowering) realpath(source string) (Stat, error) {
 	if !path.IsAbs(source) {
 		cwd, err := unix.Getwd()
 		if err != nil {
-			return Look{}, err
+			return Stat{}, err
 		}
 		source = cwd + "/" + source
 	}
-	look, err := resolve(l.look, source)
-	if err == nil && strings.HasSuffix(source, "/") && look.Type() != unix.S_IFDIR {
+	stat, err := resolve(l.resolver, source)
+	if err == nil && strings.HasSuffix(source, "/") && stat.Type() != unix.S_IFDIR {
 		err = unix.ENOTDIR
 	}
-	return look, bare(err)
+	return stat, bare(err)
 }
 
 // bare takes the errno out of an error that tells of a path.

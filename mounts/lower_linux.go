@@ -15,15 +15,15 @@ type Have struct {
 	Openat2 bool // Linux 5.6
 }
 
-// Seen is what lowering saw of one operation: the difference between the plan and this host.
-type Seen struct {
+// Resolved is what lowering saw of one operation: the difference between the plan and this host.
+type Resolved struct {
 	Op      int    // index into Tree.Ops
 	Dest    string // where it went, which differs from the operation's Dest when a symlink was followed
 	Source  string // of a bind: the host's path, free of symlinks
 	Missing bool   // left out: it was optional and its source or place does not exist
 	File    bool   // what stands at Dest is not a directory
 	Link    bool   // what stands at Dest is a symlink
-	Covered bool   // of a loose tree: something else stands at Dest in the end
+	Covered bool   // of a compat tree: something else stands at Dest in the end
 }
 
 // OpError is an operation that cannot be carried out on this host.
@@ -32,7 +32,7 @@ type OpError struct {
 	Op    Op
 	Err   error
 	Hint  string // one action that helps, if there is one
-	Part  string // of a loose tree: what of the operation cannot be done
+	Part  string // of a compat tree: what of the operation cannot be done
 	Path  string // and with which path
 }
 
@@ -60,11 +60,11 @@ func (e *DirError) Unwrap() error { return e.Err }
 type lowering struct {
 	p        *sys.Program
 	have     Have
-	look     Looker
+	resolver Resolver
 	view     view
 	mounts   []Mount  // of the host, read when first needed
 	writable []string // sources of writable binds
-	seen     Seen     // of the operation at hand
+	resolved Resolved // of the operation at hand
 
 	root           sys.Slot // O_PATH descriptor of the new root
 	src, dst, tree sys.Slot // of the operation at hand
@@ -76,7 +76,7 @@ type lowering struct {
 	taken            []int // numbers given out
 	prefix           string
 
-	// Of a loose tree.
+	// Of a compat tree.
 	index      int             // of the operation at hand
 	base, host sys.Slot        // the tmpfs that everything is built in, and the host's root
 	made       map[string]node // what operations make on the host, by path there
@@ -88,12 +88,12 @@ type lowering struct {
 // Lower looks at the host and appends the calls that build tree, make it the root of the calling process and detach the old root.
 // The process must be in a mount namespace of its own, with CAP_SYS_ADMIN over it and a procfs at /proc. Afterwards its working
 // directory is the new root, and no descriptor is left open. The result has one entry for each operation of tree.
-func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
-	l := &lowering{p: p, have: have, look: look, view: newView()}
+func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved, error) {
+	l := &lowering{p: p, have: have, resolver: resolver, view: newView()}
 	l.fdSource, l.fdDest = l.number(), l.number()
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
-	if tree.Loose {
-		return l.loose(tree)
+	if tree.Compat {
+		return l.lowerCompatTree(tree)
 	}
 	for _, op := range tree.Ops {
 		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
@@ -102,18 +102,18 @@ func Lower(p *sys.Program, tree Tree, have Have, look Looker) ([]Seen, error) {
 	}
 	l.newRoot()
 	simple, from := Expand(tree.Ops)
-	result := make([]Seen, len(tree.Ops))
+	result := make([]Resolved, len(tree.Ops))
 	for i := len(simple) - 1; i >= 0; i-- {
 		result[from[i]].Op = from[i]
 	}
 	for i, op := range simple {
 		p.At(sys.Step{Stage: "mount", Index: from[i] + 1, Op: string(op.Kind), Path: op.Dest})
-		l.seen = Seen{Op: from[i], Dest: op.Dest}
+		l.resolved = Resolved{Op: from[i], Dest: op.Dest}
 		if err := l.op(op); err != nil {
 			return nil, l.fail(from[i], tree.Ops[from[i]], op, err)
 		}
 		if op.Dest == tree.Ops[from[i]].Dest {
-			result[from[i]] = l.seen
+			result[from[i]] = l.resolved
 		}
 	}
 	if err := l.checkDir(tree.Dir); err != nil {
@@ -164,15 +164,15 @@ func (l *lowering) op(op Op) error {
 	case Bind:
 		return l.bind(op)
 	case Tmpfs:
-		return l.fileSystem(op, "tmpfs", tmpfsOptions(op), node{place: ours, dir: true})
+		return l.fileSystem(op, "tmpfs", tmpfsOptions(op), node{origin: private, dir: true})
 	case Proc:
-		return l.fileSystem(op, "proc", "", node{place: kernel, source: "/proc", dir: true})
+		return l.fileSystem(op, "proc", "", node{origin: kernel, source: "/proc", dir: true})
 	case Devpts:
 		op.Flags = Flags{NoSuid, NoExec}
-		return l.fileSystem(op, "devpts", "newinstance,ptmxmode=0666,mode=620,max=256", node{place: kernel, dir: true})
+		return l.fileSystem(op, "devpts", "newinstance,ptmxmode=0666,mode=620,max=256", node{origin: kernel, dir: true})
 	case Mqueue:
 		op.Flags = Flags{NoSuid, NoDev, NoExec}
-		return l.fileSystem(op, "mqueue", "", node{place: kernel, dir: true})
+		return l.fileSystem(op, "mqueue", "", node{origin: kernel, dir: true})
 	case Dir:
 		return l.dir(op)
 	case Symlink:
@@ -254,16 +254,16 @@ func (l *lowering) pivot() {
 
 // Apply builds tree for the calling process, under the conditions of [Lower]. A failure in the middle leaves a half-built root:
 // the process should end.
-func Apply(tree Tree, have Have) ([]Seen, error) {
+func Apply(tree Tree, have Have) ([]Resolved, error) {
 	var p sys.Program
 	var host Host
 	defer host.Close()
-	seen, err := Lower(&p, tree, have, &host)
+	resolved, err := Lower(&p, tree, have, &host)
 	if err != nil {
 		return nil, err
 	}
 	if err := p.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Where(err), err)
 	}
-	return seen, nil
+	return resolved, nil
 }

@@ -17,21 +17,21 @@ import (
 // fakeHost is a host as a map: a name ending in / is a directory, "-> X" a symlink, "fifo", "socket" and "char M:N" what they say.
 type fakeHost map[string]string
 
-func (h fakeHost) Look(name string) (Look, error) {
+func (h fakeHost) Stat(name string) (Stat, error) {
 	name = path.Clean(name)
 	switch what, ok := h[name]; {
 	case name == "/" || h.hasBelow(name):
-		return Look{Path: name, Mode: unix.S_IFDIR | 0o755}, nil
+		return Stat{Path: name, Mode: unix.S_IFDIR | 0o755}, nil
 	case !ok:
-		return Look{}, &os.PathError{Op: "look at", Path: name, Err: unix.ENOENT}
+		return Stat{}, &os.PathError{Op: "look at", Path: name, Err: unix.ENOENT}
 	case strings.HasPrefix(what, "-> "):
-		return Look{Path: name, Mode: unix.S_IFLNK | 0o777, Target: what[3:], Links: h.planted(name)}, nil
+		return Stat{Path: name, Mode: unix.S_IFLNK | 0o777, Target: what[3:], Links: h.planted(name)}, nil
 	case what == "dir":
-		return Look{Path: name, Mode: unix.S_IFDIR | 0o755}, nil
+		return Stat{Path: name, Mode: unix.S_IFDIR | 0o755}, nil
 	case what == "fifo":
-		return Look{Path: name, Mode: unix.S_IFIFO}, nil
+		return Stat{Path: name, Mode: unix.S_IFIFO}, nil
 	case what == "socket":
-		return Look{Path: name, Mode: unix.S_IFSOCK}, nil
+		return Stat{Path: name, Mode: unix.S_IFSOCK}, nil
 	case strings.HasPrefix(what, "char "):
 		var major, minor uint32
 		for i, n := range strings.Split(what[5:], ":") {
@@ -43,9 +43,9 @@ func (h fakeHost) Look(name string) (Look, error) {
 				}
 			}
 		}
-		return Look{Path: name, Mode: unix.S_IFCHR | 0o666, Rdev: unix.Mkdev(major, minor)}, nil
+		return Stat{Path: name, Mode: unix.S_IFCHR | 0o666, Rdev: unix.Mkdev(major, minor)}, nil
 	}
-	return Look{Path: name, Mode: unix.S_IFREG | 0o644}, nil
+	return Stat{Path: name, Mode: unix.S_IFREG | 0o644}, nil
 }
 
 func (h fakeHost) hasBelow(name string) bool {
@@ -80,11 +80,11 @@ var plainHost = fakeHost{
 
 var newWay = Have{NewAPI: true, Openat2: true}
 
-func lower(t *testing.T, have Have, host Looker, ops ...Op) (string, []Seen, error) {
+func lower(t *testing.T, have Have, host Resolver, ops ...Op) (string, []Resolved, error) {
 	t.Helper()
 	p := sys.Program{Trace: true}
-	seen, err := Lower(&p, Tree{Ops: ops}, have, host)
-	return p.String(), seen, err
+	resolved, err := Lower(&p, Tree{Ops: ops}, have, host)
+	return p.String(), resolved, err
 }
 
 func TestBindInTheNewWay(t *testing.T) {
@@ -203,23 +203,23 @@ func TestDeviceNodesAreCheckedByNumber(t *testing.T) {
 	require.ErrorContains(t, err, "the mask")
 }
 
-func TestOptionalIsLeftOutAndTold(t *testing.T) {
-	_, seen, err := lower(t, newWay, plainHost,
+func TestOptionalIsLeftOutAndReported(t *testing.T) {
+	_, resolved, err := lower(t, newWay, plainHost,
 		Op{Kind: Bind, Source: "/none", Dest: "/none", Optional: true},
 		Op{Kind: Bind, Source: "/etc", Dest: "/etc"},
 		Op{Kind: File, Dest: "/etc/none", Optional: true},
 		Op{Kind: Bind, Source: "/bin", Dest: "/bin", KeepLink: true},
 		Op{Kind: Bind, Source: "/etc/passwd", Dest: "/p"})
 	require.NoError(t, err)
-	assert.Equal(t, []Seen{{Op: 0, Dest: "/none", Missing: true}, {Op: 1, Dest: "/etc", Source: "/etc"}, {Op: 2, Dest: "/etc/none", Missing: true},
-		{Op: 3, Dest: "/bin", Link: true}, {Op: 4, Dest: "/p", Source: "/etc/passwd", File: true}}, seen)
+	assert.Equal(t, []Resolved{{Op: 0, Dest: "/none", Missing: true}, {Op: 1, Dest: "/etc", Source: "/etc"}, {Op: 2, Dest: "/etc/none", Missing: true},
+		{Op: 3, Dest: "/bin", Link: true}, {Op: 4, Dest: "/p", Source: "/etc/passwd", File: true}}, resolved)
 }
 
 func TestFollowDestGoesWhereTheLinkLeadsInside(t *testing.T) {
-	text, seen, err := lower(t, newWay, plainHost, Op{Kind: Bind, Source: "/etc", Dest: "/etc"},
+	text, resolved, err := lower(t, newWay, plainHost, Op{Kind: Bind, Source: "/etc", Dest: "/etc"},
 		Op{Kind: File, Dest: "/etc/resolv.conf", Data: []byte("x"), FollowDest: true})
 	require.NoError(t, err)
-	assert.Equal(t, "/run/resolve/stub.conf", seen[1].Dest)
+	assert.Equal(t, "/run/resolve/stub.conf", resolved[1].Dest)
 	assert.Contains(t, text, `mkdirat($1, "run/resolve", 0755)`, "it is made in the sandbox's own tmpfs")
 }
 
@@ -301,7 +301,7 @@ func TestHostLook(t *testing.T) {
 	assert.ErrorIs(t, err, unix.ELOOP)
 	_, err = resolve(&host, dir+"/none/x")
 	assert.ErrorIs(t, err, os.ErrNotExist)
-	link, err := host.Look(dir + "/link")
+	link, err := host.Stat(dir + "/link")
 	require.NoError(t, err)
 	assert.Equal(t, "real", link.Target)
 }

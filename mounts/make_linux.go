@@ -26,9 +26,9 @@ func tmpfsOptions(op Op) string {
 
 // fileSystem mounts a file system of its own at op.Dest.
 func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
-	dest, err := l.place(op, op.Dest, true)
+	dest, err := l.mountPoint(op, op.Dest, true)
 	if errors.Is(err, errSkip) {
-		l.seen.Missing = true
+		l.resolved.Missing = true
 		return nil
 	}
 	if err != nil {
@@ -99,19 +99,19 @@ func (l *lowering) dir(op Op) error {
 	switch {
 	case rest == "" && n.dir:
 		return nil
-	case n.place == ours && rest != "" && n.dir:
+	case n.origin == private && rest != "" && n.dir:
 		l.makeParents(op.Dest)
 		mode := op.Mode
 		if mode == 0 {
 			mode = 0o755
 		}
 		l.mkdir(op.Dest, mode)
-		l.view.set(op.Dest, node{place: ours, dir: true})
+		l.view.set(op.Dest, node{origin: private, dir: true})
 		return nil
 	}
-	_, err := l.place(op, op.Dest, true) // on the host it must exist already
+	_, err := l.mountPoint(op, op.Dest, true) // on the host it must exist already
 	if errors.Is(err, errSkip) {
-		l.seen.Missing = true
+		l.resolved.Missing = true
 		return nil
 	}
 	return err
@@ -120,15 +120,15 @@ func (l *lowering) dir(op Op) error {
 func (l *lowering) symlink(op Op, target string) error {
 	n, at, rest := l.view.find(op.Dest)
 	switch {
-	case n.place != ours || !n.dir:
+	case n.origin != private || !n.dir:
 		return hint("link somewhere else", "%s lies in %s, which is not the sandbox's own; nothing is created there", op.Dest, at)
 	case rest == "":
 		return fmt.Errorf("something is at %s already", op.Dest)
 	}
 	l.makeParents(op.Dest)
 	l.p.Add(unix.SYS_SYMLINKAT, sys.Str(target), sys.Of(l.root), sys.Str(relative(op.Dest)))
-	l.view.set(op.Dest, node{place: link})
-	l.seen.Link = true
+	l.view.set(op.Dest, node{origin: link})
+	l.resolved.Link = true
 	return nil
 }
 
@@ -141,16 +141,16 @@ func (l *lowering) file(op Op) error {
 		mode = 0o644
 	}
 	n, _, rest := l.view.find(op.Dest)
-	if n.place == ours && n.dir && rest != "" {
+	if n.origin == private && n.dir && rest != "" {
 		l.makeParents(op.Dest)
 		l.write(op.Dest, op.Data, mode)
-		l.view.set(op.Dest, node{place: ours})
-		l.seen.File = true
+		l.view.set(op.Dest, node{origin: private})
+		l.resolved.File = true
 		return nil
 	}
-	dest, err := l.place(op, op.Dest, false)
+	dest, err := l.mountPoint(op, op.Dest, false)
 	if errors.Is(err, errSkip) {
-		l.seen.Missing = true
+		l.resolved.Missing = true
 		return nil
 	}
 	if err != nil {
@@ -163,8 +163,8 @@ func (l *lowering) file(op Op) error {
 		return err
 	}
 	l.p.Add(unix.SYS_UNLINKAT, sys.Of(l.root), sys.Str(relative(staged)), sys.Int(0))
-	l.view.cover(dest, node{place: ours})
-	l.seen.Dest, l.seen.File = dest, true
+	l.view.cover(dest, node{origin: private})
+	l.resolved.Dest, l.resolved.File = dest, true
 	return nil
 }
 
@@ -213,7 +213,7 @@ var maskFlags = Flags{ReadOnly, NoSuid, NoExec}
 func (l *lowering) mask(op Op) error {
 	dir, found, err := l.kindAt(op)
 	if err != nil || !found {
-		l.seen.Missing = !found
+		l.resolved.Missing = !found
 		return err
 	}
 	if dir {
@@ -239,14 +239,14 @@ func (l *lowering) openNull() error {
 	if l.haveNull {
 		return nil
 	}
-	look, err := resolve(l.look, "/dev/null")
+	stat, err := resolve(l.resolver, "/dev/null")
 	if err == nil {
-		err = rightType(Op{Source: "/dev/null", Only: "device"}, look)
+		err = rightType(Op{Source: "/dev/null", Only: "device"}, stat)
 	}
 	if err != nil {
 		return fmt.Errorf("the mask: %w", err)
 	}
-	l.openSource(look.Path, l.null)
+	l.openSource(stat.Path, l.null)
 	l.haveNull = true
 	return nil
 }
@@ -257,18 +257,18 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	if rest == "" {
 		return n.dir, true, nil
 	}
-	if n.place == ours && op.Optional { // what is not known there is not there
+	if n.origin == private && op.Optional { // what is not known there is not there
 		return false, false, nil
 	}
 	if n.source == "" {
 		return false, false, fmt.Errorf("nothing is known of %s below %s", op.Dest, at)
 	}
-	look, err := l.look.Look(n.source + "/" + rest)
+	stat, err := l.resolver.Stat(n.source + "/" + rest)
 	if Absent(err) && op.Optional {
 		return false, false, nil
 	}
-	if err == nil && look.Type() == unix.S_IFLNK {
+	if err == nil && stat.Type() == unix.S_IFLNK {
 		err = fmt.Errorf("%s is a symlink; nothing is mounted on one", op.Dest)
 	}
-	return look.Type() == unix.S_IFDIR, true, err
+	return stat.Type() == unix.S_IFDIR, true, err
 }

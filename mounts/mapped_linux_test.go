@@ -26,22 +26,22 @@ func TestLookMapped(t *testing.T) {
 	for name, want := range map[string]error{
 		"/bound": nil, "/bound/f": unix.EACCES, "/bound/sub/../f": unix.EACCES, "/bound/sub/l": unix.EACCES, "/bound/none": unix.EACCES, "/bound/f/x": unix.EACCES,
 	} {
-		_, err := plain.Look(dir + name)
+		_, err := plain.Stat(dir + name)
 		assert.ErrorIs(t, err, want, "%s, as the caller", name)
 	}
 	for name, want := range map[string]string{"/bound/f": "/bound/f", "/bound/sub/../f": "/bound/f", "/bound/sub": "/bound/sub", "/bound": "/bound", "/rw/h": "/rw/h"} {
-		look, err := mapped.Look(dir + name)
+		stat, err := mapped.Stat(dir + name)
 		assert.NoError(t, err, name)
-		assert.Equal(t, dir+want, look.Path, name)
+		assert.Equal(t, dir+want, stat.Path, name)
 	}
-	look, err := mapped.Look(dir + "/bound/sub/l")
+	stat, err := mapped.Stat(dir + "/bound/sub/l")
 	assert.NoError(t, err)
-	assert.Equal(t, "../bound/f", look.Target, "a symlink is not followed")
-	_, err = mapped.Look(dir + "/bound/none")
+	assert.Equal(t, "../bound/f", stat.Target, "a symlink is not followed")
+	_, err = mapped.Stat(dir + "/bound/none")
 	assert.ErrorIs(t, err, os.ErrNotExist)
-	_, err = mapped.Look(dir + "/bound/f/x")
+	_, err = mapped.Stat(dir + "/bound/f/x")
 	assert.ErrorIs(t, err, unix.ENOTDIR)
-	_, err = mapped.Look(others + "/x")
+	_, err = mapped.Stat(others + "/x")
 	assert.ErrorIs(t, err, unix.EACCES, "the namespace does not map its owner")
 	plain.Close()
 	mapped.Close()
@@ -56,12 +56,12 @@ func TestLookMappedKilled(t *testing.T) {
 		obeyModes(t)
 		_ = os.Chmod(dir+"/bound", 0)
 		host := &Host{Mapped: true}
-		if _, err := host.Look(dir + "/bound/f"); err != nil {
+		if _, err := host.Stat(dir + "/bound/f"); err != nil {
 			done <- fmt.Errorf("positive control: %w", err)
 			return
 		}
 		killOn(t, unix.SYS_DUP3)
-		_, err := host.Look(dir + "/bound/f")
+		_, err := host.Stat(dir + "/bound/f")
 		done <- err
 	}()
 	err := <-done

@@ -24,8 +24,8 @@ const (
 	Overlay Kind = "overlay" // Layers, the first at the bottom, with Upper and Work or without
 	Mask    Kind = "mask"    // cover a file by /dev/null, a directory by an empty read-only tmpfs
 	Rebind  Kind = "rebind"  // mount what is at Dest over itself, with Flags
-	Data    Kind = "data"    // bind a file with content Data that has no other name; loose trees only
-	Chmod   Kind = "chmod"   // change the mode of what is at Dest; loose trees only
+	Data    Kind = "data"    // bind a file with content Data that has no other name; compat trees only
+	Chmod   Kind = "chmod"   // change the mode of what is at Dest; compat trees only
 )
 
 // Flag is one mount flag, as a word.
@@ -73,7 +73,7 @@ type Op struct {
 	// Data is the content of a file.
 	Data []byte `json:"data,omitempty"`
 	// FD is an open descriptor. Of a bind, Source is its name, and what is bound must be the same directory or file. Of a File or Data in a
-	// loose tree, the content is read from it while the tree is built. nil is none.
+	// compat tree, the content is read from it while the tree is built. nil is none.
 	FD *int `json:"fd,omitempty"`
 	// Context is the SELinux context of a tmpfs.
 	Context string `json:"context,omitempty"`
@@ -171,12 +171,12 @@ type Tree struct {
 	Dir string `json:"dir,omitempty"`
 	// Writable leaves the root tmpfs itself writable. The zero value makes it read-only once everything stands.
 	Writable bool `json:"writable,omitempty"`
-	// Loose builds the tree by bubblewrap's rules instead of this package's own: destinations may be relative, may lie under symlinks,
+	// Compat builds the tree by bubblewrap's rules instead of this package's own: destinations may be relative, may lie under symlinks,
 	// which are followed within the new root, and are made where they are missing, on the host too if that is where they lie. The
 	// root stays writable. Modes are taken as they are, 0 included. The parents of a Dir, Tmpfs, File and Data get 0755 without the
 	// bits for group and others that the operation's own mode lacks altogether, those of any other operation 0700.
 	//
 	// A Proc with Source binds the host's procfs instead of mounting one of its own. A Dev with Source binds that terminal as
 	// console. An Overlay without Upper is in memory with Scratch, else read-only.
-	Loose bool `json:"loose,omitempty"`
+	Compat bool `json:"compat,omitempty"`
 }

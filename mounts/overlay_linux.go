@@ -16,21 +16,21 @@ const scratch = "/.nsrun-overlay"
 func (l *lowering) overlay(op Op) error {
 	lower := make([]string, len(op.Layers))
 	for i, layer := range op.Layers {
-		look, err := resolve(l.look, layer)
+		stat, err := resolve(l.resolver, layer)
 		if err != nil {
 			return err
 		}
-		if look.Type() != unix.S_IFDIR {
-			return fmt.Errorf("layer %s is %s, not a directory", layer, typeName(look.Type()))
+		if stat.Type() != unix.S_IFDIR {
+			return fmt.Errorf("layer %s is %s, not a directory", layer, typeName(stat.Type()))
 		}
 		// The kernel wants the topmost layer first; ours are given from the bottom.
-		lower[len(lower)-1-i] = escapeOverlay(look.Path)
+		lower[len(lower)-1-i] = escapeOverlay(stat.Path)
 	}
 	options := "lowerdir=" + strings.Join(lower, ":")
 	switch {
 	case op.Upper != "":
-		upper, err1 := resolve(l.look, op.Upper)
-		work, err2 := resolve(l.look, op.Work)
+		upper, err1 := resolve(l.resolver, op.Upper)
+		work, err2 := resolve(l.resolver, op.Work)
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (l *lowering) overlay(op Op) error {
 	case len(op.Layers) < 2:
 		return hint("give a second layer, or bind the one", "a read-only overlay needs two layers")
 	}
-	dest, err := l.place(op, op.Dest, true)
+	dest, err := l.mountPoint(op, op.Dest, true)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (l *lowering) overlay(op Op) error {
 		p.Add(unix.SYS_UMOUNT2, sys.Str(relative(scratch)), sys.Words(unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW, "MNT_DETACH|UMOUNT_NOFOLLOW"))
 		p.Add(unix.SYS_UNLINKAT, sys.Of(l.root), sys.Str(relative(scratch)), sys.Words(unix.AT_REMOVEDIR, "AT_REMOVEDIR"))
 	}
-	l.view.cover(dest, node{place: kernel, dir: true})
+	l.view.cover(dest, node{origin: kernel, dir: true})
 	return nil
 }
 

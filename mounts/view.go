@@ -2,25 +2,25 @@ package mounts
 
 import "strings"
 
-// place is what stands at a path of the new root while it is being built.
-type place int
+// origin is what stands at a path of the new root while it is being built.
+type origin int
 
 const (
-	ours    place = iota // a directory or file in a file system that only this sandbox sees
-	host                 // the host's, through a bind
-	kernel               // procfs or devpts: nothing can be made there
-	link                 // a symlink that an operation made
-	layered              // an overlay
+	private origin = iota // a directory or file in a file system that only this sandbox sees
+	host                  // the host's, through a bind
+	kernel                // procfs or devpts: nothing can be made there
+	link                  // a symlink that an operation made
+	layered               // an overlay
 )
 
 // node is what an operation put at a path.
 type node struct {
-	place  place
+	origin origin
 	source string   // host path, for host and kernel
 	target string   // of a link
 	layers []string // of an overlay, topmost first
 	dir    bool
-	op     int  // which operation put it there, from 1, in loose trees
+	op     int  // which operation put it there, from 1, in compat trees
 	secure bool // it and all above it are the sandbox's own
 }
 
@@ -34,7 +34,7 @@ const (
 // mode returns the file type of n.
 func (n node) mode() uint32 {
 	switch {
-	case n.place == link:
+	case n.origin == link:
 		return typeLink
 	case n.dir:
 		return typeDir
@@ -50,12 +50,12 @@ type view struct {
 }
 
 func newView() view {
-	return view{map[string]node{"/": {place: ours, dir: true, secure: true}}, map[string]bool{"/": true}}
+	return view{map[string]node{"/": {origin: private, dir: true, secure: true}}, map[string]bool{"/": true}}
 }
 
 // set records that n stands at dest.
 func (v view) set(dest string, n node) {
-	n.secure = n.place == ours && (dest == "/" || v.private(parent(dest)))
+	n.secure = n.origin == private && (dest == "/" || v.private(parent(dest)))
 	v.nodes[dest] = n
 	for dir := parent(dest); !v.above[dir]; dir = parent(dir) {
 		v.above[dir] = true

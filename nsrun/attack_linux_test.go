@@ -32,8 +32,8 @@ func unscoped(t *testing.T, b *Builder) *Session {
 	s, err := Open(context.Background(), p)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
-	require.Equal(t, "native", s.plan.Engine)
-	require.False(t, s.room.Scoped())
+	require.Equal(t, "native", s.plan.Backend)
+	require.False(t, s.sandbox.Scoped())
 	return s
 }
 
@@ -87,13 +87,13 @@ func TestACommandThatKillsItsSupervisor(t *testing.T) {
 // TestASupervisorBehindADomain cannot be signalled, nor the server.
 func TestASupervisorBehindADomain(t *testing.T) {
 	s := opened(t, NewPolicy())
-	if !s.room.Scoped() {
+	if !s.sandbox.Scoped() {
 		t.Skip("this kernel's Landlock does not scope signals")
 	}
 	neighbour := echo(t, s)
 	r := sh(t, s, "kill -0 $$ && echo self; kill -0 $PPID || kill -9 $PPID || kill -0 1 || echo none")
 	assert.Equal(t, "self\nnone\n", string(r.Stdout))
-	if s.plan.Engine == "native" { // pids are its own
+	if s.plan.Backend == "native" { // pids are its own
 		r = sh(t, s, "i=1; while [ $i -lt 100 ]; do [ $i = $$ ] || kill -9 $i && [ $i != $$ ] && echo hit $i; i=$((i+1)); done 2>/dev/null; exit 0")
 		assert.Empty(t, string(r.Stdout))
 	}

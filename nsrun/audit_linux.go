@@ -84,7 +84,7 @@ func (r *record) close() {
 	}
 }
 
-// real is the policy with the logs' real paths besides: by them the engine finds mounts that must not show them, and by the names that are
+// real is the policy with the logs' real paths besides: by them the backend finds mounts that must not show them, and by the names that are
 // given the plan covers them where a directory is granted by the same symlink.
 func (r *record) real(spec policy.Policy) policy.Policy {
 	if r == nil {
@@ -136,7 +136,7 @@ func (s *Session) record(labels []string) (*record, error) {
 }
 
 // begin writes the row of the start, once, before anything runs.
-func (r *record) begin(argv []string, dir string, env []string, engine string) error {
+func (r *record) begin(argv []string, dir string, env []string, backend string) error {
 	if r == nil || r.begun {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (r *record) begin(argv []string, dir string, env []string, engine string) e
 	}
 	for _, log := range r.logs {
 		err := log.Start(audit.Start{Argv: audit.Texts(argv), Cwd: audit.Text(dir), Policy: audit.Text(r.spec.Name), ManifestSHA256: r.spec.ManifestSHA256,
-			Env: audit.Texts(names), Engine: engine, Labels: r.labels})
+			Env: audit.Texts(names), Backend: backend, Labels: r.labels})
 		if err != nil {
 			return auditError("write", err)
 		}
@@ -176,7 +176,7 @@ func (r *record) finish(result Result) (notes []plan.Note) {
 			WallMS: result.WallMS, UserMS: result.UserMS, SystemMS: result.SystemMS, MaxRSSKiB: result.MaxRSSKiB, Receipt: data, Notes: words})
 		if err != nil {
 			notes = append(notes, plan.Note{Feature: auditStage, Loss: "the end of the run could not be written: " + err.Error(),
-				Fix: "the next run tells this one as aborted"})
+				Fix: "the next run records this one as aborted"})
 		}
 	}
 	return notes
@@ -219,13 +219,13 @@ func (r *record) conclude(argv []string, result *ExecResult, err error, cancelle
 	var refusal *RefusedError
 	var lacks *PolicyCompatibilityError
 	var failed *Error
-	told := Failure(err)
+	reported := Failure(err)
 	switch {
 	case errors.As(err, &refusal), errors.As(err, &lacks), errors.As(err, &failed):
 	case cancelled:
-		told.Verdict, told.Code = Interrupted, CodeFailed
+		reported.Verdict, reported.Code = Interrupted, CodeFailed
 	default:
-		told.Verdict = Setup
+		reported.Verdict = Setup
 	}
-	return nil, r.refused(argv, r.spec.Dir, told, err)
+	return nil, r.refused(argv, r.spec.Dir, reported, err)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/nsrun/nsrun/nsrun/audit"
 )
 
-// told reads a log, which must be whole, and gives verdict and command of each run.
-func told(t *testing.T, log string) (all []string) {
+// loggedRuns reads a log, which must be whole, and gives verdict and command of each run.
+func loggedRuns(t *testing.T, log string) (all []string) {
 	t.Helper()
 	r, err := audit.Read(log)
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func told(t *testing.T, log string) (all []string) {
 	again, err := audit.Read(log)
 	require.NoError(t, err)
 	defer again.Close()
-	_, err = audit.Runs(again, audit.Filter{}, func(run audit.Told) error {
+	_, err = audit.Runs(again, audit.Filter{}, func(run audit.RunRows) error {
 		all = append(all, run.Verdict()+" "+run.Command())
 		return nil
 	})
@@ -37,7 +37,7 @@ func told(t *testing.T, log string) (all []string) {
 func TestAuditOfASession(t *testing.T) {
 	log, ctx := filepath.Join(t.TempDir(), "audit.jsonl"), context.Background()
 	s := opened(t, NewPolicy().Audit(log).Timeout(time.Minute))
-	assert.Empty(t, told(t, log), "to open a session is no run")
+	assert.Empty(t, loggedRuns(t, log), "to open a session is no run")
 	_, err := s.Exec(ctx, []string{"true"}, nil)
 	require.NoError(t, err)
 	_, err = s.Exec(ctx, []string{"nope"}, nil)
@@ -47,13 +47,13 @@ func TestAuditOfASession(t *testing.T) {
 	p, err := s.StartProcess(ctx, StartRequest{Args: []string{"sleep", "1000"}, Env: []string{"X=unseen"}})
 	require.NoError(t, err)
 	want := []string{"ok true", "not-found nope", "policy true"}
-	assert.Equal(t, append(want[:3:3], "running sleep 1000"), told(t, log))
+	assert.Equal(t, append(want[:3:3], "running sleep 1000"), loggedRuns(t, log))
 	_, err = s.Exec(ctx, []string{"false"}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, append(want[:3:3], "exit false", "running sleep 1000"), told(t, log), "another command of the same process does not end it")
+	assert.Equal(t, append(want[:3:3], "exit false", "running sleep 1000"), loggedRuns(t, log), "another command of the same process does not end it")
 	require.NoError(t, s.Close())
 	_, _ = p.Wait()
-	assert.Equal(t, append(want[:3:3], "exit false", "interrupted sleep 1000"), told(t, log), "its end is told when Close returns")
+	assert.Equal(t, append(want[:3:3], "exit false", "interrupted sleep 1000"), loggedRuns(t, log), "its end is told when Close returns")
 	data, err := os.ReadFile(log)
 	require.NoError(t, err)
 	assert.Contains(t, string(data), `"X"`)
@@ -86,7 +86,7 @@ func TestLabelsOfCommands(t *testing.T) {
 	require.NoError(t, err)
 	defer file.Close()
 	var tasks []string
-	_, err = audit.Runs(file, audit.Filter{Labels: map[string]string{"role": "tester"}}, func(run audit.Told) error {
+	_, err = audit.Runs(file, audit.Filter{Labels: map[string]string{"role": "tester"}}, func(run audit.RunRows) error {
 		tasks = append(tasks, string(run.Start.Labels["task"]))
 		return nil
 	})
@@ -102,7 +102,7 @@ func TestAuditOfRun(t *testing.T) {
 	r, err := Run(context.Background(), policy, Shell("cat "+log), nil)
 	require.NoError(t, err)
 	assert.NotContains(t, string(r.Stdout), "nsrun_audit")
-	assert.Equal(t, []string{r.verdict() + ` /bin/sh -c "cat ` + log + `"`}, told(t, log), "one file is told once, by whatever names")
+	assert.Equal(t, []string{r.verdict() + ` /bin/sh -c "cat ` + log + `"`}, loggedRuns(t, log), "one file is told once, by whatever names")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	m, ended := mark("audited"), make(chan error, 1)
@@ -113,7 +113,7 @@ func TestAuditOfRun(t *testing.T) {
 	eventually(t, "the command has begun", func() bool { return len(marked(m)) > 0 })
 	cancel()
 	require.Error(t, testenv.Receive(t, ended, "Run, whose context has ended"))
-	assert.Equal(t, "interrupted sleep 1000", told(t, log)[1])
+	assert.Equal(t, "interrupted sleep 1000", loggedRuns(t, log)[1])
 }
 
 func (r *ExecResult) verdict() string { return string(r.Verdict) }
@@ -159,7 +159,7 @@ func TestAuditLogThatWasReplaced(t *testing.T) {
 		_, err := s.Exec(context.Background(), []string{"true"}, nil)
 		if !shown {
 			require.NoError(t, err)
-			assert.Equal(t, []string{"ok true"}, told(t, log), "rotated")
+			assert.Equal(t, []string{"ok true"}, loggedRuns(t, log), "rotated")
 			continue
 		}
 		assert.ErrorContains(t, err, "another file than when the session was opened")
@@ -183,5 +183,5 @@ func TestAuditWhoseEndCannotBeWritten(t *testing.T) {
 	assert.Equal(t, "audit", r.Receipt.Notes[len(r.Receipt.Notes)-1].Feature)
 	require.NoError(t, os.WriteFile(log, before, 0o600))
 	sh(t, s, "true")
-	assert.Equal(t, []string{"aborted cat", `ok /bin/sh -c true`}, told(t, log))
+	assert.Equal(t, []string{"aborted cat", `ok /bin/sh -c true`}, loggedRuns(t, log))
 }

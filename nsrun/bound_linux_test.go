@@ -148,8 +148,8 @@ func TestABoundedStreamThatIsClosed(t *testing.T) {
 	}
 }
 
-// TestTheUsualBoundIsNotOneOfProcesses that go on, and their receipt does not say so.
-func TestTheUsualBoundIsNotOneOfProcesses(t *testing.T) {
+// TestTheDefaultBoundIsNotOneOfProcesses that go on, and their receipt does not say so.
+func TestTheDefaultBoundIsNotOneOfProcesses(t *testing.T) {
 	s := opened(t, NewPolicy())
 	counted := func(r Receipt) (found bool) {
 		for _, l := range r.Limits {

@@ -29,7 +29,7 @@ func TestAContextThatEndsAsACommandBegins(t *testing.T) {
 		require.Equal(t, OK, r.Verdict)
 	}
 	mean := time.Since(begin) / tries
-	sandbox := s.room
+	sandbox := s.sandbox
 	before, after := 0, 0
 	for i := 0; i < testenv.Times(300) || (before == 0 || after == 0) && i < 1000; i++ {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -44,17 +44,17 @@ func TestAContextThatEndsAsACommandBegins(t *testing.T) {
 			after++
 			require.Equal(t, Interrupted, r.Verdict)
 		}
-		if !s.room.Scoped() {
-			sandbox = s.room // each that had begun has cost one
+		if !s.sandbox.Scoped() {
+			sandbox = s.sandbox // each that had begun has cost one
 		}
 	}
 	assert.NotZero(t, before, "positive control: contexts have ended before their command had begun")
 	assert.NotZero(t, after, "and after that")
-	if !s.room.Scoped() {
+	if !s.sandbox.Scoped() {
 		assert.Equal(t, OK, sh(t, s, "true").Verdict)
 		t.Skip("trees cannot be killed singly here: sandboxes are replaced")
 	}
-	assert.Same(t, sandbox, s.room, "the sandbox was not replaced")
+	assert.Same(t, sandbox, s.sandbox, "the sandbox was not replaced")
 	neighbour.says(t, "still here")
 }
 
@@ -115,14 +115,14 @@ func TestFreshBesideOthers(t *testing.T) {
 			}
 		}()
 	}
-	first := s.room
+	first := s.sandbox
 	for range testenv.Times(30) {
 		_, err := s.Exec(context.Background(), []string{"true"}, &ExecOptions{Fresh: true})
 		assert.NoError(t, err)
 	}
 	close(stop)
 	group.Wait()
-	assert.NotSame(t, first, s.room, "positive control: it was replaced")
+	assert.NotSame(t, first, s.sandbox, "positive control: it was replaced")
 	assert.NotZero(t, done.Load(), "and commands have run beside that")
 	assert.True(t, s.Alive())
 }

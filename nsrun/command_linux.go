@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // command checks what is asked for and makes it complete.
-func (s *Session) command(args []string, dir string, env []string) (engine.Command, error) {
-	c := engine.Command{Args: slices.Clone(args), Env: s.plan.Env, Dir: s.plan.Dir}
+func (s *Session) command(args []string, dir string, env []string) (backend.Command, error) {
+	c := backend.Command{Args: slices.Clone(args), Env: s.plan.Env, Dir: s.plan.Dir}
 	if len(args) == 0 || args[0] == "" {
 		return c, &RefusedError{Field: "args", Text: "no command", Fix: "give the name or path of a program"}
 	}
@@ -31,7 +31,7 @@ func (s *Session) command(args []string, dir string, env []string) (engine.Comma
 	case dir != "":
 		c.Dir += "/" + dir
 	}
-	rule, err := s.judged(args, c.Dir, env)
+	rule, err := s.checkCommand(args, c.Dir, env)
 	if err != nil {
 		return c, err
 	}

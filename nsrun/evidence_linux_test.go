@@ -31,23 +31,23 @@ func TestOneCommandsEvidenceIsNotAnothersVerdict(t *testing.T) {
 	assert.Equal(t, Pids, result.Verdict, "positive control: %+v", result.Result)
 }
 
-// TestARoomsEvidenceOutlivesIt although its group is removed, even while somebody asks.
-func TestARoomsEvidenceOutlivesIt(t *testing.T) {
+// TestASandboxesEvidenceOutlivesIt although its group is removed, even while somebody asks.
+func TestASandboxesEvidenceOutlivesIt(t *testing.T) {
 	if !grouped("pids") {
 		t.Skip("no cgroup with the controller pids can be made here")
 	}
 	s := opened(t, NewPolicy().Limit("pids", 8))
 	sh(t, s, "for i in 1 2 3 4 5 6 7 8 9; do sleep 5 & done; wait")
-	room := s.room
-	require.NotZero(t, room.Evidence().PidsMax, "positive control")
+	sandbox := s.sandbox
+	require.NotZero(t, sandbox.Evidence().PidsMax, "positive control")
 	go s.Close()
 	for ended := false; !ended; {
-		require.NotZero(t, room.Evidence().PidsMax)
+		require.NotZero(t, sandbox.Evidence().PidsMax)
 		select {
-		case <-room.Gone():
+		case <-sandbox.Done():
 			ended = true
 		default:
 		}
 	}
-	require.NotZero(t, room.Evidence().PidsMax)
+	require.NotZero(t, sandbox.Evidence().PidsMax)
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,14 +90,14 @@ func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*
 }
 
 // ask makes a command of what is asked for, with its time, and tells rec of the start.
-func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command engine.Command, limit time.Duration, err error) {
+func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command backend.Command, limit time.Duration, err error) {
 	if command, err = s.command(argv, opts.Dir, opts.Env); err != nil {
 		return command, 0, err
 	}
 	if limit, err = s.bound(opts.Timeout); err != nil {
 		return command, 0, err
 	}
-	return command, limit, rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine)
+	return command, limit, rec.begin(command.Args, command.Dir, command.Env, s.plan.Backend)
 }
 
 // exec is Exec.
@@ -107,11 +107,11 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 		return nil, err
 	}
 	if opts.Fresh {
-		room, _, err := s.current()
+		sandbox, _, err := s.current()
 		if err != nil {
 			return nil, err
 		}
-		s.lapse(room)
+		s.expire(sandbox)
 	}
 	streams, err := openStreams(opts, s.plan.Output)
 	if err != nil {
@@ -123,21 +123,21 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	if limit > 0 { // a sandbox that does not answer is no reason to wait longer
 		starting, cancel = context.WithTimeoutCause(ctx, limit, errStart)
 	}
-	j, err := s.start(starting, command)
+	proc, err := s.start(starting, command)
 	cancel()
 	streams.closeTheirs()
 	if err != nil {
 		return s.notBegun(err)
 	}
-	task := j.task
-	defer task.Close()
-	streams.bound(s.plan, func() { j.mark(&j.flooded); go j.kill() })
-	if !streams.quick(task) {
-		streams.copy(task.Terminal)
+	handle := proc.handle
+	defer handle.Close()
+	streams.bound(s.plan, func() { proc.mark(&proc.outputExceeded); go proc.kill() })
+	if !streams.quick(handle) {
+		streams.copy(handle.Terminal)
 		s.hold(streams)
 		defer s.release(streams)
 	}
-	out, cancelled := j.wait(ctx, limit)
+	out, cancelled := proc.wait(ctx, limit)
 	if !streams.finish() { // the session was closed, and what the command had written is lost
 		out.Killed = unix.SIGKILL
 	}
@@ -157,11 +157,11 @@ var errStart = errors.New("the command has not begun within its time")
 // notBegun is what comes of a command of which no word has come. If its sandbox, or its time, has ended meanwhile, it may have begun, and
 // was killed then.
 func (s *Session) notBegun(err error) (*ExecResult, error) {
-	out := engine.Outcome{Started: time.Now(), Status: unix.WaitStatus(unix.SIGKILL)}
+	out := backend.Outcome{Started: time.Now(), Status: unix.WaitStatus(unix.SIGKILL)}
 	switch {
 	case errors.Is(err, errStart):
 		out.TimedOut = true
-	case errors.Is(err, engine.ErrLost):
+	case errors.Is(err, backend.ErrLost):
 		out.Killed = unix.SIGKILL
 	default:
 		return nil, err
@@ -169,117 +169,117 @@ func (s *Session) notBegun(err error) (*ExecResult, error) {
 	return &ExecResult{Result: endedWith(s.plan, ReceiptOf(s), out)}, nil
 }
 
-// job is one command until its end.
-type job struct {
+// process is one command until its end.
+type process struct {
 	session *Session
-	room    *engine.Room
-	task    *engine.Task
-	before  engine.Evidence // what had happened in the room's cgroup
+	sandbox *backend.Sandbox
+	handle  *backend.Process
+	before  backend.Evidence // what had happened in the sandbox's cgroup
 
-	mu        sync.Mutex
-	timers    []*time.Timer
-	over      bool // nothing more is to be done
-	killed    bool
-	cancelled bool
-	timedOut  bool
-	flooded   bool // it has written more than it may
+	mu             sync.Mutex
+	timers         []*time.Timer
+	over           bool // nothing more is to be done
+	killed         bool
+	cancelled      bool
+	timedOut       bool
+	outputExceeded bool // it has written more than it may
 }
 
-// treeBound is how long a tree that was told to die may take to do so, before the sandbox is killed that it lives in. A kernel under load
+// killTimeout is how long a tree that was told to die may take to do so, before the sandbox is killed that it lives in. A kernel under load
 // takes a few milliseconds.
-const treeBound = time.Second
+const killTimeout = time.Second
 
 // wait waits for the command's end, at the latest when ctx or its time ends.
-func (j *job) wait(ctx context.Context, limit time.Duration) (out engine.Outcome, cancelled bool) {
+func (proc *process) wait(ctx context.Context, limit time.Duration) (out backend.Outcome, cancelled bool) {
 	stop := context.AfterFunc(ctx, func() {
-		j.mark(&j.cancelled)
-		j.kill()
+		proc.mark(&proc.cancelled)
+		proc.kill()
 	})
 	if limit > 0 {
-		j.after(limit, j.timeUp)
+		proc.after(limit, proc.timeUp)
 	}
-	status, usage, err := j.task.Wait()
+	status, usage, err := proc.handle.Wait()
 	stop()
-	out = engine.Outcome{Started: j.task.Started, Wall: time.Since(j.task.Started), Status: status, Usage: usage}
-	j.mu.Lock()
-	out.TimedOut, cancelled = j.timedOut, j.cancelled
-	ending := j.timedOut || j.cancelled || j.flooded
+	out = backend.Outcome{Started: proc.handle.Started, Wall: time.Since(proc.handle.Started), Status: status, Usage: usage}
+	proc.mu.Lock()
+	out.TimedOut, cancelled = proc.timedOut, proc.cancelled
+	ending := proc.timedOut || proc.cancelled || proc.outputExceeded
 	if cancelled {
 		out.Killed = unix.SIGKILL
 	}
-	j.mu.Unlock()
+	proc.mu.Unlock()
 	if err != nil {
 		out.Status, out.Killed = unix.WaitStatus(unix.SIGKILL), unix.SIGKILL
-		j.session.lost(j.room)
+		proc.session.lost(proc.sandbox)
 	} else if ending {
-		j.kill()
-		if !j.task.Tree(2 * treeBound) {
-			j.endRoom()
+		proc.kill()
+		if !proc.handle.WaitGroupKilled(2 * killTimeout) {
+			proc.endSandbox()
 		}
 	}
-	j.finish()
-	if out.Status != 0 && len(j.room.Info.Cgroups) > 0 {
-		out.Evidence = j.session.evidence(j.room, j.before)
+	proc.finish()
+	if out.Status != 0 && len(proc.sandbox.Info.Cgroups) > 0 {
+		out.Evidence = proc.session.evidence(proc.sandbox, proc.before)
 	}
 	return out, cancelled
 }
 
-func (j *job) mark(flag *bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+func (proc *process) mark(flag *bool) {
+	proc.mu.Lock()
+	defer proc.mu.Unlock()
 	*flag = true
 }
 
 // after calls f after d, unless the job is over by then.
-func (j *job) after(d time.Duration, f func()) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.over {
-		j.timers = append(j.timers, time.AfterFunc(d, f))
+func (proc *process) after(d time.Duration, f func()) {
+	proc.mu.Lock()
+	defer proc.mu.Unlock()
+	if !proc.over {
+		proc.timers = append(proc.timers, time.AfterFunc(d, f))
 	}
 }
 
-func (j *job) finish() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.over = true
-	for _, t := range j.timers {
+func (proc *process) finish() {
+	proc.mu.Lock()
+	defer proc.mu.Unlock()
+	proc.over = true
+	for _, t := range proc.timers {
 		t.Stop()
 	}
 }
 
 // timeUp asks the command to end, and kills it when its grace is over.
-func (j *job) timeUp() {
-	j.mark(&j.timedOut)
-	_ = j.task.Signal(unix.SIGTERM, true)
-	j.after(time.Duration(j.session.plan.KillGrace), j.kill)
+func (proc *process) timeUp() {
+	proc.mark(&proc.timedOut)
+	_ = proc.handle.Signal(unix.SIGTERM, true)
+	proc.after(time.Duration(proc.session.plan.KillGrace), proc.kill)
 }
 
 // kill ends the command and all that it has started.
-func (j *job) kill() {
-	j.mu.Lock()
-	again := j.killed || j.over
-	j.killed = true
-	j.mu.Unlock()
+func (proc *process) kill() {
+	proc.mu.Lock()
+	again := proc.killed || proc.over
+	proc.killed = true
+	proc.mu.Unlock()
 	switch {
 	case again:
-	case !j.room.Scoped():
-		j.endRoom()
+	case !proc.sandbox.Scoped():
+		proc.endSandbox()
 	default:
-		j.task.Kill()
-		j.after(treeBound, j.endRoom) // should its supervisor not answer
+		proc.handle.Kill()
+		proc.after(killTimeout, proc.endSandbox) // should its supervisor not answer
 	}
 }
 
 // lost is called when a supervisor has ended without a word: with its sandbox, or because a command has killed it, which only the
 // sandbox's end makes up for.
-func (s *Session) lost(room *engine.Room) {
+func (s *Session) lost(sandbox *backend.Sandbox) {
 	select {
-	case <-room.Gone():
-	case <-time.After(treeBound):
-		s.lapse(room)
+	case <-sandbox.Done():
+	case <-time.After(killTimeout):
+		s.expire(sandbox)
 	}
 }
 
-// endRoom ends the sandbox. Another one takes its place, unless the session was closed.
-func (j *job) endRoom() { j.session.lapse(j.room) }
+// endSandbox ends the sandbox. Another one takes its place, unless the session was closed.
+func (proc *process) endSandbox() { proc.session.expire(proc.sandbox) }

@@ -20,8 +20,8 @@ import (
 // TestHalfARequest cannot be taken back: the sandbox ends for it, and the session goes on.
 func TestHalfARequest(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) *Session{
-		"pid 1":  func(t *testing.T) *Session { return opened(t, NewPolicy()) },
-		"keeper": kept,
+		"pid 1":     func(t *testing.T) *Session { return opened(t, NewPolicy()) },
+		"subreaper": kept,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, server := withServer(t, func() *Session { return open(t) })
@@ -134,7 +134,7 @@ func TestWhatIsMadeTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, took := made(t, time.Hour)
 		assert.False(t, gone, "that takes long")
-		assert.Equal(t, treeBound, took)
+		assert.Equal(t, killTimeout, took)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
@@ -144,7 +144,7 @@ func TestWhatIsMadeTooLate(t *testing.T) {
 		begin := time.Now()
 		_, err := within(ctx, func() (int, error) { <-over; return 0, context.Canceled }, func(int) {})
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, time.Millisecond+treeBound, time.Since(begin), "what does not return is not waited for longer")
+		assert.Equal(t, time.Millisecond+killTimeout, time.Since(begin), "what does not return is not waited for longer")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		value, err := within(t.Context(), func() (int, error) { time.Sleep(time.Hour); return 1, nil }, func(int) { t.Error("it is made in time") })
@@ -158,7 +158,7 @@ func TestCloseWaitsForWhatIsBeingMade(t *testing.T) {
 	needsChildren(t)
 	sessionClose := func(t *testing.T) func() error {
 		s := opened(t, NewPolicy())
-		s.lapse(s.room)
+		s.expire(s.sandbox)
 		stopped(t, spawnerOf(t))
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
@@ -173,8 +173,8 @@ func TestCloseWaitsForWhatIsBeingMade(t *testing.T) {
 		s, err := pool.Get(context.Background()) // which has another one made
 		require.NoError(t, err)
 		t.Cleanup(func() { s.Close() })
-		s.room.Kill()
-		<-s.room.Gone()
+		s.sandbox.Kill()
+		<-s.sandbox.Done()
 		return pool.Close
 	}
 	openClose := func(t *testing.T) func() error {
@@ -200,7 +200,7 @@ func TestCloseWaitsForWhatIsBeingMade(t *testing.T) {
 			go func() {
 				begin := time.Now()
 				assert.NoError(t, closing())
-				early := time.Since(begin) < treeBound // longer nobody waits, and then a sandbox may be alive
+				early := time.Since(begin) < killTimeout // longer nobody waits, and then a sandbox may be alive
 				closed <- end{early, slices.ContainsFunc(below(spawner), alive)}
 			}()
 			select {

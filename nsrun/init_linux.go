@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/internal/spawner"
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -52,14 +52,14 @@ func Shutdown() {
 	<-owner.ended
 }
 
-// order has the spawner open a sandbox.
-func order(p *plan.Plan, protected []string) (*engine.Room, error) {
+// requestSandbox has the spawner open a sandbox.
+func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
 	}
 	defer unix.Close(pair[0])
-	err = give(wire.NewOrder(p, protected), pair[1])
+	err = give(wire.NewRequest(p, protected), pair[1])
 	unix.Close(pair[1])
 	if err != nil {
 		return nil, err
@@ -72,10 +72,10 @@ func order(p *plan.Plan, protected []string) (*engine.Room, error) {
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "answer", Err: err, Hint: hintOf(err)}
 	}
-	var info engine.Info
+	var info backend.Info
 	err = json.Unmarshal(answer.Info, &info)
 	if answer.Failure == nil && err == nil && len(fds) == 2 {
-		return engine.NewRoom(p, info, fds[0], fds[1]), nil
+		return backend.NewSandbox(p, info, fds[0], fds[1]), nil
 	}
 	wire.CloseAll(fds) // whose sandbox ends with them
 	if answer.Failure != nil {
@@ -95,7 +95,7 @@ func hintOf(err error) string {
 }
 
 // give sends an order. A spawner that has been killed is replaced once; one that only cannot be told keeps its sandboxes.
-func give(o wire.Order, reply int) error {
+func give(o wire.Request, reply int) error {
 	owner.Lock()
 	defer owner.Unlock()
 	for tries := 0; ; tries++ {
@@ -134,7 +134,7 @@ func startRole(name string, files []*os.File, environ ...string) (int, <-chan st
 	if err != nil {
 		return fail("socketpair", err)
 	}
-	theirs := os.NewFile(uintptr(pair[1]), "orders")
+	theirs := os.NewFile(uintptr(pair[1]), "request")
 	defer theirs.Close()
 	if files == nil {
 		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)

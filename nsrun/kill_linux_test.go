@@ -106,7 +106,7 @@ func TestKillTree(t *testing.T) {
 				if way != "timeout" {
 					eventually(t, "the villain is there", func() bool { return len(marked(mark)) >= v.least })
 				}
-				sandbox := s.room
+				sandbox := s.sandbox
 				switch way {
 				case "close":
 					require.NoError(t, s.Close())
@@ -132,8 +132,8 @@ func TestKillTree(t *testing.T) {
 					require.NotNil(t, end.result)
 					assert.Equal(t, Timeout, end.result.Verdict)
 				}
-				if s.room.Scoped() && way != "close" && way != "fresh" {
-					assert.Same(t, sandbox, s.room, "its supervisor has ended it: nothing had to be waited for until the sandbox is replaced")
+				if s.sandbox.Scoped() && way != "close" && way != "fresh" {
+					assert.Same(t, sandbox, s.sandbox, "its supervisor has ended it: nothing had to be waited for until the sandbox is replaced")
 					neighbour.says(t, "still here")
 				}
 				if way != "close" {
@@ -225,25 +225,25 @@ func TestProcess(t *testing.T) {
 func TestKillAsAProcessEnds(t *testing.T) {
 	s := opened(t, NewPolicy())
 	neighbour := echo(t, s)
-	sandbox, m := s.room, mark("ends")
+	sandbox, m := s.sandbox, mark("ends")
 	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("setsid sleep 1000 & exec true"), Env: []string{m}})
 	require.NoError(t, err)
 	_, err = p.Wait()
 	require.NoError(t, err)
 	eventually(t, "what it has left is there, and past its execve, in which it shows no environment", func() bool { return len(marked(m)) > 0 })
-	ending := &Process{job: p.job, ended: make(chan struct{})}
+	ending := &Process{process: p.process, ended: make(chan struct{})}
 	killed := make(chan error, 1)
 	go func() { killed <- ending.Kill() }()
 	eventually(t, "Kill waits for its end", func() bool {
-		p.job.mu.Lock()
-		defer p.job.mu.Unlock()
-		return p.job.killed
+		p.process.mu.Lock()
+		defer p.process.mu.Unlock()
+		return p.process.killed
 	})
 	close(ending.ended)
 	assert.NoError(t, testenv.Receive(t, killed, "Kill"))
 	assert.Empty(t, marked(m))
-	if s.room.Scoped() {
-		assert.Same(t, sandbox, s.room)
+	if s.sandbox.Scoped() {
+		assert.Same(t, sandbox, s.sandbox)
 		neighbour.says(t, "still here")
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
@@ -160,7 +160,7 @@ func TestLimitsHoldForAllTogether(t *testing.T) {
 	assert.Equal(t, "fits\n", string(sh(t, s, half).Stdout), "and the session goes on")
 }
 
-// assertUsedUp takes the places of a room's that are left, until one more is asked for: that is refused, and does not wait for ever.
+// assertUsedUp uses up the pids of a sandbox that are left, until one more is asked for: that is refused, and does not wait for ever.
 func assertUsedUp(t *testing.T, s *Session) {
 	t.Helper()
 	returns(t, "StartProcess", func() {
@@ -258,7 +258,7 @@ func TestATreeThatFailsIsNotUsed(t *testing.T) {
 	known := Facts()
 	known.Manager, known.Groups = nil, []facts.Group{{Version: 1, Dir: "/m", Controllers: []string{"memory"}}, {Version: 1, Dir: "/p", Controllers: []string{"pids"}},
 		{Version: 2, Dir: "/rest", Controllers: []string{"io", "cpu"}}}
-	fails := []*engine.TreeError{{Dir: "/rest", Controller: "io", Err: errors.New("no disk")}, {Dir: "/p", Err: errors.New("no room")}}
+	fails := []*backend.TreeError{{Dir: "/rest", Controller: "io", Err: errors.New("no disk")}, {Dir: "/p", Err: errors.New("no room")}}
 	got := func() facts.Facts { return known }
 	p, err := attemptBy(got, got, req, func(*plan.Plan) error {
 		if len(fails) == 0 {
@@ -274,11 +274,11 @@ func TestATreeThatFailsIsNotUsed(t *testing.T) {
 		dirs = append(dirs, tree.Dir)
 	}
 	assert.ElementsMatch(t, []string{"/m", "/rest"}, dirs)
-	assert.Contains(t, p.Held, plan.Held{Limit: "cpu_percent=50", By: "cgroup v2"})
+	assert.Contains(t, p.EnforcedBy, plan.Enforcement{Limit: "cpu_percent=50", By: "cgroup v2"})
 	assert.Regexp(t, `io_read_mb: the speed of disks takes a cgroup .*; found: .*no disk; .*no room`, p.String())
 }
 
-// TestOnlyARunOfItsOwnForksToPlan keeps what forks away from programs that may be large, and from engines that have no use for it.
+// TestOnlyARunOfItsOwnForksToPlan keeps what forks away from programs that may be large, and from backends that have no use for it.
 func TestOnlyARunOfItsOwnForksToPlan(t *testing.T) {
 	forks := func(change func(*plan.Request)) bool {
 		req := plan.Request{Sole: true}

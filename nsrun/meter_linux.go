@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"golang.org/x/sys/unix"
 )
 
@@ -92,11 +92,11 @@ func (m *meter) over() bool {
 	return m.read+int64(unread) > m.most
 }
 
-// metered says where there was too much, as the engine does for a single run.
-func (p *Process) metered() (out [2]engine.Passed) {
+// metered says where there was too much, as the backend does for a single run.
+func (p *Process) metered() (out [2]backend.Passed) {
 	for i, m := range p.meters {
 		if m != nil && m.over() {
-			out[i] = engine.Passed{Counted: true, Bytes: m.most, Over: true}
+			out[i] = backend.Passed{Counted: true, Bytes: m.most, Over: true}
 		}
 	}
 	return out

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/internal/spawner"
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -15,7 +15,7 @@ import (
 )
 
 // Run runs one command in a sandbox of its own, and returns when nothing of that is alive. Results and errors are those of [Session.Exec],
-// and a [*PolicyCompatibilityError] if this host cannot enforce the policy. Engines that cannot open sessions are used as well, where the
+// and a [*PolicyCompatibilityError] if this host cannot enforce the policy. Backends that cannot open sessions are used as well, where the
 // policy says so.
 func Run(ctx context.Context, p Policy, argv []string, opts *ExecOptions) (*ExecResult, error) {
 	if !initialised.Load() {
@@ -45,27 +45,27 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 	}
 	var result *ExecResult
 	spec := s.spec
-	spec.Profile = "" // the session asks it, with the directory that the command is to start in
+	spec.Commands = "" // the session asks it, with the directory that the command is to start in
 	_, err := attempt(plan.Request{Policy: spec, Environ: os.Environ(), Command: command, Terminal: opts.Terminal != nil}, func(pl *plan.Plan) (err error) {
 		s.plan = pl
 		if !pl.Serves() {
 			result, err = s.runApart(ctx, argv, opts, rec)
 			return err
 		}
-		s.room, err = within(ctx, func() (*engine.Room, error) { return order(pl, s.policy.protected) }, discard)
+		s.sandbox, err = within(ctx, func() (*backend.Sandbox, error) { return requestSandbox(pl, s.policy.protected) }, discard)
 		return err
 	})
-	if err != nil || s.room == nil {
+	if err != nil || s.sandbox == nil {
 		return result, err
 	}
-	s.settle(s.room)
+	s.adopt(s.sandbox)
 	defer s.Close()
 	once := *opts
 	once.Fresh = false // it is
 	return s.exec(ctx, argv, &once, rec)
 }
 
-// runApart runs the one command of a plan whose engine opens no sessions, in a process of its own: see [spawner.Runner].
+// runApart runs the one command of a plan whose backend opens no sessions, in a process of its own: see [spawner.Runner].
 func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions, rec *record) (*ExecResult, error) {
 	command, limit, err := s.ask(argv, opts, rec)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 		unix.Close(socket)
 		<-over
 	}()
-	if err := wire.Send(socket, wire.NewOrder(&pl, s.policy.protected)); err != nil {
+	if err := wire.Send(socket, wire.NewRequest(&pl, s.policy.protected)); err != nil {
 		return nil, &Error{Stage: "runner", Err: err}
 	}
 	streams.copy(nil)
@@ -102,7 +102,7 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 	if answer.Failure != nil {
 		return nil, errors.Join(context.Cause(ctx), spawner.Error(answer.Failure))
 	}
-	var out engine.Outcome
+	var out backend.Outcome
 	if err := json.Unmarshal(answer.Outcome, &out); err != nil {
 		return nil, &Error{Stage: "runner", Err: fmt.Errorf("bug: its answer cannot be read: %w", err)}
 	}

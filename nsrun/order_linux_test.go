@@ -31,11 +31,11 @@ func TestTooFewDescriptorsForASandbox(t *testing.T) {
 				require.NoError(t, unix.Prlimit(c.of, unix.RLIMIT_NOFILE, &limit, nil))
 				returns(t, "order", func() {
 					var failed *Error
-					room, err := order(s.plan, nil)
+					sandbox, err := requestSandbox(s.plan, nil)
 					if err == nil {
 						fine++
-						room.Kill()
-						<-room.Gone()
+						sandbox.Kill()
+						<-sandbox.Done()
 						return
 					}
 					few++

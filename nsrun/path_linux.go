@@ -88,7 +88,7 @@ func (h *HostPath) plain(fd, flag int) (*os.File, error) {
 //
 // Links are followed as long as they stay where they are granted; absolute ones are refused, since inside they may lead elsewhere.
 func (s *Session) ResolvePath(name string, access Access) (*HostPath, error) {
-	room, err := s.ready(context.Background())
+	sandbox, err := s.ready(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *Session) ResolvePath(name string, access Access) (*HostPath, error) {
 		inside = s.plan.Dir + "/" + inside
 	}
 	inside = path.Clean(inside)
-	grant, ok := room.Grant(inside)
+	grant, ok := sandbox.Source(inside)
 	if !ok {
 		return refuse("is not on the host: only the sandbox has it", "use a place that is granted, such as the workspace", nil)
 	}
@@ -124,7 +124,7 @@ func (s *Session) ResolvePath(name string, access Access) (*HostPath, error) {
 		h.below = strings.TrimPrefix(real, strings.TrimSuffix(h.root, "/")+"/")
 	}
 	// What a link has led to may be covered inside by something else: a mask, or a directory that is read-only there.
-	again, ok := room.Grant(path.Clean(grant.Dest + "/" + strings.TrimPrefix(real, h.root)))
+	again, ok := sandbox.Source(path.Clean(grant.Dest + "/" + strings.TrimPrefix(real, h.root)))
 	if !ok || again != grant {
 		return refuse("leads to a place that is something else inside", "use a path without links", nil)
 	}

@@ -3,7 +3,7 @@ package nsrun
 import (
 	"strings"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -13,12 +13,12 @@ func pipesOf(p policy.Policy) (plan.Pipes, error) {
 	if bare(p) || p.Backend == policy.BackendLandlock {
 		return plan.Pipes{}, nil
 	}
-	var trees []engine.Tree
+	var trees []backend.Tree
 	for _, e := range p.FS {
 		if e.Kind != policy.Bind || e.Write || !insideWritable(p.FS, e.Dest) {
 			continue
 		}
-		t := engine.Tree{Source: e.Source, Dest: e.Dest, Without: map[string]bool{}}
+		t := backend.Tree{Source: e.Source, Dest: e.Dest, Without: map[string]bool{}}
 		for _, o := range p.FS {
 			if o.Dest != e.Dest && policy.Inside(o.Dest, e.Dest) {
 				t.Without[strings.TrimPrefix(o.Dest, e.Dest+"/")] = true
@@ -26,7 +26,7 @@ func pipesOf(p policy.Policy) (plan.Pipes, error) {
 		}
 		trees = append(trees, t)
 	}
-	return engine.FindPipes(trees)
+	return backend.FindPipes(trees)
 }
 
 func insideWritable(all []policy.FS, dest string) bool {

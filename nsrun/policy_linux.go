@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // Policy is what a sandbox should be, checked and immutable: it can be shared by any number of sessions and goroutines. It is made by a
@@ -32,18 +32,18 @@ func FromPolicy(p policy.Policy, protected ...string) (Policy, error) {
 	entries, notes := policy.Arrange(p.FS)
 	p = clone(p)
 	p.FS, p.Notes = entries, append(p.Notes, notes...)
-	if err := errors.Join(p.Validate(), checkSeccomp(p.Seccomp), profile.Check(p)); err != nil {
+	if err := errors.Join(p.Validate(), checkSeccomp(p.Seccomp), commands.Check(p)); err != nil {
 		return Policy{}, err
 	}
 	return Policy{spec: p, protected: slices.Clone(protected), made: true}, nil
 }
 
-// checkSeccomp asks what only the leaf knows: names of profiles and of system calls, and what a filter may look like.
+// checkSeccomp asks what only the leaf knows: names of filters and of system calls, and what a filter may look like.
 func checkSeccomp(s policy.Seccomp) error {
-	if s.Profile == "" {
-		s.Profile = plan.DefaultProfile
+	if s.Filter == "" {
+		s.Filter = plan.DefaultFilter
 	}
-	if _, err := (&plan.Seccomp{Profile: s.Profile, Deny: s.Deny, Raw: s.Raw}).Filters(runtime.GOARCH); err != nil {
+	if _, err := (&plan.Seccomp{Filter: s.Filter, Deny: s.Deny, Raw: s.Raw}).Filters(runtime.GOARCH); err != nil {
 		return &policy.Fault{Field: "seccomp", Text: err.Error()}
 	}
 	return nil
@@ -70,13 +70,13 @@ func clone(p policy.Policy) policy.Policy {
 	p.FS, p.Limits, p.Require, p.Notes = slices.Clone(p.FS), slices.Clone(p.Limits), slices.Clone(p.Require), slices.Clone(p.Notes)
 	p.Audit, p.Labels = slices.Clone(p.Audit), slices.Clone(p.Labels)
 	p.Env.Pass, p.Env.Set = slices.Clone(p.Env.Pass), slices.Clone(p.Env.Set)
-	p.Profiles = slices.Clone(p.Profiles)
-	for i := range p.Profiles {
-		programs := slices.Clone(p.Profiles[i].Programs)
+	p.CommandRules = slices.Clone(p.CommandRules)
+	for i := range p.CommandRules {
+		programs := slices.Clone(p.CommandRules[i].Programs)
 		for k := range programs {
 			programs[k].Shapes = slices.Clone(programs[k].Shapes)
 		}
-		p.Profiles[i].Programs = programs
+		p.CommandRules[i].Programs = programs
 	}
 	p.Seccomp.Deny, p.Seccomp.Raw = slices.Clone(p.Seccomp.Deny), slices.Clone(p.Seccomp.Raw)
 	return p
@@ -175,28 +175,28 @@ func (b *Builder) Limit(name string, value int64) *Builder {
 	return b
 }
 
-// Seccomp names the profile of system calls, and calls to refuse besides.
-func (b *Builder) Seccomp(profile string, deny ...string) *Builder {
-	b.spec.Seccomp.Profile, b.spec.Seccomp.Deny = profile, append(b.spec.Seccomp.Deny, deny...)
+// Seccomp names the filter of system calls, and calls to refuse besides.
+func (b *Builder) Seccomp(filter string, deny ...string) *Builder {
+	b.spec.Seccomp.Filter, b.spec.Seccomp.Deny = filter, append(b.spec.Seccomp.Deny, deny...)
 	return b
 }
 
-// Profile says which command lines may run at all: "passive", "full", or a name given to [Builder.DefineProfile]. See package profile.
-func (b *Builder) Profile(name string) *Builder { b.spec.Profile = name; return b }
+// Commands says which command lines may run at all: "passive", "full", or a name given to [Builder.DefineCommands]. See package commands.
+func (b *Builder) Commands(name string) *Builder { b.spec.Commands = name; return b }
 
-// DefineProfile adds a profile of one's own.
-func (b *Builder) DefineProfile(p policy.Profile) *Builder {
-	b.spec.Profiles = append(b.spec.Profiles, p)
+// DefineCommands adds command rules of the caller's own.
+func (b *Builder) DefineCommands(p policy.CommandRules) *Builder {
+	b.spec.CommandRules = append(b.spec.CommandRules, p)
 	return b
 }
 
 // Hostname is the host's name inside; the default is "sandbox".
 func (b *Builder) Hostname(name string) *Builder { b.spec.Hostname = name; return b }
 
-// Backend names the engine, and accepts what it declares to lose.
+// Backend names the backend, and accepts what it declares to lose.
 func (b *Builder) Backend(e policy.Backend) *Builder { b.spec.Backend = e; return b }
 
-// Degrade accepts what this host cannot enforce, with the strongest engine that works. Each loss is in the receipts.
+// Degrade accepts what this host cannot enforce, with the strongest backend that works. Each loss is in the receipts.
 func (b *Builder) Degrade() *Builder { b.spec.Fallback = policy.Degrade; return b }
 
 // Require lists guarantees that must hold whatever else is said.

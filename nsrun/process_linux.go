@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,19 +29,19 @@ type Process struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.ReadCloser
 
-	job    *job
-	record *record
-	meters [2]*meter
-	ended  chan struct{}
-	result *Result
-	err    error
+	process *process
+	record  *record
+	meters  [2]*meter
+	ended   chan struct{}
+	result  *Result
+	err     error
 }
 
 // StartProcess starts a command and returns once it is being executed. No timeout of the policy's counts for it, but that of an operator's
 // ceiling does. When ctx ends its whole tree is killed. Errors are those of [Session.Exec].
 //
 // A limit output_bytes that was asked for holds for each stream: with the byte after it the caller reads the end, and the process is killed. The
-// usual one does not count here. Of a terminal that nobody reads, only what its line discipline has taken counts, the first 4 KiB.
+// default one does not count here. Of a terminal that nobody reads, only what its line discipline has taken counts, the first 4 KiB.
 func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process, error) {
 	rec, err := s.record(req.Labels)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process,
 func (s *Session) startProcess(ctx context.Context, req StartRequest, rec *record) (*Process, error) {
 	command, err := s.command(req.Args, req.Dir, req.Env)
 	if err == nil {
-		err = rec.begin(command.Args, command.Dir, command.Env, s.plan.Engine)
+		err = rec.begin(command.Args, command.Dir, command.Env, s.plan.Backend)
 	}
 	if err != nil {
 		return nil, err
@@ -75,26 +75,26 @@ func (s *Session) startProcess(ctx context.Context, req StartRequest, rec *recor
 		closeAll(append(ours, command.Files[:]...))
 		return nil, &Error{Stage: "channels", Err: err}
 	}
-	j, err := s.start(ctx, command)
+	proc, err := s.start(ctx, command)
 	closeAll(command.Files[:])
 	if err != nil {
 		closeAll(ours)
 		return nil, err
 	}
 	if p.Stderr == nil {
-		p.Stdin, p.Stdout = j.task.Terminal, j.task.Terminal
+		p.Stdin, p.Stdout = proc.handle.Terminal, proc.handle.Terminal
 	}
 	if o := s.plan.Output; o != nil && !o.Pipes {
-		p.bound(o.Bytes, func() { j.mark(&j.flooded); go j.kill() })
+		p.bound(o.Bytes, func() { proc.mark(&proc.outputExceeded); go proc.kill() })
 	}
 	s.hold(p)
-	p.job = j
+	p.process = proc
 	go p.wait(ctx)
 	return p, nil
 }
 
 // open makes the pipes: ours in p, the command's in c.
-func (p *Process) open(c *engine.Command, size *Size) (ours []*os.File, err error) {
+func (p *Process) open(c *backend.Command, size *Size) (ours []*os.File, err error) {
 	if c.Terminal = size.window(); size != nil {
 		return nil, nil
 	}
@@ -115,10 +115,10 @@ func (p *Process) open(c *engine.Command, size *Size) (ours []*os.File, err erro
 	return ours, err
 }
 
-// receipt is the session's, but for the usual limit on output, which does not count here.
+// receipt is the session's, but for the default limit on output, which does not count here.
 func (p *Process) receipt() Receipt {
-	r := ReceiptOf(p.job.session)
-	if o := p.job.session.plan.Output; o != nil && o.Pipes {
+	r := ReceiptOf(p.process.session)
+	if o := p.process.session.plan.Output; o != nil && o.Pipes {
 		r.Limits = slices.DeleteFunc(slices.Clone(r.Limits), func(l LimitReceipt) bool { return l.By == "pipe" })
 	}
 	return r
@@ -126,17 +126,17 @@ func (p *Process) receipt() Receipt {
 
 // wait sees to the process's end, and then to that of what it has left.
 func (p *Process) wait(ctx context.Context) {
-	out, cancelled := p.job.wait(ctx, time.Duration(p.job.session.plan.Longest))
+	out, cancelled := p.process.wait(ctx, time.Duration(p.process.session.plan.MaxProcessTime))
 	out.Output = p.metered()
-	r := endedWith(p.job.session.plan, p.receipt(), out)
+	r := endedWith(p.process.session.plan, p.receipt(), out)
 	r.Receipt.Notes = append(slices.Clone(r.Receipt.Notes), p.record.finish(r)...)
 	p.result = &r
 	if cancelled {
 		p.err = context.Cause(ctx)
 	}
 	close(p.ended)
-	p.job.task.Linger()
-	p.job.session.release(p)
+	p.process.handle.WaitDescendants()
+	p.process.session.release(p)
 }
 
 // close closes what is ours of its pipes.
@@ -169,7 +169,7 @@ func (p *Process) Signal(sig os.Signal) error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	return p.job.task.Signal(s, false)
+	return p.process.handle.Signal(s, false)
 }
 
 // Kill ends the process and all that it has started, also what has outlived it, and returns when nothing of that is alive.
@@ -177,24 +177,24 @@ func (p *Process) Kill() error {
 	select {
 	case <-p.ended:
 	default:
-		p.job.kill()
+		p.process.kill()
 		<-p.ended
 	}
-	p.job.task.Kill() // what has outlived it, also if it has just ended by itself
+	p.process.handle.Kill() // what has outlived it, also if it has just ended by itself
 	select {
-	case <-p.job.task.Gone():
-	case <-time.After(treeBound):
-		p.job.endRoom()
+	case <-p.process.handle.Done():
+	case <-time.After(killTimeout):
+		p.process.endSandbox()
 	}
 	return nil
 }
 
 // Resize tells the terminal's new size. Without a terminal it is [os.ErrInvalid].
 func (p *Process) Resize(size Size) error {
-	if p.job.task.Terminal == nil {
+	if p.process.handle.Terminal == nil {
 		return os.ErrInvalid
 	}
-	conn, err := p.job.task.Terminal.SyscallConn()
+	conn, err := p.process.handle.Terminal.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -16,9 +16,9 @@ import (
 // Receipt is what was really on, mechanism by mechanism, and what was not. Of a run that was refused or failed it is what would have
 // been.
 type Receipt struct {
-	// Engine is the one that carried the policy out.
-	Engine string `json:"engine,omitempty"`
-	// Container is what a container was made with, by the engine docker.
+	// Backend is the one that carried the policy out.
+	Backend string `json:"backend,omitempty"`
+	// Container is what a container was made with, by the backend docker.
 	Container *plan.Container `json:"container,omitempty"`
 	// Namespaces are those that were the sandbox's own.
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -32,7 +32,7 @@ type Receipt struct {
 	NoNewPrivs bool `json:"no_new_privs,omitempty"`
 	// Landlock says what it confined.
 	Landlock *LandlockReceipt `json:"landlock,omitempty"`
-	// Seccomp says which filters judged system calls.
+	// Seccomp says which filters decided about system calls.
 	Seccomp *SeccompReceipt `json:"seccomp,omitempty"`
 	// Limits are those in force, and what enforced each.
 	Limits []LimitReceipt `json:"limits,omitempty"`
@@ -57,33 +57,33 @@ type LandlockReceipt struct {
 	SHA256 string   `json:"sha256"`           // of the ruleset's JSON: equal rulesets have equal hashes
 }
 
-// SeccompReceipt says which filters judged system calls.
+// SeccompReceipt says which filters decided about system calls.
 type SeccompReceipt struct {
-	Profile     string   `json:"profile"`                // its name; "off" is none
-	ProfileHash string   `json:"profile_hash,omitempty"` // SHA-256 of the profile's filter alone
-	Deny        []string `json:"deny,omitempty"`         // further calls that were refused, by name
-	Refuse      []string `json:"refuse,omitempty"`       // groups of calls that the engine refused of its own
-	Filters     int      `json:"filters"`                // how many there were
-	SHA256      string   `json:"sha256"`                 // of all filters, one after the other
+	Filter     string   `json:"filter"`                // its name; "off" is none
+	FilterHash string   `json:"filter_hash,omitempty"` // SHA-256 of that filter alone
+	Deny       []string `json:"deny,omitempty"`        // further calls that were refused, by name
+	Refuse     []string `json:"refuse,omitempty"`      // groups of calls that the backend refused of its own
+	Filters    int      `json:"filters"`               // how many there were
+	SHA256     string   `json:"sha256"`                // of all filters, one after the other
 }
 
 // LimitReceipt is one limit and what enforced it.
 type LimitReceipt struct {
 	Limit string `json:"limit"` // "open_files=256"
 	By    string `json:"by"`    // "rlimit", of each process; "cgroup v2", "cgroup v2, in a systemd scope" or "cgroup v1", of all together; "kernel.pid_max", "pipe", "tmpfs"
-	// Usual says that it was not asked for. Of an rlimit what was in force before counts, if that is lower.
-	Usual bool `json:"usual,omitempty"`
+	// Default says that it was not asked for. Of an rlimit what was in force before counts, if that is lower.
+	Default bool `json:"default,omitempty"`
 }
 
-func receipt(p *plan.Plan, out engine.Outcome) Receipt {
-	r := Receipt{Engine: p.Engine, Container: p.Container, Namespaces: p.Namespaces, Network: p.Network, NetworkBy: networkBy(p), Capabilities: "none", NoNewPrivs: true,
+func receipt(p *plan.Plan, out backend.Outcome) Receipt {
+	r := Receipt{Backend: p.Backend, Container: p.Container, Namespaces: p.Namespaces, Network: p.Network, NetworkBy: networkBy(p), Capabilities: "none", NoNewPrivs: true,
 		Landlock: landlockReceipt(p.Landlock, out), Seccomp: seccompReceipt(p.Seccomp), KillTree: killTree(p), SelfTest: out.Tried, Holds: p.Holds}
-	if p.Engine == plan.EngineNone {
+	if p.Backend == plan.BackendNone {
 		r.Capabilities, r.NoNewPrivs = "the caller's", false
 	}
 	r.Limits = limitReceipts(p)
 	r.Lost = p.Lost()
-	r.Notes = slices.Concat(p.Notes, missing(p, out.Seen), out.Losses)
+	r.Notes = slices.Concat(p.Notes, missing(p, out.Resolved), out.Losses)
 	return r
 }
 
@@ -91,10 +91,10 @@ func limitReceipts(p *plan.Plan) (all []LimitReceipt) {
 	for _, l := range p.Limits {
 		all = append(all, LimitReceipt{l.String(), "rlimit", false})
 	}
-	for _, h := range p.Held {
+	for _, h := range p.EnforcedBy {
 		all = append(all, LimitReceipt(h))
 	}
-	for _, l := range p.AtMost {
+	for _, l := range p.SoftCaps {
 		all = append(all, LimitReceipt{l.String(), "rlimit", true})
 	}
 	if p.Output != nil {
@@ -115,7 +115,7 @@ func networkBy(p *plan.Plan) string {
 
 func killTree(p *plan.Plan) string {
 	switch {
-	case p.Engine == plan.EngineDocker:
+	case p.Backend == plan.BackendDocker:
 		return "container"
 	case slices.Contains(p.Namespaces, plan.Pid):
 		return "pid namespace"
@@ -125,7 +125,7 @@ func killTree(p *plan.Plan) string {
 	return "process group"
 }
 
-func landlockReceipt(l *plan.Landlock, out engine.Outcome) *LandlockReceipt {
+func landlockReceipt(l *plan.Landlock, out backend.Outcome) *LandlockReceipt {
 	if l == nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ func seccompReceipt(s *plan.Seccomp) *SeccompReceipt {
 	for _, f := range filters {
 		data = append(data, f.Bytes()...)
 	}
-	return &SeccompReceipt{Profile: s.Profile, ProfileHash: s.Hash, Deny: s.Deny, Refuse: s.Refuse, Filters: len(filters), SHA256: hash(data)}
+	return &SeccompReceipt{Filter: s.Filter, FilterHash: s.Hash, Deny: s.Deny, Refuse: s.Refuse, Filters: len(filters), SHA256: hash(data)}
 }
 
 func hash(data []byte) string {

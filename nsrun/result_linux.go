@@ -3,17 +3,17 @@ package nsrun
 import (
 	"errors"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
 // Error is a step that failed before the command ran: which, on what, why, and one action that helps.
-type Error = engine.Error
+type Error = backend.Error
 
 // What an [Error] of the stage "exec" wraps.
 var (
-	ErrNotFound      = engine.ErrNotFound
-	ErrNotExecutable = engine.ErrNotExecutable
+	ErrNotFound      = backend.ErrNotFound
+	ErrNotExecutable = backend.ErrNotExecutable
 )
 
 // Verdict is how a run ended, in one word.
@@ -59,7 +59,7 @@ var VerdictTable = []VerdictRow{
 	{Memory, "its own or 128+n", "it failed, and its cgroup had killed for want of memory; without a cgroup such a failure is an exit"},
 	{Pids, "its own or 128+n", "it failed, and its cgroup had refused a process; without a cgroup such a failure is an exit"},
 	{Output, "never 0", "it wrote more than it may, or more than could be passed on"},
-	{Interrupted, "128+n", "nsrun was told to end by signal n, SIGTERM or SIGINT, and the command died of that, or was killed after its grace"},
+	{Interrupted, "128+n", "nsrun was asked to end by signal n, SIGTERM or SIGINT, and the command died of that, or was killed after its grace"},
 	{Lost, "255", "it has run, or may have; how it ended could not be learnt, and it was killed if it had not ended"},
 	{NotFound, "127", "it has not run: there is no such program"},
 	{NotExecutable, "126", "it has not run: it cannot be executed"},
@@ -94,7 +94,7 @@ type Result struct {
 	Step string `json:"step,omitempty"`
 	// Hint is one action that helps.
 	Hint string `json:"hint,omitempty"`
-	// Unmet lists what this host, or the engine, lacks of what was asked for; nothing has run then.
+	// Unmet lists what this host, or the backend, lacks of what was asked for; nothing has run then.
 	Unmet []plan.Note `json:"unmet,omitempty"`
 	// Started is when, by RFC 3339.
 	Started string `json:"started,omitempty"`
@@ -107,10 +107,10 @@ type Result struct {
 	SystemMS float64 `json:"system_ms"`
 	// MaxRSSKiB is the most memory of the largest process.
 	MaxRSSKiB int64 `json:"max_rss_kib"`
-	// PeakKiB is the most memory that all processes had at once, page cache and tmpfs included, where a cgroup tells. In a session it is that
+	// PeakKiB is the most memory that all processes had at once, page cache and tmpfs included, where a cgroup reports it. In a session it is that
 	// of the session until now.
 	PeakKiB int64 `json:"peak_kib,omitempty"`
-	// PeakPids is the most processes and threads that there were at once, where a cgroup tells; in a session, that of the session until
+	// PeakPids is the most processes and threads that there were at once, where a cgroup reports it; in a session, that of the session until
 	// now.
 	PeakPids int64 `json:"peak_pids,omitempty"`
 	// Hit lists the limits of the cgroup that were reached, whatever the verdict: "memory_mb", "pids", "cpu_percent".
@@ -128,7 +128,7 @@ type Result struct {
 func failed(p *plan.Plan, err error) Result {
 	r := Failure(err)
 	if p != nil {
-		r.Receipt = receipt(p, engine.Outcome{})
+		r.Receipt = receipt(p, backend.Outcome{})
 	}
 	return r
 }
@@ -149,15 +149,15 @@ func Failure(err error) Result {
 		return r
 	}
 	r.Verdict, r.Step, r.Hint = Setup, step.Stage, step.Hint
-	var told engine.Interrupted
+	var reported backend.Interrupted
 	switch {
 	case errors.Is(err, ErrNotFound):
 		r.Verdict, r.Code = NotFound, CodeNotFound
-	case errors.As(err, &told):
-		r.Verdict, r.Code = Interrupted, 128+int(told)
+	case errors.As(err, &reported):
+		r.Verdict, r.Code = Interrupted, 128+int(reported)
 	case errors.Is(err, ErrNotExecutable):
 		r.Verdict, r.Code = NotExecutable, CodeNotExecutable
-	case errors.Is(err, engine.ErrEnd):
+	case errors.Is(err, backend.ErrEnd):
 		r.Verdict, r.Code = Lost, CodeLost
 	}
 	return r

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -61,12 +61,12 @@ func ProbeHost() facts.Facts { return probe.Host() }
 // Compile plans a request for this host. See [plan.Compile].
 func Compile(req plan.Request) (*plan.Plan, error) { return plan.Compile(req, factsFor(req)) }
 
-// PolicyCompatibilityError says that this host, or the engine that was asked for, cannot enforce a policy: every requirement that is not
+// PolicyCompatibilityError says that this host, or the backend that was asked for, cannot enforce a policy: every requirement that is not
 // met, each with its fix.
 type PolicyCompatibilityError = plan.CompatibilityError
 
 // Foreground plans req by [Facts] and runs it with this process's standard descriptors: see [RunPlan]. If the sandbox cannot be started
-// because a fact was wrong, it asks again in full, plans again, and tries that plan if it differs; an engine that fails all the same is a
+// because a fact was wrong, it asks again in full, plans again, and tries that plan if it differs; a backend that fails all the same is a
 // fact too. The policy's audit logs are told of the run once, whatever is tried; without their word nothing is.
 //
 // What it returns is the plan that was tried last; none if the host turns out not to be able to enforce the policy, which is a
@@ -78,7 +78,7 @@ func Foreground(req plan.Request, opts Options) (p *plan.Plan, result Result, er
 	}
 	req.Policy = rec.real(req.Policy)
 	p, err = attempt(req, func(p *plan.Plan) (err error) {
-		if err = rec.begin(p.Command, p.Dir, p.Env, p.Engine); err != nil {
+		if err = rec.begin(p.Command, p.Dir, p.Env, p.Backend); err != nil {
 			result = failed(p, err)
 			return err
 		}
@@ -105,7 +105,7 @@ func attemptBy(quick, full func() facts.Facts, req plan.Request, start func(*pla
 	}
 	known := quick()
 	p, err := plan.Compile(req, known)
-	if aboutFacts(err) { // for the causes, and for engines that are other programs
+	if aboutFacts(err) { // for the causes, and for backends that are other programs
 		known = full()
 		p, err = plan.Compile(req, known)
 	}
@@ -116,7 +116,7 @@ func attemptBy(quick, full func() facts.Facts, req plan.Request, start func(*pla
 	probed, unnumbered := false, false
 	var ungrouped []error
 	var unscoped error
-	for tries := 0; startFailed(err) && tries <= 1+len(plan.Engines()); tries++ {
+	for tries := 0; startFailed(err) && tries <= 1+len(plan.Backends()); tries++ {
 		switch {
 		case p.Scope != nil && unscoped == nil && (stage(err) == "scope" || stage(err) == "cgroup"):
 			unscoped = err
@@ -159,7 +159,7 @@ func placeless(known facts.Facts, ungrouped []error, unscoped error) facts.Facts
 		known = known.With(facts.CgroupV2, facts.Answer{State: facts.No, Detail: why, Fix: known.Fix(facts.CgroupV2)})
 	}
 	for _, err := range ungrouped {
-		var at *engine.TreeError
+		var at *backend.TreeError
 		if !errors.As(err, &at) {
 			known.Groups = nil
 			continue
@@ -189,7 +189,7 @@ func aboutFacts(err error) bool {
 	})
 }
 
-// free reports whether a policy leaves the choice of an engine to what works.
+// free reports whether a policy leaves the choice of a backend to what works.
 func free(p policy.Policy) bool {
 	return p.Fallback == policy.Degrade && (p.Backend == "" || p.Backend == policy.BackendAuto) && p.Isolation.Level() == policy.Container
 }
@@ -197,7 +197,7 @@ func free(p policy.Policy) bool {
 // startFailed reports whether a sandbox could not be made, for whatever reason but that it was tested and does not hold.
 func startFailed(err error) bool {
 	var failed *Error
-	return errors.As(err, &failed) && !slices.Contains([]string{"exec", "self-test", "spawner", "limit", auditStage, engine.InterruptedStage, engine.OrphanStage}, failed.Stage)
+	return errors.As(err, &failed) && !slices.Contains([]string{"exec", "self-test", "spawner", "limit", auditStage, backend.InterruptedStage, backend.OrphanStage}, failed.Stage)
 }
 
 func stage(err error) string {
@@ -208,17 +208,17 @@ func stage(err error) string {
 	return ""
 }
 
-// amend makes a fact of an engine's failure to start: an LSM, or a daemon, has refused what a probe thought fine.
+// amend makes a fact of a backend's failure to start: an LSM, or a daemon, has refused what a probe thought fine.
 func amend(known facts.Facts, p *plan.Plan, err error) facts.Facts {
 	name := facts.Name("")
-	switch p.Engine {
-	case plan.EngineNative:
+	switch p.Backend {
+	case plan.BackendNative:
 		if refusedByKernel(err) {
 			name = facts.UserNS
 		}
-	case plan.EngineBwrap:
+	case plan.BackendBwrap:
 		name = facts.Bwrap
-	case plan.EngineDocker:
+	case plan.BackendDocker:
 		if name = facts.Docker; p.Container.CLI == "podman" {
 			name = facts.Podman
 		}
@@ -226,7 +226,7 @@ func amend(known facts.Facts, p *plan.Plan, err error) facts.Facts {
 	if name == "" {
 		return known
 	}
-	fix := "nsrun run --backend " + p.Engine + " -- true says what stands in its way"
+	fix := "nsrun run --backend " + p.Backend + " -- true says what stands in its way"
 	if failed := (*Error)(nil); errors.As(err, &failed) && failed.Hint != "" {
 		fix = failed.Hint
 	}
@@ -266,9 +266,9 @@ func RunPlan(p *plan.Plan, opts Options) (Result, error) {
 			return failed(p, err), err
 		}
 	}
-	o := engine.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected, Sole: opts.Sole}
+	o := backend.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected, Sole: opts.Sole}
 	if p.Terminal {
-		o.Terminal = &engine.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
+		o.Terminal = &backend.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
 		if o.Terminal.In == nil {
 			o.Terminal.In = os.Stdin
 		}
@@ -276,7 +276,7 @@ func RunPlan(p *plan.Plan, opts Options) (Result, error) {
 			o.Terminal.Out = os.Stdout
 		}
 	}
-	out, err := engine.Run(p, o)
+	out, err := backend.Run(p, o)
 	if err != nil {
 		return failed(p, err), err
 	}
@@ -286,22 +286,22 @@ func RunPlan(p *plan.Plan, opts Options) (Result, error) {
 // Look checks a plan against what this host has, and changes nothing: what would be left out is returned as notes, what would stop
 // the run as an error.
 func Look(p *plan.Plan) ([]plan.Note, error) {
-	if p.Engine == plan.EngineNone || p.Engine == plan.EngineLandlock { // whose directories are the host's
-		if err := enterable(p.Dir); err != nil || p.Engine == plan.EngineNone {
+	if p.Backend == plan.BackendNone || p.Backend == plan.BackendLandlock { // whose directories are the host's
+		if err := enterable(p.Dir); err != nil || p.Backend == plan.BackendNone {
 			return nil, err
 		}
 	}
-	l, err := engine.Preview(p)
+	l, err := backend.Preview(p)
 	if err != nil {
 		return nil, err
 	}
-	notes := missing(p, l.Seen)
-	if p.Engine == plan.EngineDocker {
-		losses, err := engine.DockerLosses(p)
+	notes := missing(p, l.Resolved)
+	if p.Backend == plan.BackendDocker {
+		losses, err := backend.DockerLosses(p)
 		return append(notes, losses...), err
 	}
-	if p.Engine == plan.EngineBwrap {
-		call, err := engine.RenderOuter(p, nil)
+	if p.Backend == plan.BackendBwrap {
+		call, err := backend.RenderBwrap(p, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -330,34 +330,36 @@ func enterable(dir string) error {
 
 // Syscalls returns the system calls that the plan comes to on this host, one a line, like strace.
 func Syscalls(p *plan.Plan) (string, error) {
-	l, err := engine.Preview(p)
+	l, err := backend.Preview(p)
 	if err != nil {
 		return "", err
 	}
 	return l.Text(), nil
 }
 
-// AsBwrap writes a plan as the call of bubblewrap's that the engine "bwrap" makes on this host: its arguments, the descriptors that
-// it reads and what they hold, and what it does not carry. The engine makes that call in a session of its own. Inside, the same binary goes the
-// last mile: see [LastMile].
+// AsBwrap writes a plan as the call of bubblewrap's that the backend "bwrap" makes on this host: its arguments, the descriptors that
+// it reads and what they hold, and what it does not carry. The backend makes that call in a session of its own. Inside, the same binary runs the
+// exec stages: see [ExecStages].
 func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
-	call, err := engine.RenderOuter(p, nil)
+	call, err := backend.RenderBwrap(p, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	return call.Args, call.Losses, nil
 }
 
-// LastMile is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, having told whoever started it.
-func LastMile(channel, orders, stderr int) error { return engine.LastMile(channel, orders, stderr) }
+// ExecStages is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, having told whoever started it.
+func ExecStages(channel, requests, stderr int) error {
+	return backend.ExecStages(channel, requests, stderr)
+}
 
-// Inside is for the nsrun command alone: it is pid 1 of a container that the engine docker has made. It returns only if it fails.
-func Inside() error { return engine.Inside() }
+// ContainerInit is for the nsrun command alone: it is pid 1 of a container that the backend docker has made. It returns only if it fails.
+func ContainerInit() error { return backend.ContainerInit() }
 
 // missing tells of the mounts that were left out.
-func missing(p *plan.Plan, seen []engine.Seen) []plan.Note {
+func missing(p *plan.Plan, resolved []backend.Resolved) []plan.Note {
 	var notes []plan.Note
-	for i, s := range seen {
+	for i, s := range resolved {
 		op := p.Mounts[i]
 		if !s.Missing || op.Quiet {
 			continue

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
@@ -62,7 +62,7 @@ func TestMissingOptionalSourcesAreNotes(t *testing.T) {
 		policy.FS{Kind: policy.Socket, Source: "/none/socket", Dest: "/none/socket", Optional: true, Why: "sockets"})
 	_, result, err := Foreground(req, Options{})
 	require.NoError(t, err)
-	notes := slices.DeleteFunc(result.Receipt.Notes, func(n plan.Note) bool { return n.Feature == plan.UsualLimits }) // as the host has cgroups
+	notes := slices.DeleteFunc(result.Receipt.Notes, func(n plan.Note) bool { return n.Feature == plan.DefaultLimits }) // as the host has cgroups
 	if !Facts().Can(facts.Landlock) {
 		require.NotEmpty(t, notes)
 		assert.Equal(t, string(facts.Landlock), notes[0].Feature)
@@ -97,21 +97,21 @@ func TestAWrongPolicyIsRefusedWithoutAStep(t *testing.T) {
 // TestResultsTellEndingsApart maps endings to verdicts and codes: no two alike (G2, M11).
 func TestResultsTellEndingsApart(t *testing.T) {
 	exit := func(n int) unix.WaitStatus { return unix.WaitStatus(n << 8) }
-	p := &plan.Plan{Engine: "native"}
+	p := &plan.Plan{Backend: "native"}
 	for _, tt := range []struct {
 		name    string
 		result  Result
 		verdict Verdict
 		code    int
 	}{
-		{"success", ended(p, engine.Outcome{Status: exit(0)}), OK, 0},
-		{"status 1", ended(p, engine.Outcome{Status: exit(1)}), Exit, 1},
-		{"status 137", ended(p, engine.Outcome{Status: exit(137)}), Exit, 137},
-		{"SIGKILL", ended(p, engine.Outcome{Status: 9}), Signal, 137},
-		{"SIGXCPU", ended(p, engine.Outcome{Status: unix.WaitStatus(unix.SIGXCPU)}), CPU, 128 + int(unix.SIGXCPU)},
-		{"SIGXFSZ", ended(p, engine.Outcome{Status: unix.WaitStatus(unix.SIGXFSZ)}), FileSize, 128 + int(unix.SIGXFSZ)},
-		{"time up", ended(p, engine.Outcome{Status: 15, TimedOut: true}), Timeout, 124},
-		{"interrupted", ended(p, engine.Outcome{Status: 9, Killed: unix.SIGTERM}), Interrupted, 143},
+		{"success", ended(p, backend.Outcome{Status: exit(0)}), OK, 0},
+		{"status 1", ended(p, backend.Outcome{Status: exit(1)}), Exit, 1},
+		{"status 137", ended(p, backend.Outcome{Status: exit(137)}), Exit, 137},
+		{"SIGKILL", ended(p, backend.Outcome{Status: 9}), Signal, 137},
+		{"SIGXCPU", ended(p, backend.Outcome{Status: unix.WaitStatus(unix.SIGXCPU)}), CPU, 128 + int(unix.SIGXCPU)},
+		{"SIGXFSZ", ended(p, backend.Outcome{Status: unix.WaitStatus(unix.SIGXFSZ)}), FileSize, 128 + int(unix.SIGXFSZ)},
+		{"time up", ended(p, backend.Outcome{Status: 15, TimedOut: true}), Timeout, 124},
+		{"interrupted", ended(p, backend.Outcome{Status: 9, Killed: unix.SIGTERM}), Interrupted, 143},
 		{"not found", Failure(&Error{Stage: "exec", Err: ErrNotFound}), NotFound, 127},
 		{"not executable", Failure(&Error{Stage: "exec", Err: ErrNotExecutable}), NotExecutable, 126},
 		{"set-up", Failure(&Error{Stage: "mount", Err: unix.EPERM}), Setup, 125},

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -42,12 +42,12 @@ type Session struct {
 
 	renewing chan struct{} // holds a token: one at a time makes a new sandbox
 	mu       sync.Mutex
-	room     *engine.Room
+	sandbox  *backend.Sandbox
 	receipt  Receipt
-	lapsed   bool // the room is to be replaced by a new one when the next command is started
+	expired  bool // the sandbox is to be replaced by a new one when the next command is started
 	closed   bool // it is not
 	held     map[closer]struct{}
-	told     engine.Evidence // of the room's cgroup, when a command had last failed
+	reported backend.Evidence // of the sandbox's cgroup, when a command had last failed
 }
 
 // closer has pipes that are closed with the session.
@@ -116,7 +116,7 @@ func within[T any](ctx context.Context, build func() (T, error), discard func(T)
 	}()
 	select {
 	case <-gone:
-	case <-time.After(treeBound):
+	case <-time.After(killTimeout):
 	}
 	return none, context.Cause(ctx)
 }
@@ -134,13 +134,13 @@ func open(p Policy) (*Session, error) {
 		return nil, err
 	}
 	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true}, func(pl *plan.Plan) (err error) {
-		s.room, err = order(pl, p.protected)
+		s.sandbox, err = requestSandbox(pl, p.protected)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.settle(s.room)
+	s.adopt(s.sandbox)
 	return s, nil
 }
 
@@ -150,30 +150,30 @@ func newSession(p Policy) *Session {
 	return s
 }
 
-// evidence is what has happened in the room's cgroup since a command that has failed was started, as far as no other one was told of it: of
+// evidence is what has happened in the sandbox's cgroup since a command that has failed was started, as far as no other one was told of it: of
 // several that run at the same time the first to fail is.
-func (s *Session) evidence(room *engine.Room, before engine.Evidence) engine.Evidence {
+func (s *Session) evidence(sandbox *backend.Sandbox, before backend.Evidence) backend.Evidence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if room != s.room {
-		return engine.Evidence{}
+	if sandbox != s.sandbox {
+		return backend.Evidence{}
 	}
-	now := room.Evidence()
-	since := now.Since(before.Later(s.told))
-	s.told = now
+	now := sandbox.Evidence()
+	since := now.Since(before.Later(s.reported))
+	s.reported = now
 	return since
 }
 
-// settle takes a room for the session's, which ends with it.
-func (s *Session) settle(room *engine.Room) {
-	s.room, s.lapsed, s.told = room, false, engine.Evidence{}
-	room.Doom = func() { s.doom(room) }
-	s.receipt = receipt(s.plan, engine.Outcome{Seen: room.Info.Seen, Rules: room.Info.Rules, Tried: room.Info.Tried})
+// adopt makes a sandbox the session's: the session ends with it.
+func (s *Session) adopt(sandbox *backend.Sandbox) {
+	s.sandbox, s.expired, s.reported = sandbox, false, backend.Evidence{}
+	sandbox.Terminate = func() { s.terminate(sandbox) }
+	s.receipt = receipt(s.plan, backend.Outcome{Resolved: sandbox.Info.Resolved, Rules: sandbox.Info.Rules, Tried: sandbox.Info.Tried})
 	go func() {
-		<-room.Gone()
+		<-sandbox.Done()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.room == room && (!s.lapsed || s.closed) {
+		if s.sandbox == sandbox && (!s.expired || s.closed) {
 			s.closed = true
 			s.finish()
 		}
@@ -189,67 +189,67 @@ func (s *Session) finish() {
 	}
 }
 
-// lapse ends a sandbox, and returns when nothing of it is left. Another one takes its place when the next command is started, unless the
+// expire ends a sandbox, and returns when nothing of it is left. Another one takes its place when the next command is started, unless the
 // session is closed.
-func (s *Session) lapse(room *engine.Room) {
-	s.doom(room)
-	<-room.Gone()
+func (s *Session) expire(sandbox *backend.Sandbox) {
+	s.terminate(sandbox)
+	<-sandbox.Done()
 }
 
-// doom is lapse, and does not wait.
-func (s *Session) doom(room *engine.Room) {
+// terminate is lapse, and does not wait.
+func (s *Session) terminate(sandbox *backend.Sandbox) {
 	s.mu.Lock()
-	if s.room == room {
-		s.lapsed = true
+	if s.sandbox == sandbox {
+		s.expired = true
 	}
 	s.mu.Unlock()
-	room.Kill()
+	sandbox.Kill()
 }
 
 // current returns the sandbox that commands are started in.
-func (s *Session) current() (room *engine.Room, lapsed bool, err error) {
+func (s *Session) current() (sandbox *backend.Sandbox, expired bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, false, ErrClosed
 	}
-	if s.lapsed {
-		return s.room, true, nil
+	if s.expired {
+		return s.sandbox, true, nil
 	}
 	select {
-	case <-s.room.Gone():
+	case <-s.sandbox.Done():
 		return nil, false, ErrClosed
 	default:
-		return s.room, false, nil
+		return s.sandbox, false, nil
 	}
 }
 
 // ready returns the sandbox that commands are started in, a new one if the last has lapsed.
-func (s *Session) ready(ctx context.Context) (*engine.Room, error) {
-	room, lapsed, err := s.current()
-	if err != nil || !lapsed {
-		return room, err
+func (s *Session) ready(ctx context.Context) (*backend.Sandbox, error) {
+	sandbox, expired, err := s.current()
+	if err != nil || !expired {
+		return sandbox, err
 	}
 	return within(ctx, s.renew, nil) // what comes too late is the next command's
 }
 
 // renew makes a new sandbox in the place of one that has lapsed.
-func (s *Session) renew() (*engine.Room, error) {
+func (s *Session) renew() (*backend.Sandbox, error) {
 	<-s.renewing
 	defer func() { s.renewing <- struct{}{} }()
-	room, lapsed, err := s.current()
-	if err != nil || !lapsed { // somebody was faster
-		return room, err
+	sandbox, expired, err := s.current()
+	if err != nil || !expired { // somebody was faster
+		return sandbox, err
 	}
-	<-room.Gone()
-	next, err := order(s.plan, s.policy.protected)
+	<-sandbox.Done()
+	next, err := requestSandbox(s.plan, s.policy.protected)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	closed := s.closed
 	if !closed {
-		s.settle(next)
+		s.adopt(next)
 	}
 	s.mu.Unlock()
 	if closed {
@@ -259,9 +259,9 @@ func (s *Session) renew() (*engine.Room, error) {
 	return next, nil
 }
 
-func discard(r *engine.Room) {
-	r.Kill()
-	<-r.Gone()
+func discard(sandbox *backend.Sandbox) {
+	sandbox.Kill()
+	<-sandbox.Done()
 }
 
 // Policy returns the policy that the session was opened with.
@@ -292,16 +292,16 @@ func (s *Session) Done() <-chan struct{} { return s.done }
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	room := s.room
+	sandbox := s.sandbox
 	held := s.held
 	s.held = map[closer]struct{}{}
 	s.mu.Unlock()
-	room.Kill()
-	<-room.Gone()
+	sandbox.Kill()
+	<-sandbox.Done()
 	select { // somebody may be making a new sandbox, which is thrown away then
 	case <-s.renewing:
 		s.renewing <- struct{}{}
-	case <-time.After(treeBound):
+	case <-time.After(killTimeout):
 	}
 	s.mu.Lock()
 	s.finish()
@@ -316,28 +316,28 @@ func (s *Session) Close() error {
 }
 
 // start starts a command in the session's sandbox.
-func (s *Session) start(ctx context.Context, c engine.Command) (*job, error) {
+func (s *Session) start(ctx context.Context, c backend.Command) (*process, error) {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		room, err := s.ready(ctx)
+		sandbox, err := s.ready(ctx)
 		if err != nil {
 			return nil, err
 		}
-		before := room.Evidence()
-		task, err := room.Start(c, ctx.Done())
+		before := sandbox.Evidence()
+		handle, err := sandbox.Start(c, ctx.Done())
 		var failed *Error
 		switch {
 		case err == nil:
-			return &job{session: s, room: room, task: task, before: before}, nil
+			return &process{session: s, sandbox: sandbox, handle: handle, before: before}, nil
 		case context.Cause(ctx) != nil:
 			return nil, context.Cause(ctx)
-		case errors.Is(err, engine.ErrGone):
-			<-room.Gone() // and if it has lapsed there is another one
+		case errors.Is(err, backend.ErrSandboxEnded):
+			<-sandbox.Done() // and if it has lapsed there is another one
 			continue
-		case errors.Is(err, engine.ErrLost):
-			s.lost(room)
+		case errors.Is(err, backend.ErrLost):
+			s.lost(sandbox)
 			return nil, &Error{Stage: "server", Op: "start", Err: err, Hint: "the session was closed, or another command's Fresh or end has replaced its sandbox"}
 		case errors.As(err, &failed) && failed.Stage == "directory":
 			return nil, &RefusedError{Field: "dir", Text: c.Dir + " cannot be entered: " + failed.Err.Error(), Fix: "choose a directory that the sandbox shows", Err: err}

@@ -67,7 +67,7 @@ func TestExec(t *testing.T) {
 	assert.Equal(t, "out\n", string(r.Stdout))
 	assert.Equal(t, "err\n", string(r.Stderr))
 	assert.Positive(t, r.WallMS)
-	assert.Equal(t, "native", r.Receipt.Engine)
+	assert.Equal(t, "native", r.Receipt.Backend)
 	data, err := os.ReadFile(filepath.Join(dir, "f"))
 	require.NoError(t, err)
 	assert.Equal(t, "hello\n", string(data))
@@ -105,7 +105,7 @@ func TestArgumentsAreNoShell(t *testing.T) {
 	assert.Equal(t, "$(id) a;b |  *\n", string(r.Stdout))
 }
 
-func TestCommandsShareTheRoom(t *testing.T) {
+func TestCommandsShareTheSandbox(t *testing.T) {
 	s := opened(t, NewPolicy())
 	mark := fmt.Sprintf("NSRUN_MARK=%d-shared", os.Getpid())
 	sh(t, s, "echo kept >/tmp/x; "+mark+" sleep 1000 >/dev/null 2>&1 &")
@@ -227,7 +227,7 @@ func TestRunIsOneCommand(t *testing.T) {
 			assert.Equal(t, 4, r.Code)
 			assert.Equal(t, "in", string(r.Stdout))
 			assert.Equal(t, "err\n", string(r.Stderr))
-			assert.Equal(t, name, r.Receipt.Engine)
+			assert.Equal(t, name, r.Receipt.Backend)
 			r, err = Run(context.Background(), p, []string{"sh", "-c", `printf %s "$1$X"`, "sh", "\xff\xfe"}, &ExecOptions{Env: []string{"X=\xfd"}})
 			require.NoError(t, err)
 			assert.Equal(t, "\xff\xfe\xfd", string(r.Stdout), "byte for byte")

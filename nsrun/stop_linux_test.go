@@ -39,11 +39,11 @@ func stoppedTree(t *testing.T, server int) (resume func()) {
 	return func() { first(); rest() }
 }
 
-// kept opens a session whose server is a keeper: without namespaces.
+// kept opens a session whose server is a subreaper: without namespaces.
 func kept(t *testing.T) *Session {
 	t.Helper()
 	if testenv.Landlock() == 0 {
-		t.Skip("this kernel has no Landlock, which is all that this engine has")
+		t.Skip("this kernel has no Landlock, which is all that this backend has")
 	}
 	b := NewPolicy().Backend(policy.BackendLandlock)
 	p, err := b.Build()
@@ -53,7 +53,7 @@ func kept(t *testing.T) *Session {
 		t.Skipf("no session without namespaces here: %v", err)
 	}
 	t.Cleanup(func() { s.Close() })
-	require.Equal(t, "landlock", s.plan.Engine)
+	require.Equal(t, "landlock", s.plan.Backend)
 	return s
 }
 
@@ -62,10 +62,10 @@ func kept(t *testing.T) *Session {
 func TestAServerThatIsStopped(t *testing.T) {
 	servers := map[string]struct {
 		open     func(*testing.T) *Session
-		children int // when nothing runs: the next supervisor, and who stands by for a keeper
+		children int // when nothing runs: the next supervisor, and the watchdog of a subreaper
 	}{
-		"pid 1":  {func(t *testing.T) *Session { return unscoped(t, NewPolicy().Timeout(time.Minute)) }, 1},
-		"keeper": {kept, 2},
+		"pid 1":     {func(t *testing.T) *Session { return unscoped(t, NewPolicy().Timeout(time.Minute)) }, 1},
+		"subreaper": {kept, 2},
 	}
 	for name, v := range servers {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -24,16 +24,16 @@ type streams struct {
 	counts bool        // files, too
 	notes  []plan.Note // where that cannot be
 
-	mu      sync.Mutex
-	cut     bool // closed before all was read
-	settled bool // nobody closes them but who reads
+	mu       sync.Mutex
+	cut      bool // closed before all was read
+	released bool // nobody closes them but who reads
 }
 
 // close is for a session that ends: it keeps a reader from waiting.
 func (s *streams) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.settled {
+	if !s.released {
 		s.cut = true
 		s.closeOurs()
 	}
@@ -192,13 +192,13 @@ func (s *streams) closeOurs() {
 	}
 }
 
-// brief is how long a command may run before the program is to do something else meanwhile.
-const brief = 5 * time.Millisecond
+// quickExit is how long a command may run before the program is to do something else meanwhile.
+const quickExit = 5 * time.Millisecond
 
 // quick copies here what a command writes that ends soon, and reports whether it has ended, or has something to say. Most commands of an agent's
 // do, and three goroutines cost more than the command. Nobody waits for its time or its context meanwhile, so nothing of the caller's is called
 // here, which may not return.
-func (s *streams) quick(task *engine.Task) bool {
+func (s *streams) quick(handle *backend.Process) bool {
 	if s.tty || s.stdin != nil {
 		return false
 	}
@@ -213,12 +213,12 @@ func (s *streams) quick(task *engine.Task) bool {
 	}
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
-	for end := time.Now().Add(brief); ; {
+	for end := time.Now().Add(quickExit); ; {
 		left := time.Until(end)
 		if left <= 0 {
 			return false
 		}
-		ready := engine.Await(left, task.Channel(), from[0], from[1])
+		ready := backend.Await(left, handle.Channel(), from[0], from[1])
 		if ready[0] {
 			return true
 		}
@@ -279,7 +279,7 @@ func (l *lastByte) Write(b []byte) (int, error) {
 // finish takes what the command has left in its pipes, now that it has ended. It reports whether that was all.
 func (s *streams) finish() bool {
 	s.mu.Lock()
-	s.settled = true
+	s.released = true
 	s.mu.Unlock()
 	for _, k := range s.sinks {
 		if k != nil {
@@ -307,11 +307,11 @@ func (s *streams) bound(p *plan.Plan, excess func()) {
 	}
 }
 
-// counted says how much there was, as the engine does for a single run, and notes what was lost.
-func (s *streams) counted() (out [2]engine.Passed) {
+// counted says how much there was, as the backend does for a single run, and notes what was lost.
+func (s *streams) counted() (out [2]backend.Passed) {
 	for i, k := range s.sinks {
 		if k != nil {
-			out[i] = engine.Passed{Counted: true, Bytes: k.total, Over: k.excessive(), Lost: k.lost}
+			out[i] = backend.Passed{Counted: true, Bytes: k.total, Over: k.excessive(), Lost: k.lost}
 			if k.excessive() {
 				out[i].Bytes = k.most
 			}
@@ -379,8 +379,8 @@ func (k *sink) take(b []byte) bool {
 		}
 		return true
 	}
-	if room := k.limit - int64(len(k.kept)); room > 0 {
-		k.kept = append(k.kept, b[:min(int64(len(b)), room)]...)
+	if sandbox := k.limit - int64(len(k.kept)); sandbox > 0 {
+		k.kept = append(k.kept, b[:min(int64(len(b)), sandbox)]...)
 	}
 	return true
 }

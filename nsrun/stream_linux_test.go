@@ -91,7 +91,7 @@ func TestManyArguments(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_STACK, &limit))
 	if limit.Cur < 8<<20 {
-		t.Skip("the stack's limit, and so that of arguments, is below the usual one")
+		t.Skip("the stack's limit, and so that of arguments, is below the default one")
 	}
 	for _, n := range []int{1000, 120_000} {
 		args := append([]string{"sh", "-c", "echo $#"}, strings.Split(strings.Repeat("x ", n), " ")...) // one is $0, and the last one is empty
@@ -108,7 +108,7 @@ func TestManyArguments(t *testing.T) {
 // TestManyArgumentsForManyPlaces are refused before they are written out for each place of PATH, and the session goes on.
 func TestManyArgumentsForManyPlaces(t *testing.T) {
 	s := opened(t, NewPolicy())
-	sandbox := s.room
+	sandbox := s.sandbox
 	path := func(n int) []string { return []string{"PATH=" + strings.Repeat("/not/there:", n-1) + "/bin"} }
 	words := func(n int) []string { return append([]string{"sh", "-c", "echo $#"}, make([]string, n)...) }
 	for name, c := range map[string]struct {
@@ -133,7 +133,7 @@ func TestManyArgumentsForManyPlaces(t *testing.T) {
 		assert.ErrorIs(t, err, c.want, name)
 		assert.ErrorIs(t, err, ErrNotExecutable, name)
 	}
-	assert.Same(t, sandbox, s.room)
+	assert.Same(t, sandbox, s.sandbox)
 	assert.Equal(t, OK, sh(t, s, "true").Verdict)
 }
 

@@ -4,15 +4,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
 
-func ended(p *plan.Plan, out engine.Outcome) Result { return endedWith(p, receipt(p, out), out) }
+func ended(p *plan.Plan, out backend.Outcome) Result { return endedWith(p, receipt(p, out), out) }
 
 // endedWith makes a result of how a command has ended.
-func endedWith(p *plan.Plan, from Receipt, out engine.Outcome) Result {
+func endedWith(p *plan.Plan, from Receipt, out backend.Outcome) Result {
 	milliseconds := func(t unix.Timeval) float64 { return float64(t.Nano()) / 1e6 }
 	r := Result{Version: 1, Started: out.Started.UTC().Format(time.RFC3339Nano), WallMS: float64(out.Wall.Microseconds()) / 1e3,
 		UserMS: milliseconds(out.Usage.Utime), SystemMS: milliseconds(out.Usage.Stime), MaxRSSKiB: out.Usage.Maxrss,
@@ -54,7 +54,7 @@ var unknownUsage = plan.Note{Feature: "result", Loss: "user_ms, system_ms and ma
 
 // limited tells which limit a command that has failed came up against, by the evidence that there is, the surest first; otherwise it is what
 // it is.
-func limited(p *plan.Plan, out engine.Outcome, otherwise Verdict) Verdict {
+func limited(p *plan.Plan, out backend.Outcome, otherwise Verdict) Verdict {
 	signal := unix.Signal(0)
 	if out.Status.Signaled() {
 		signal = out.Status.Signal()
@@ -77,7 +77,7 @@ func limited(p *plan.Plan, out engine.Outcome, otherwise Verdict) Verdict {
 // usedUp reports whether a command has used its CPU time: one that ignores SIGXCPU is killed at the hard limit (setrlimit(2)).
 func usedUp(p *plan.Plan, usage unix.Rusage) bool {
 	used := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	for _, l := range slices.Concat(p.Limits, p.AtMost) {
+	for _, l := range slices.Concat(p.Limits, p.SoftCaps) {
 		if l.Name == "cpu_seconds" {
 			return used >= time.Duration(l.Soft)*time.Second
 		}
@@ -85,7 +85,7 @@ func usedUp(p *plan.Plan, usage unix.Rusage) bool {
 	return false
 }
 
-func hit(out engine.Outcome) (limits []string) {
+func hit(out backend.Outcome) (limits []string) {
 	for _, l := range []struct {
 		name string
 		n    int64
@@ -99,14 +99,14 @@ func hit(out engine.Outcome) (limits []string) {
 
 // lostCode is the exit code of a command that has done well, but for what it wrote: that of one that was killed for too much, or 1 as programs
 // give where a disk is full.
-func lostCode(out engine.Outcome) int {
+func lostCode(out backend.Outcome) int {
 	if out.Output[0].Over || out.Output[1].Over {
 		return 128 + int(unix.SIGKILL)
 	}
 	return 1
 }
 
-func (r *Result) count(out engine.Outcome) {
+func (r *Result) count(out backend.Outcome) {
 	for i, bytes := range []**int64{&r.StdoutBytes, &r.StderrBytes} {
 		if passed := out.Output[i]; passed.Counted {
 			*bytes = &passed.Bytes

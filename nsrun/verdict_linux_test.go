@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/stretchr/testify/assert"
 	"golang.org/x/sys/unix"
@@ -13,17 +13,17 @@ import (
 // TestOutputThatIsLostIsNoSuccess although the command had ended with status 0 before anybody could tell it.
 func TestOutputThatIsLostIsNoSuccess(t *testing.T) {
 	for name, c := range map[string]struct {
-		passed engine.Passed
+		passed backend.Passed
 		status unix.WaitStatus
 		code   int
 	}{
-		"more than it may":                     {engine.Passed{Counted: true, Over: true}, 0, 137},
-		"more than it may, and it failed":      {engine.Passed{Counted: true, Over: true}, 3 << 8, 3},
-		"more than its file took":              {engine.Passed{Counted: true, Lost: "no space left on device"}, 0, 1},
-		"more than its file took, and SIGPIPE": {engine.Passed{Counted: true, Lost: "no space left on device"}, 13, 141},
+		"more than it may":                     {backend.Passed{Counted: true, Over: true}, 0, 137},
+		"more than it may, and it failed":      {backend.Passed{Counted: true, Over: true}, 3 << 8, 3},
+		"more than its file took":              {backend.Passed{Counted: true, Lost: "no space left on device"}, 0, 1},
+		"more than its file took, and SIGPIPE": {backend.Passed{Counted: true, Lost: "no space left on device"}, 13, 141},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := endedWith(&plan.Plan{}, Receipt{}, engine.Outcome{Status: c.status, Output: [2]engine.Passed{1: c.passed}})
+			r := endedWith(&plan.Plan{}, Receipt{}, backend.Outcome{Status: c.status, Output: [2]backend.Passed{1: c.passed}})
 			assert.Equal(t, Output, r.Verdict)
 			assert.Equal(t, c.code, r.Code)
 			assert.True(t, r.Cut)
@@ -45,7 +45,7 @@ func TestASinkPassesOnNoMoreThanItMay(t *testing.T) {
 			assert.Equal(t, 1, calls)
 			assert.EqualValues(t, 35, k.total)
 			s := &streams{sinks: [2]*sink{k}}
-			assert.Equal(t, engine.Passed{Counted: true, Bytes: 10, Over: true}, s.counted()[0])
+			assert.Equal(t, backend.Passed{Counted: true, Bytes: 10, Over: true}, s.counted()[0])
 			got.Reset()
 		})
 	}

@@ -56,7 +56,7 @@ func Lookup(name string) (Profile, error) {
 			return *p, nil
 		}
 	}
-	return Profile{}, fmt.Errorf("seccomp profile %q: not one of %s", name, strings.Join(Names(), ", "))
+	return Profile{}, fmt.Errorf("seccomp filter %q: not one of %s", name, strings.Join(Names(), ", "))
 }
 
 // Builtin returns the compiled form of a built-in profile. It does no work and its instructions must not be changed.
@@ -67,7 +67,7 @@ func Builtin(name string, arch Arch) (Filter, error) {
 	if f, _ := builtin(name, arch); f != nil {
 		return f, nil
 	}
-	return nil, fmt.Errorf("seccomp profile %s for architecture %s: %w", name, arch, errors.ErrUnsupported)
+	return nil, fmt.Errorf("seccomp filter %s for architecture %s: %w", name, arch, errors.ErrUnsupported)
 }
 
 // BuiltinHash returns the SHA-256 of a built-in profile's [Filter.Bytes] in hexadecimal, the same on every machine: its name in

@@ -45,7 +45,7 @@ func TestNumbersAndNamesAreInverse(t *testing.T) {
 
 func TestLookupNamesTheChoices(t *testing.T) {
 	_, err := Lookup("docker")
-	require.EqualError(t, err, `seccomp profile "docker": not one of default, compute, network, build`)
+	require.EqualError(t, err, `seccomp filter "docker": not one of default, compute, network, build`)
 	_, err = Builtin("docker", AMD64)
 	require.Error(t, err)
 	_, err = Builtin("default", 0)

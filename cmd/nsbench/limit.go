@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// limitSets are limits by what holds them, to be compared with a run that has the usual ones alone.
+// limitSets are limits by what holds them, to be compared with a run that has the default ones alone.
 var limitSets = []string{"", "open_files=256", "cpu_seconds=60", "tmpfs_mb=16", "output_bytes=1000000", "memory_mb=256", "pids=64", "cpu_percent=100",
 	"memory_mb=256 pids=64 cpu_percent=100"}
 

@@ -52,7 +52,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	}
 	pol.Env.Pass = append(pol.Env.Pass[:len(pol.Env.Pass):len(pol.Env.Pass)], f.env...)
 	faults = append(faults, f.applyRest(&pol)...)
-	pol, err := f.applyProfile(pol)
+	pol, err := f.applyCommands(pol)
 	faults = append(faults, err)
 	pol, err = f.applyAutonomy(pol)
 	faults = append(faults, err)
@@ -161,8 +161,8 @@ func widened(was, is policy.Policy) (notes []policy.Note) {
 			note("--limit", fmt.Sprintf("%s=%d", l.Name, now), strconv.FormatInt(l.Value, 10))
 		}
 	}
-	if was.Seccomp.Profile != "" && is.Seccomp.Profile != was.Seccomp.Profile {
-		note("--seccomp", is.Seccomp.Profile, was.Seccomp.Profile)
+	if was.Seccomp.Filter != "" && is.Seccomp.Filter != was.Seccomp.Filter {
+		note("--seccomp", is.Seccomp.Filter, was.Seccomp.Filter)
 	}
 	return notes
 }
@@ -193,15 +193,15 @@ func inUnit(value, unit string) (int64, bool) {
 		return int64(d / time.Second), true
 	}
 	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
-	said := strings.ToLower(strings.TrimSpace(value[len(digits):]))
+	written := strings.ToLower(strings.TrimSpace(value[len(digits):]))
 	n, err := strconv.ParseInt(digits, 10, 32) // so that no shift overflows
 	if err != nil {
 		return 0, false
 	}
-	if unit == "%" && said == "%" {
+	if unit == "%" && written == "%" {
 		return n, true
 	}
-	power := slices.Index([]string{"", "k", "m", "g", "t"}, strings.TrimSuffix(strings.TrimSuffix(said, "b"), "i"))
+	power := slices.Index([]string{"", "k", "m", "g", "t"}, strings.TrimSuffix(strings.TrimSuffix(written, "b"), "i"))
 	switch {
 	case power >= 2 && unit == "MiB":
 		return n << (10 * (power - 2)), true
@@ -211,7 +211,7 @@ func inUnit(value, unit string) (int64, bool) {
 	return 0, false
 }
 
-// applySeccomp takes a profile by name, a filter from a file, or both: off with a file is that file alone.
+// applySeccomp takes a built-in filter by name, one from a file, or both: off with a file is that file alone.
 func (f *flags) applySeccomp(into *policy.Seccomp) error {
 	var names, files []string
 	for _, word := range f.seccomp {
@@ -222,13 +222,13 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 		}
 	}
 	if len(names) > 1 || len(files) > 1 {
-		return fmt.Errorf("--seccomp: give one profile by name and one file, not %s", strings.Join(f.seccomp, " and "))
+		return fmt.Errorf("--seccomp: give one filter by name and one file, not %s", strings.Join(f.seccomp, " and "))
 	}
 	for _, name := range names {
 		if meantFile(name) {
-			return fmt.Errorf("--seccomp %s: no profile is called that; for the file write --seccomp ./%s", name, name)
+			return fmt.Errorf("--seccomp %s: no filter is called that; for the file write --seccomp ./%s", name, name)
 		}
-		into.Profile = name
+		into.Filter = name
 	}
 	for _, name := range files {
 		raw, err := load.Filter(name)
@@ -240,9 +240,9 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 	return nil
 }
 
-// meantFile reports whether what stands in the place of a profile's name is the name of a file.
+// meantFile reports whether what stands in the place of a filter's name is the name of a file.
 func meantFile(name string) bool {
-	if slices.Contains(policy.SeccompProfiles, name) {
+	if slices.Contains(policy.SeccompFilters, name) {
 		return false
 	}
 	_, err := os.Lstat(name)

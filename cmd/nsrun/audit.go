@@ -44,8 +44,8 @@ func (f *flags) auditRefused(command []string, err error) error {
 // auditFlags are those of audit show.
 type auditFlags struct {
 	since, command string
-	verdicts       words
-	labels         words
+	verdicts       stringList
+	labels         stringList
 	asJSON         bool
 	rows, head     string // of verify
 }
@@ -165,7 +165,7 @@ func (a *app) auditShow(f *auditFlags, name string) int {
 	each := a.auditTable
 	if f.asJSON {
 		each = a.auditRows
-	} else if failed := a.print(fmt.Sprintf(auditColumns, "STARTED", "VERDICT", "CODE", "MS", "ENGINE", "COMMAND")); failed != 0 {
+	} else if failed := a.print(fmt.Sprintf(auditColumns, "STARTED", "VERDICT", "CODE", "MS", "BACKEND", "COMMAND")); failed != 0 {
 		return failed
 	}
 	damaged, err := audit.Runs(log, filter, each)
@@ -181,7 +181,7 @@ func (a *app) auditShow(f *auditFlags, name string) int {
 
 const auditColumns = "%-20s  %-14s  %4s  %9s  %-8s  %s\n"
 
-func (a *app) auditTable(t audit.Told) error {
+func (a *app) auditTable(t audit.RunRows) error {
 	code, wall := "-", "-"
 	if t.End != nil && t.End.Code != nil {
 		code, wall = fmt.Sprint(*t.End.Code), fmt.Sprintf("%.1f", t.End.WallMS)
@@ -191,11 +191,11 @@ func (a *app) auditTable(t audit.Told) error {
 		at = begun.UTC().Format(time.RFC3339)
 	}
 	plain := func(s string) string { return audit.Plain(audit.Text(s)) }
-	_, err := fmt.Fprintf(a.stdout, auditColumns, plain(at), plain(t.Verdict()), code, wall, plain(t.Start.Engine), t.Command())
+	_, err := fmt.Fprintf(a.stdout, auditColumns, plain(at), plain(t.Verdict()), code, wall, plain(t.Start.Backend), t.Command())
 	return err
 }
 
-func (a *app) auditRows(t audit.Told) error {
+func (a *app) auditRows(t audit.RunRows) error {
 	_, err := fmt.Fprintf(a.stdout, "%s\n", t.StartLine)
 	if err == nil && t.End != nil {
 		_, err = fmt.Fprintf(a.stdout, "%s\n", t.EndLine)

@@ -20,7 +20,7 @@ import (
 func TestAuditOfAKilledRun(t *testing.T) {
 	needSandbox(t)
 	backends := []string{"native", "none"}
-	if exec.Command("nsrun", "run", "--backend", "landlock", "--", "true").Run() == nil { // where there is that engine
+	if exec.Command("nsrun", "run", "--backend", "landlock", "--", "true").Run() == nil { // where there is that backend
 		backends = append(backends, "landlock")
 	}
 	for _, backend := range backends {
@@ -62,8 +62,8 @@ func auditVerdicts(t *testing.T, log string) (all []string) {
 	r, err := audit.Read(log)
 	require.NoError(t, err)
 	defer r.Close()
-	_, err = audit.Runs(r, audit.Filter{}, func(told audit.Told) error {
-		all = append(all, told.Verdict())
+	_, err = audit.Runs(r, audit.Filter{}, func(reported audit.RunRows) error {
+		all = append(all, reported.Verdict())
 		return nil
 	})
 	require.NoError(t, err)

@@ -56,7 +56,7 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	return result.Code
 }
 
-// layersVariable is where an operator names protection that is added to every sandbox of this personality, or @ and the path of a
+// layersVariable is where an operator names protection that is added to every sandbox of this compat mode, or @ and the path of a
 // file that does.
 const layersVariable = "NSRUN_BWRAP_LAYERS"
 
@@ -217,7 +217,7 @@ func terminalName() string {
 // selinuxfs is where an SELinux host asks the kernel whether a context is one (selinux(8)).
 const selinuxfs = "/sys/fs/selinux"
 
-// labels judges SELinux contexts, if the host has SELinux.
+// labels checks SELinux contexts, if the host has SELinux.
 func labels() func(string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(selinuxfs, &fs); err != nil || fs.Type != unix.SELINUX_MAGIC {

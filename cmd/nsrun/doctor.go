@@ -76,7 +76,7 @@ func (a *app) doctor(args []string) int {
 	if len(r.missing) == 0 && (f.selfTest || f.require == "" && f.manifest == "") || f.selfTest {
 		r.tested, r.missing = a.selfTest(r.missing)
 	}
-	r.engines, r.degrade = a.engines(known)
+	r.backends, r.degrade = a.backends(known)
 	text := r.String()
 	if f.asJSON {
 		data, err := json.MarshalIndent(doctorJSON{known, len(r.missing) == 0, r.missing}, "", "  ")
@@ -167,7 +167,7 @@ func lacking(known facts.Facts, names []facts.Name) (missing []plan.Note) {
 
 // unmet asks what of a policy the host cannot enforce, as a run of it would be told.
 func (a *app) unmet(pol policy.Policy) func(facts.Facts) ([]plan.Note, error) {
-	pol.Profile = "" // it is asked about commands, and there is none
+	pol.Commands = "" // it is asked about commands, and there is none
 	return func(known facts.Facts) ([]plan.Note, error) {
 		_, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
 		var lacks *plan.CompatibilityError
@@ -178,14 +178,14 @@ func (a *app) unmet(pol policy.Policy) func(facts.Facts) ([]plan.Note, error) {
 	}
 }
 
-// engines says what each engine is worth here, and which one fallback degrade comes to.
-func (a *app) engines(known facts.Facts) (all []engineStatus, degrade string) {
-	for _, name := range plan.Engines() {
-		all = append(all, a.engineStatus(name, known))
+// backends says what each backend is worth here, and which one fallback degrade comes to.
+func (a *app) backends(known facts.Facts) (all []backendStatus, degrade string) {
+	for _, name := range plan.Backends() {
+		all = append(all, a.backendStatus(name, known))
 	}
 	pol := policy.Default(nsrun.Home())
 	pol.Fallback = policy.Degrade
-	degrade, _ = a.engineFor(pol, known)
+	degrade, _ = a.backendFor(pol, known)
 	return all, degrade
 }
 

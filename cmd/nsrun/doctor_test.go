@@ -47,7 +47,7 @@ inside of docker, wsl2
 	assert.Contains(t, text, `
 user_namespace         no       3.8  required
     found: clone: EPERM?
-    lost:  no sandbox by the engine native
+    lost:  no sandbox by the backend native
     fix:   do? this
 `)
 	assert.Contains(t, text, "\ntime_namespace         no       5.6\n    found: too old\n", "what is not required is no alarm")
@@ -67,7 +67,7 @@ func everything() report {
 		f = f.With(row.Name, facts.Answer{State: facts.Yes, Detail: "found"})
 	}
 	return report{known: f, what: []string{"the default policy"}, tested: plan.Acts[:2], degrade: "native",
-		engines: []engineStatus{{Name: "native", Available: true}, {Name: "bwrap", Available: true}, {Name: "docker", Why: "none"}, {Name: "none", Available: true}}}
+		backends: []backendStatus{{Name: "native", Available: true}, {Name: "bwrap", Available: true}, {Name: "docker", Why: "none"}, {Name: "none", Available: true}}}
 }
 
 func TestDoctorIsShortOnAGoodHost(t *testing.T) {
@@ -182,11 +182,11 @@ func TestDoctorColoursATerminalAlone(t *testing.T) {
 	}
 }
 
-func TestDoctorOnEngines(t *testing.T) {
+func TestDoctorOnBackends(t *testing.T) {
 	r := madeUp()
 	r.all = true
-	r.engines = []engineStatus{{Name: "native", Why: "no\x1b"}, {Name: "landlock", Available: true, Version: "1", Loses: []string{"view"}}}
-	assert.Contains(t, r.String(), "\nengines (--backend)\nnative    not here\n    why:   no?\nlandlock  available  1\n    loses: view\nwith --fallback degrade a run would be refused all the same\n")
+	r.backends = []backendStatus{{Name: "native", Why: "no\x1b"}, {Name: "landlock", Available: true, Version: "1", Loses: []string{"view"}}}
+	assert.Contains(t, r.String(), "\nbackends (--backend)\nnative    not here\n    why:   no?\nlandlock  available  1\n    loses: view\nwith --fallback degrade a run would be refused all the same\n")
 	r.degrade, r.missing, r.tested = "landlock", nil, plan.Acts[:2]
 	assert.Contains(t, r.String(), "with --fallback degrade a run would use landlock\n")
 	assert.Contains(t, r.String(), "\nself-test: in a sandbox started for it, these failed as they must: read-outside write-outside\n")

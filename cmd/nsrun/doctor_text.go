@@ -16,21 +16,21 @@ import (
 
 // report is what doctor prints for people.
 type report struct {
-	known   facts.Facts
-	what    []string // was asked about
-	missing []plan.Note
-	tested  []plan.Act // that were tried in a sandbox of this host's, and failed
-	engines []engineStatus
-	degrade string // the engine that fallback degrade comes to, if any
-	colour  bool
-	all     bool // every feature and engine has lines of its own
+	known    facts.Facts
+	what     []string // was asked about
+	missing  []plan.Note
+	tested   []plan.Act // that were tried in a sandbox of this host's, and failed
+	backends []backendStatus
+	degrade  string // the backend that fallback degrade comes to, if any
+	colour   bool
+	all      bool // every feature and backend has lines of its own
 }
 
 // String is the verdict, a few lines on the host, a line for each group, and each cause of what is missing; or, with all, the tables.
 func (r report) String() string {
 	sections := []func(*strings.Builder){r.verdict, r.host, r.summary, r.lacks}
 	if r.all {
-		sections = []func(*strings.Builder){r.verdict, r.host, r.table, r.engineTable}
+		sections = []func(*strings.Builder){r.verdict, r.host, r.table, r.backendTable}
 	}
 	var out strings.Builder
 	for _, section := range sections {
@@ -110,7 +110,7 @@ func errata(set int) string {
 // summary has a line for each group of features, one for the backends, and one for what fallback degrade comes to.
 func (r report) summary(out *strings.Builder) {
 	for _, group := range facts.Groups {
-		if group == facts.Engines {
+		if group == facts.Backends {
 			continue
 		}
 		count := 0
@@ -134,7 +134,7 @@ func (r report) summary(out *strings.Builder) {
 		}
 	}
 	var here, absent []string
-	for _, e := range r.engines {
+	for _, e := range r.backends {
 		switch {
 		case e.Name == string(policy.BackendNone): // it is no sandbox
 		case e.Available:
@@ -156,7 +156,7 @@ func (r report) summary(out *strings.Builder) {
 func (r report) lacks(out *strings.Builder) {
 	var missing []plan.Note
 	for _, row := range facts.Table {
-		if row.Group != facts.Engines && r.known.State(row.Name) != facts.Yes && !r.needless(row) && !r.told(row.Name) {
+		if row.Group != facts.Backends && r.known.State(row.Name) != facts.Yes && !r.needless(row) && !r.reported(row.Name) {
 			missing = append(missing, plan.Note{Feature: string(row.Name), Loss: row.Loss, Found: r.known.Answers[row.Name].Detail, Fix: r.known.Fix(row.Name)})
 		}
 	}
@@ -166,8 +166,8 @@ func (r report) lacks(out *strings.Builder) {
 	}
 }
 
-// told reports whether the verdict has the feature, or the cause for which it is missing.
-func (r report) told(name facts.Name) bool {
+// reported reports whether the verdict has the feature, or the cause for which it is missing.
+func (r report) reported(name facts.Name) bool {
 	return slices.ContainsFunc(r.missing, func(n plan.Note) bool {
 		return n.Feature == string(name) || n.Found != "" && n.Fix == r.known.Fix(name)
 	})
@@ -227,10 +227,10 @@ func (r report) row(out *strings.Builder, row facts.Feature) {
 	}
 }
 
-// engineTable says which engines can carry out the default policy here, and what each does not give.
-func (r report) engineTable(out *strings.Builder) {
-	fmt.Fprintf(out, "%s\n", r.paint(bold, "engines (--backend)"))
-	for _, e := range r.engines {
+// backendTable says which backends can carry out the default policy here, and what each does not give.
+func (r report) backendTable(out *strings.Builder) {
+	fmt.Fprintf(out, "%s\n", r.paint(bold, "backends (--backend)"))
+	for _, e := range r.backends {
 		out.WriteString(printable(e.String()))
 	}
 	r.degraded(out)

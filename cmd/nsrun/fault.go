@@ -9,7 +9,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// byFlag puts the flag that was given in the place of the policy's field that it filled. What a manifest fills has been judged, by
+// byFlag puts the flag that was given in the place of the policy's field that it filled. What a manifest fills has been checked, by
 // line and key, before.
 func (f *flags) byFlag(pol policy.Policy, err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -45,7 +45,7 @@ func (f *flags) nameOf(pol policy.Policy, field string) string {
 	}{
 		{"dir", "--chdir", f.chdir != ""}, {"network", "--net", f.net != ""}, {"hostname", "--hostname", f.hostname != ""},
 		{"uid", "--uid", f.uid != ""}, {"gid", "--gid", f.gid != ""}, {"fallback", "--fallback", f.fallback != ""},
-		{"audit[", "--audit", f.audit != ""}, {"backend", "--backend", f.backend != ""}, {"profile", "--profile", f.profile != ""},
+		{"audit[", "--audit", f.audit != ""}, {"backend", "--backend", f.backend != ""}, {"commands", "--commands", f.commands != ""},
 		{"autonomy", "--autonomy", f.autonomy != ""}, {"isolation", "--isolation", f.isolation != ""},
 		{"limits", "--limit", len(f.limits) > 0}, {"env.pass[", "--env", len(f.env) > 0}, {"env.set[", "--setenv", len(f.setenv) > 0},
 	} {

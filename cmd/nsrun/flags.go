@@ -54,13 +54,13 @@ func notEmpty(fs *flag.FlagSet) (err error) {
 	return err
 }
 
-// words collects a flag that may be repeated.
-type words []string
+// stringList collects a flag that may be repeated.
+type stringList []string
 
-func (w *words) String() string { return strings.Join(*w, " ") }
+func (w *stringList) String() string { return strings.Join(*w, " ") }
 
 // Set takes one value.
-func (w *words) Set(s string) error {
+func (w *stringList) Set(s string) error {
 	if s == "" {
 		return errors.New("give a value, or leave the flag out")
 	}
@@ -68,20 +68,20 @@ func (w *words) Set(s string) error {
 	return nil
 }
 
-// span is a flag that is a time of at least so much.
-type span struct {
+// durationFlag is a flag that is a time of at least so much.
+type durationFlag struct {
 	into  *time.Duration
 	least time.Duration
 }
 
-func (s span) String() string {
+func (s durationFlag) String() string {
 	if s.into == nil { // package flag asks a zero value
 		return ""
 	}
 	return s.into.String()
 }
 
-func (s span) Set(text string) error {
+func (s durationFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:

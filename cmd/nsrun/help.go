@@ -11,15 +11,15 @@ const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private ro
   nsrun install-bwrap DIR             make that name: a symlink DIR/bwrap to this program
   nsrun manifest check FILE...        check manifests
   nsrun manifest schema               print their JSON Schema
-  nsrun seccomp show NAME             print which system calls a profile lets through, and how
-  nsrun profile check -- CMD ARG...   say what a profile makes of CMD; also: profile list, profile show NAME
-  nsrun audit show|verify FILE        what an audit log tells, and whether it is whole
+  nsrun seccomp show NAME             print which system calls a filter lets through, and how
+  nsrun commands check -- CMD ARG...  check CMD by command rules; also: commands list, commands show NAME
+  nsrun audit show|verify FILE        what an audit log records, and whether it is whole
   nsrun schema manifest|ceiling|result|session    print a JSON Schema
-  nsrun status [--json]               say which engines there are
+  nsrun status [--json]               say which backends there are
   nsrun version
   nsrun help VERB                     flags and examples
   nsrun help autonomy                 what readonly, supervised and full make of grants
-  nsrun help guarantees               what each promises, and which engines give it
+  nsrun help guarantees               what each promises, and which backends give it
   nsrun help limits                   their names, units and defaults, and what holds each
   nsrun help verdicts                 how a run can have ended, by what exit code and evidence
 
@@ -30,7 +30,7 @@ no network, and nothing of the environment but locale, terminal and time zone.
 func helpTexts() map[string]string {
 	return map[string]string{"run": runHelp, "plan": planHelp, "wrap": wrapHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
 		"version": versionHelp, "help": usage, "bwrap": bwrapHelp, "install-bwrap": installHelp,
-		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "profile": profileHelp, "audit": auditHelp, "schema": schemaHelp}
+		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "commands": commandsHelp, "audit": auditHelp, "schema": schemaHelp}
 }
 
 const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it, and count where both name a value
@@ -50,23 +50,23 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
                          cpu_seconds, file_size_mb, open_files, core, address_space_mb, stack_mb, locked_mb,
                          message_queues, pending_signals (of each process, or user), tmpfs_mb (of each tmpfs),
                          output_bytes (of each stream; the run is ended at more) (repeat)
-  --seccomp PROFILE      default, compute, network, build, off; or the path of a file beside it: raw BPF, or,
+  --seccomp FILTER       default, compute, network, build, off; or the path of a file beside it: raw BPF, or,
                          in builds with libseccomp, Docker's JSON (repeat: one name, one file)
   --seccomp-deny NAME    refuse one more system call (repeat)
   --no-landlock          leave Landlock out
   --hostname NAME        (default sandbox)
   --uid N, --gid N       ids inside (default the caller's)
-  --fallback degrade     run without what this host cannot enforce, by the strongest engine that works, and
+  --fallback degrade     run without what this host cannot enforce, by the strongest backend that works, and
                          say so (default strict)
   --backend NAME         auto (native, or with degrade the strongest that works), native, bwrap, docker
                          (or Podman), landlock (no namespaces), none (no sandbox); nsrun status has what
                          each of them loses
-  --require LIST         guarantees that must hold whatever the engine and the fallback (repeat)
+  --require LIST         guarantees that must hold whatever the backend and the fallback (repeat)
   --isolation LEVEL      container (default); subprocess: no sandbox, but a process group, limits, time and
                          environment as asked for; permissive: the command as you would run it, but for time
   --autonomy LEVEL       readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy
-  --profile NAME         which command lines may run at all: passive, full, or one of the manifest's; see
-                         nsrun help profile
+  --commands NAME        command rules, which say what command lines may run at all: passive, full, or one of
+                         the manifest's; see nsrun help commands
   --self-test            have the sandbox try what must fail before it starts the command
   --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
                          NSRUN_CEILING always count
@@ -108,7 +108,7 @@ variable, and a note for everything that is not as asked. It changes nothing and
 Exit codes: 0; 125 run would be refused, or a look at this host shows that it would fail: the error on stderr is
 run's. In the second case the plan is printed, too.
 
-  --json        the plan as JSON: all that the engine is given
+  --json        the plan as JSON: all that the backend is given
   --syscalls    the system calls that it comes to, like strace
   --as bwrap    the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors and
                 a session that only nsrun sets up); on stderr what it loses
@@ -195,7 +195,7 @@ Example:
   nsrun schema result > result.schema.json
 `
 
-const seccompHelp = `nsrun seccomp list                                 the built-in profiles
+const seccompHelp = `nsrun seccomp list                                 the built-in filters
 nsrun seccomp show [flags] NAME                    which system calls one lets through, and its program
 nsrun seccomp diff [--arch ARCH] NAME OTHER        which calls only one of them lets through: - NAME, + OTHER
 nsrun seccomp compile -o FILE [flags] NAME|F.json  write it as raw BPF, for nsrun run --seccomp on any machine
@@ -204,10 +204,10 @@ nsrun seccomp compile -o FILE [flags] NAME|F.json  write it as raw BPF, for nsru
   --deny CALL   refuse one more system call (repeat)
   -o FILE       where to write; a file that is not there yet
 
-The program judges calls by their number and arguments; a comment beside a comparison names the call. A profile
+The program decides by a call's number and arguments; a comment beside a comparison names the call. A profile
 in the JSON of Docker and the OCI runtimes (a name that ends in .json) takes a build with libseccomp:
 CGO_ENABLED=1 go build -tags libseccomp ./cmd/nsrun. What it compiles any build can use:
-nsrun run --seccomp off --seccomp ./profile.bpf is that filter alone; without off, beside the default one.
+nsrun run --seccomp off --seccomp ./filter.bpf is that filter alone; without off, beside the default one.
 
 Examples:
   nsrun seccomp show build
@@ -225,7 +225,7 @@ more: nothing of nsrun's own policy is added, unless the operator sets
   NSRUN_BWRAP_LAYERS=landlock,seccomp,limits=NAME=NUMBER   words separated by commas, or @FILE (an absolute
                           path) with such words, also one a line, and # comments
         landlock          rights on files as the mounts grant them
-        seccomp=PROFILE   nsrun's filter default (also without a name), compute, network or build,
+        seccomp=FILTER    nsrun's filter default (also without a name), compute, network or build,
                           beside the command line's
         limits=...        one limit of nsrun run's --limit, but tmpfs_mb; once more for each further one
 
@@ -236,9 +236,9 @@ Example:
   nsrun bwrap --ro-bind / / --dev /dev --unshare-all -- ls /
 `
 
-const statusHelp = `nsrun status [--json]     say whether runs are sandboxed here and now, and by which engine
+const statusHelp = `nsrun status [--json]     say whether runs are sandboxed here and now, and by which backend
 
-For each engine that --backend can name: whether it can carry out the default policy on this host, where it
+For each backend that --backend can name: whether it can carry out the default policy on this host, where it
 is, its version, and the guarantees that it does not give in full. A bwrap that is nsrun itself is passed over.
 
 Variables that count here and in run: NSRUN_SANDBOX (0, off, no, false: no sandbox), NSRUN_FALLBACK (strict,
@@ -249,11 +249,11 @@ Examples:
   nsrun status --json | jq -e .active
 `
 
-const auditHelp = `nsrun audit show [flags] FILE     print the runs that an audit log tells of, one a line
+const auditHelp = `nsrun audit show [flags] FILE     print the runs that an audit log records, one a line
 nsrun audit verify [flags] FILE   check that no row was changed, taken out or put in
 
 Logs are kept by --audit FILE of run and session, the key audit of manifests, and NSRUN_AUDIT. Each run has a
-row when it starts and one when it has ended; one whose nsrun was killed is told as aborted by the next start.
+row when it starts and one when it has ended; the next start records a run whose nsrun was killed as aborted.
 Arguments that look like secrets are replaced; of variables there are only names.
 
   --since WHEN      runs that began since then: 24h (ago), 2026-01-31, 2026-01-31T12:00:00Z

@@ -19,7 +19,7 @@ input come in the order of requests. A process's standard input then ends after 
 write, which have no timeout, hold up a close or the end for 30 s at most, a client that reads nothing for 10 s.
 
   open     "manifest": PATH, or "policy": {...} as in a manifest, with "dir" for its relative "code"
-           ok: session, dir (where commands start), engine, receipt (holds, lost, notes)
+           ok: session, dir (where commands start), backend, receipt (holds, lost, notes)
   exec     runs a command, and answers when it has ended
              "args": ["prog", "arg"] or "shell": "script"; one of them
              "stdin"            what it reads (default nothing)
@@ -28,8 +28,8 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
              "cwd"              a path inside
              "timeout"          seconds, or as "1m30s"; at most the policy's, 30s if that does not say
              "max_output"       bytes of each stream to collect (default 1048576, at most 16777216)
-             "stream": true     tell output as it comes, by events, and not in the answer
-             "encoding": "base64"  tell output in base64 always
+             "stream": true     send output as it comes, by events, and not in the answer
+             "encoding": "base64"  send output in base64 always
              "terminal": {"rows": 24, "cols": 80}  give it a terminal
              "fresh": true      end all that runs in the session first, and empty its private file systems
              "receipt": true    add what was on
@@ -61,8 +61,7 @@ makes only its writers wait.
 A command that ran is never an error, whatever its exit code. An error has "kind", "text", and often "fix":
 
   refused        the policy does not allow it, or cannot be enforced here: field, unmet
-  not-installed  there is no such program in the sandbox: name. Its row of the audit says not-found, as results
-                 of nsrun run do
+  not-found      there is no such program in the sandbox: name
   setup          a step on the way to the command failed: step; "exec" if the program cannot be executed
   protocol       the line is no request: field. The id is null if it had none that could be used
   closed         what it is about is not open, has ended, or was cancelled
@@ -82,11 +81,11 @@ Exit codes: 0 standard input ended; 125 standard output is gone, or nobody reads
 Example:
   nsrun session          lines with > are what the client writes
   > {"id": 1, "op": "open", "policy": {"workspace": "/home/me/project"}}
-  {"id":1,"ok":{"session":"","dir":"/home/me/project","engine":"native","receipt":{"engine":"native",...}}}
+  {"id":1,"ok":{"session":"","dir":"/home/me/project","backend":"native","receipt":{"backend":"native",...}}}
   > {"id": 2, "op": "exec", "args": ["wc", "-c"], "stdin": "hello"}
   {"id":2,"ok":{"version":1,"verdict":"ok","code":0,"exit_status":0,"wall_ms":1.3,...,"stdout":"5\n",...}}
   > {"id": 3, "op": "exec", "args": ["no-such-program"]}
-  {"id":3,"error":{"kind":"not-installed","text":"exec: no-such-program: command not found in the sandbox:...
+  {"id":3,"error":{"kind":"not-found","text":"exec: no-such-program: command not found in the sandbox:...
   > {"id": 4, "op": "start", "args": ["cat"]}
   {"id":4,"ok":{"started":true}}
   > {"id": 5, "op": "write", "of": 4, "data": "ping\n"}

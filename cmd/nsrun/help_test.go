@@ -107,9 +107,9 @@ func TestPrintableTakesControlCharacters(t *testing.T) {
 	assert.Equal(t, "a?[31mb?c\n\td?", printable("a\x1b[31mb\x7fc\n\td\u0085"))
 }
 
-// TestReadmeHasTheVerdicts keeps the table in the README in step; -update writes it anew.
-func TestReadmeHasTheVerdicts(t *testing.T) {
-	const readme, begin, end = "../../README.md", "<!-- verdicts:begin -->\n", "<!-- verdicts:end -->\n"
+// TestDocHasTheVerdicts compares the table in doc/limits.md with the one in the code; -update writes it anew.
+func TestDocHasTheVerdicts(t *testing.T) {
+	const page, begin, end = "../../doc/limits.md", "<!-- verdicts:begin -->\n", "<!-- verdicts:end -->\n"
 	table := "| verdict | exit code | evidence |\n|---|---|---|\n"
 	var all []nsrun.Verdict
 	for _, row := range nsrun.VerdictTable {
@@ -117,16 +117,16 @@ func TestReadmeHasTheVerdicts(t *testing.T) {
 		table += fmt.Sprintf("| `%s` | %s | %s |\n", row.Verdict, row.Code, row.Evidence)
 	}
 	assert.Equal(t, nsrun.Verdicts, all)
-	data, err := os.ReadFile(readme)
+	data, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(data), begin)
-	require.True(t, ok, "the README has a place for the table")
+	require.True(t, ok, "%s has a place for the table", page)
 	_, after, ok := strings.Cut(rest, end)
 	require.True(t, ok)
 	want := before + begin + table + end + after
 	if *update {
-		require.NoError(t, os.WriteFile(readme, []byte(want), 0o644))
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 		return
 	}
-	assert.Equal(t, want, string(data), "go test ./cmd/nsrun -run Readme -update")
+	assert.Equal(t, want, string(data), "go test ./cmd/nsrun -run Verdicts -update")
 }

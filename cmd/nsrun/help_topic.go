@@ -20,13 +20,13 @@ var topics = []struct {
 // guaranteesHelp prints the table of guarantees.
 func guaranteesHelp() string {
 	var out strings.Builder
-	out.WriteString(wrap("The guarantees that --require, \"require\" and NSRUN_REQUIRE may name, what holds, and which engines give each in full at best; "+
+	out.WriteString(wrap("The guarantees that --require, \"require\" and NSRUN_REQUIRE may name, what holds, and which backends give each in full at best; "+
 		"nsrun status says what is so here.", 112))
 	for _, t := range plan.Traits {
 		var give []string
-		for i, cell := range t.Engines {
+		for i, cell := range t.Backends {
 			if cell.Grade == plan.Carried {
-				give = append(give, plan.Engines()[i])
+				give = append(give, plan.Backends()[i])
 			}
 		}
 		fmt.Fprintf(&out, "\n  %s: %s\n", t.Name, strings.Join(give, " "))
@@ -55,15 +55,15 @@ func autonomyHelp() string {
 // limitsHelp prints the table of limits.
 func limitsHelp() string {
 	var out strings.Builder
-	out.WriteString(wrap("The limits of --limit NAME=NUMBER and \"limits\" of a manifest: name, unit, and what is usual where neither says one; "+
+	out.WriteString(wrap("The limits of --limit NAME=NUMBER and \"limits\" of a manifest: name, unit, and the default where neither says one; "+
 		"below, of what it is, and what holds it. nsrun plan says what holds here.", 112))
 	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
 		fmt.Fprintf(&out, "\n  %-18s%-7s%s\n", l.Name, cmp.Or(l.Unit, "-"), cmp.Or(l.Default(), "-"))
-		for line := range strings.Lines(wrap(l.Help+"; held by "+l.Held, 104)) {
+		for line := range strings.Lines(wrap(l.Help+"; held by "+l.EnforcedBy, 104)) {
 			fmt.Fprintf(&out, "      %s", line)
 		}
 	}
-	out.WriteString("\n" + wrap("timeout and kill_grace are flags of their own: --timeout 30s, --kill-grace 2s. Where lower limits than the usual ones are in "+
+	out.WriteString("\n" + wrap("timeout and kill_grace are flags of their own: --timeout 30s, --kill-grace 2s. Where lower limits than the default ones are in "+
 		"force already, these stay.", 112))
 	return out.String()
 }

@@ -40,12 +40,12 @@ func verbs() []verb {
 		{"bwrap", "take bubblewrap's command line, as this program does under the name bwrap", (*app).bwrap},
 		{"install-bwrap", "make a symlink named bwrap to this program", (*app).installBwrap},
 		{"manifest", "check a manifest, or print its schema", (*app).manifest},
-		{"seccomp", "show what a profile lets through, or compile it", (*app).seccomp},
+		{"seccomp", "show what a filter lets through, or compile it", (*app).seccomp},
 		{"session", "keep sandboxes open for a program that talks JSON", (*app).session},
-		{"profile", "say which command lines a profile accepts", (*app).profile},
-		{"audit", "show what an audit log tells, and check that it is whole", (*app).audit},
+		{"commands", "report which command lines command rules accept", (*app).commands},
+		{"audit", "show what an audit log records, and check that it is whole", (*app).audit},
 		{"schema", "print a JSON Schema of what nsrun reads or writes", (*app).schema},
-		{"status", "say which engines there are", (*app).status},
+		{"status", "say which backends there are", (*app).status},
 		{"version", "print the version", (*app).version},
 		{"help", "print help", (*app).help},
 	}
@@ -82,11 +82,11 @@ func (a *app) main(args []string) int {
 	if name == nothingVerb {
 		return 0
 	}
-	if name == "last-mile" {
-		return a.lastMile(args[1:])
+	if name == "exec-stages" {
+		return a.execStages(args[1:])
 	}
-	if name == "inside" {
-		return a.inside(args[1:])
+	if name == "container-init" {
+		return a.containerInit(args[1:])
 	}
 	if name == "-h" || name == "--help" {
 		name = "help"

@@ -96,7 +96,7 @@ func (a *app) printPlan(p *plan.Plan, f *planFlags) int {
 
 func (f *planFlags) checkAs() error {
 	switch {
-	case f.as != "" && f.as != plan.EngineBwrap:
+	case f.as != "" && f.as != plan.BackendBwrap:
 		return fmt.Errorf("--as %s: write --as bwrap", f.as)
 	case f.as != "" && (f.asJSON || f.syscalls || f.facts != ""):
 		return errors.New("--as looks at this host and prints words; leave out --json, --syscalls and --facts")
@@ -149,7 +149,7 @@ func onThisHost(notes []plan.Note, err error) string {
 	return printable(out.String())
 }
 
-// loadFacts reads a file of facts, or asks this host in full: a plan is to say what a run would come to. Other engines are asked about where the
+// loadFacts reads a file of facts, or asks this host in full: a plan is to say what a run would come to. Other backends are asked about where the
 // policy may come to them.
 func loadFacts(name string, pol policy.Policy) (facts.Facts, error) {
 	switch {

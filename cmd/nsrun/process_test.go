@@ -97,8 +97,8 @@ func TestSignalsAreForwarded(t *testing.T) {
 			result := filepath.Join(t.TempDir(), "result")
 			s := start(t, append([]string{"--result", result}, loop(c.trap)...)...)
 			require.NoError(t, s.cmd.Process.Signal(c.send))
-			said, code := s.end(t)
-			assert.Equal(t, c.said, said)
+			written, code := s.end(t)
+			assert.Equal(t, c.said, written)
 			assert.Equal(t, c.code, code, "stderr: %s", s.stderr.String())
 			data, err := os.ReadFile(result)
 			require.NoError(t, err)
@@ -120,8 +120,8 @@ func TestSignalGoesOnAndTheCommandToo(t *testing.T) {
 		assert.Equal(t, "winch", s.line(t))
 	}
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	said, code := s.end(t)
-	assert.Equal(t, "hup\n", said)
+	written, code := s.end(t)
+	assert.Equal(t, "hup\n", written)
 	assert.Equal(t, 9, code)
 }
 

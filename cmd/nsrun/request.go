@@ -10,30 +10,30 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // flags are those that run and plan share.
 type flags struct {
 	manifest, ceiling        string
 	audit                    string
-	ro, rw, sockets          words
+	ro, rw, sockets          stringList
 	workspace, chdir         string
 	net                      string
-	env, setenv, labels      words
+	env, setenv, labels      stringList
 	timeout, grace           time.Duration
-	limits                   words
-	seccomp                  words
-	deny                     words
+	limits                   stringList
+	seccomp                  stringList
+	deny                     stringList
 	hostname                 string
 	uid, gid                 string
 	fallback, backend        string
 	isolation                string
-	profile, autonomy        string
-	require                  words
+	commands, autonomy       string
+	require                  stringList
 	selfTest                 bool
 	tty, noLandlock, verbose bool
 	timeoutGiven             bool
@@ -53,8 +53,8 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.Var(&f.env, "env", "")
 	fs.Var(&f.setenv, "setenv", "")
 	fs.Var(&f.labels, "label", "")
-	fs.Var(span{into: &f.timeout}, "timeout", "")
-	fs.Var(span{into: &f.grace, least: time.Millisecond}, "kill-grace", "")
+	fs.Var(durationFlag{into: &f.timeout}, "timeout", "")
+	fs.Var(durationFlag{into: &f.grace, least: time.Millisecond}, "kill-grace", "")
 	fs.Var(&f.limits, "limit", "")
 	fs.Var(&f.seccomp, "seccomp", "")
 	fs.Var(&f.deny, "seccomp-deny", "")
@@ -65,7 +65,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.backend, "backend", "", "")
 	fs.StringVar(&f.isolation, "isolation", "", "")
 	fs.Var(&f.require, "require", "")
-	fs.StringVar(&f.profile, "profile", "", "")
+	fs.StringVar(&f.commands, "commands", "", "")
 	fs.StringVar(&f.autonomy, "autonomy", "", "")
 	fs.BoolVar(&f.selfTest, "self-test", false, "")
 	fs.BoolVar(&f.tty, "tty", false, "")
@@ -108,7 +108,7 @@ func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 	}
 	entries, notes := policy.Arrange(pol.FS)
 	pol.FS, pol.Notes = entries, append(pol.Notes, notes...)
-	if err := errors.Join(f.byFlag(pol, pol.Validate()), f.byFlag(pol, profile.Check(pol))); err != nil {
+	if err := errors.Join(f.byFlag(pol, pol.Validate()), f.byFlag(pol, commands.Check(pol))); err != nil {
 		return policy.Policy{}, err
 	}
 	if pol, err = f.underCeiling(pol); err != nil {
@@ -131,7 +131,7 @@ func (f *flags) base(home string) (policy.Policy, error) {
 	}
 	pol := policy.Default(home)
 	if !f.tty { // who sits at a terminal ends it
-		pol.Timeout = usualTimeout
+		pol.Timeout = defaultTimeout
 	}
 	if f.workspace != "" {
 		return pol, nil
@@ -195,5 +195,5 @@ func absolute(name string) (string, error) {
 	return filepath.Clean(abs), nil
 }
 
-// usualTimeout bounds a command that nobody has said a time for: against what is forgotten.
-const usualTimeout = 24 * time.Hour
+// defaultTimeout bounds a command that nobody has said a time for: against what is forgotten.
+const defaultTimeout = 24 * time.Hour

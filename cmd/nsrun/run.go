@@ -97,12 +97,14 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.Fla
 // notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, dropped variables,
 // capabilities that are not as written, and sockets that are not there; all of it with -v.
 func (a *app) notes(notes []plan.Note, all bool) {
-	told := []string{"env", "environment", "working directory", "engine", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
+	reported := []string{"env", "environment", "working directory", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
 		"capabilities", "sockets", "labels"}
-	degraded := slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Feature == "engine" }) // the engine is not the one asked for
+	degraded := slices.ContainsFunc(notes, func(n plan.Note) bool {
+		return n.Feature == "backend" && strings.HasPrefix(n.Loss, plan.NativeUnusable)
+	})
 	var lost []string
 	for _, n := range notes {
-		if n.Feature == plan.UsualLimits { // nobody has asked for them; plan and result tell
+		if n.Feature == plan.DefaultLimits { // nobody has asked for them; plan and result tell
 			continue
 		}
 		_, feature := facts.Lookup(facts.Name(n.Feature))
@@ -111,7 +113,7 @@ func (a *app) notes(notes []plan.Note, all bool) {
 			lost = append(lost, n.Feature)
 			continue
 		}
-		if all || feature || limit || slices.Contains(told, n.Feature) {
+		if all || feature || limit || slices.Contains(reported, n.Feature) {
 			fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 		}
 	}

@@ -31,15 +31,15 @@ func TestScenarios(t *testing.T) {
 	for name, least := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			assert.Contains(t, string(top), "`examples/"+name+"`", "README lists it")
-			s := newScene(t, name)
-			commands := s.readme(t)
+			s := newScene(t, filepath.Join("../../examples", name))
+			commands := readme(t, filepath.Join(s.dir, "README.md"))
 			require.GreaterOrEqual(t, len(commands), least, "the commands are found")
 			if name == "misbehaving" {
 				commands = s.misbehave(t, commands)
 			}
 			for _, c := range commands {
-				got, said := s.types(t, c.line)
-				assert.Regexp(t, pattern(here(c.prints)), got, "$ %s\n%s", c.line, said)
+				got, written := s.types(t, c.line)
+				assert.Regexp(t, pattern(here(c.prints)), got, "$ %s\n%s", c.line, written)
 			}
 			s.asItWas(t)
 		})
@@ -58,12 +58,12 @@ func needPython(t *testing.T) {
 // typed is a command of a README, and what it prints.
 type typed struct{ line, prints string }
 
-// readme are the commands in the fenced blocks of the directory's README: those after "$ ".
-func (s *scene) readme(t *testing.T) (commands []typed) {
-	text, err := os.ReadFile(filepath.Join(s.dir, "README.md"))
+// readme returns the commands in the fenced blocks of a page: those after "$ ". Blocks in a language, as ```json, have none.
+func readme(t *testing.T, page string) (commands []typed) {
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	for i, block := range strings.Split(string(text), "```") {
-		if i%2 == 0 {
+		if i%2 == 0 || !strings.HasPrefix(block, "\n") {
 			continue
 		}
 		for _, line := range strings.SplitAfter(strings.TrimPrefix(block, "\n"), "\n") {
@@ -132,8 +132,8 @@ func (s *scene) misbehave(t *testing.T, commands []typed) (others []typed) {
 			if want != nsrun.Timeout { // no tool whose end is another reaches the manifest's time, however busy the machine is
 				line = fmt.Sprintf("NSRUN_TEST_FLAGS='--timeout %s' %s", testenv.Limit(0), line)
 			}
-			got, said := s.types(t, line)
-			assert.Equal(t, row(tool, want), got, said)
+			got, written := s.types(t, line)
+			assert.Equal(t, row(tool, want), got, written)
 		})
 	}
 	s.running.Wait()

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write result.schema.json, and the table of verdicts in README.md, anew")
+var update = flag.Bool("update", false, "write result.schema.json, and the table of verdicts in doc/limits.md, anew")
 
 // comments are the doc comments of fields, by type and name: "nsrun.Result.Code".
 type comments map[string]string

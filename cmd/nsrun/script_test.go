@@ -164,14 +164,14 @@ func lone(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: lone CMD ARG...")
 	}
 	expect(ts, 125, args)
-	out, said := ts.ReadFile("stdout"), ts.ReadFile("stderr")
-	lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
+	out, written := ts.ReadFile("stdout"), ts.ReadFile("stderr")
+	lines := strings.Split(strings.TrimSuffix(written, "\n"), "\n")
 	if out != "" || len(lines) > 2 || !strings.HasPrefix(lines[0], "nsrun: ") {
 		ts.Fatalf("want an error of one or two lines and nothing else")
 	}
 	for _, word := range []string{"bug:", "panic", "goroutine", "failed to"} {
-		if strings.Contains(said, word) {
-			ts.Fatalf("the error says %q: %s", word, said)
+		if strings.Contains(written, word) {
+			ts.Fatalf("the error says %q: %s", word, written)
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// seccomp shows what the profiles let through, and compiles them for other machines.
+// seccomp shows what the filters let through, and compiles them for other machines.
 func (a *app) seccomp(args []string) int {
 	word := ""
 	if len(args) > 0 {
 		word = args[0]
 	}
 	fs := newFlags("seccomp")
-	var deny words
+	var deny stringList
 	arch := fs.String("arch", runtime.GOARCH, "")
 	fs.Var(&deny, "deny", "")
 	out := fs.String("o", "", "")
@@ -32,9 +32,9 @@ func (a *app) seccomp(args []string) int {
 	}
 	switch {
 	case word == "list" && fs.NArg() == 0:
-		return a.print(plan.SeccompProfiles())
+		return a.print(plan.SeccompFilters())
 	case word == "show" && fs.NArg() == 1 && *out == "":
-		text, err := plan.SeccompText(policy.Seccomp{Profile: fs.Arg(0), Deny: deny}, *arch)
+		text, err := plan.SeccompText(policy.Seccomp{Filter: fs.Arg(0), Deny: deny}, *arch)
 		if err != nil {
 			return a.fail(err)
 		}
@@ -54,7 +54,7 @@ func (a *app) seccomp(args []string) int {
 	return a.fail(errors.New("write nsrun seccomp list, nsrun seccomp show [--arch A] [--deny CALL]... NAME, nsrun seccomp diff [--arch A] NAME NAME, or nsrun seccomp compile -o FILE [--arch A] [--deny CALL]... NAME|FILE.json"))
 }
 
-// compileSeccomp writes a profile as a BPF program. The file is made anew: what is there already may be somebody's.
+// compileSeccomp writes a filter as a BPF program. The file is made anew: what is there already may be somebody's.
 func compileSeccomp(name string, deny []string, arch, out string) error {
 	program, err := seccompProgram(name, deny, arch)
 	if err != nil {
@@ -73,10 +73,10 @@ func compileSeccomp(name string, deny []string, arch, out string) error {
 
 func seccompProgram(name string, deny []string, arch string) ([]byte, error) {
 	if !strings.HasSuffix(name, ".json") {
-		return plan.SeccompProgram(policy.Seccomp{Profile: name, Deny: deny}, arch)
+		return plan.SeccompProgram(policy.Seccomp{Filter: name, Deny: deny}, arch)
 	}
 	if len(deny) > 0 {
-		return nil, errors.New("--deny goes with a profile of nsrun's; write it into " + name)
+		return nil, errors.New("--deny goes with a filter of nsrun's; write it into " + name)
 	}
 	data, err := load.File(name, 1<<20)
 	if err != nil {

@@ -54,12 +54,12 @@ func (a *app) session(args []string) int {
 	}
 	err := session.Serve(ctx, os.Stdin, a.stdout, hangup(os.Stdin, unix.POLLRDHUP), made, version)
 	nsrun.Shutdown()
-	var told signalled
+	var reported signalled
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &told):
-		return 128 + int(told)
+	case errors.As(err, &reported):
+		return 128 + int(reported)
 	}
 	return a.fail(fmt.Errorf("%w; all sessions are closed", err))
 }

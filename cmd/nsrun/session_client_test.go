@@ -39,9 +39,9 @@ func TestSessionClients(t *testing.T) {
 			for _, by := range []string{"NSRUN=" + exe, "NSRUN="} { // and by PATH
 				cmd := exec.Command(path, filepath.Join("../../examples", demo))
 				cmd.Env = append(os.Environ(), by, "PYTHONDONTWRITEBYTECODE=1")
-				said, err := cmd.CombinedOutput()
-				require.NoError(t, err, "%s", said)
-				assert.Equal(t, demoOutput, string(said))
+				written, err := cmd.CombinedOutput()
+				require.NoError(t, err, "%s", written)
+				assert.Equal(t, demoOutput, string(written))
 			}
 			nothingLeft(t)
 		})
@@ -53,8 +53,8 @@ const clientOutput = `stream PIECE exit 3
 stream timeout
 exec TypeError REFUSED
 timeout Refused timeout: 1m39s is above the policy's 1m0s (ask for less, or raise the policy's timeout)
-start NotInstalled exec: no-such-program: command not found in the sandbox: no such file or directory (FIX)
-stream NotInstalled exec: no-such-program: command not found in the sandbox: no such file or directory (FIX)
+start NotFound exec: no-such-program: command not found in the sandbox: no such file or directory (FIX)
+stream NotFound exec: no-such-program: command not found in the sandbox: no such file or directory (FIX)
 left 0
 bounded true
 others answered
@@ -91,11 +91,11 @@ func TestSessionClientsStream(t *testing.T) {
 			cmd := exec.CommandContext(ctx, path, filepath.Join("testdata", c.script), t.TempDir())
 			cmd.Env = append(os.Environ(), "NSRUN="+exe, "PYTHONPATH=../../examples/python", "PYTHONDONTWRITEBYTECODE=1")
 			cmd.WaitDelay = testenv.Limit(0)
-			said, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s", said)
+			written, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", written)
 			want := strings.NewReplacer("PIECE", c.piece, "REFUSED", c.refused, "ERROR", c.missing,
 				"FIX", "give a path that the sandbox can see, or grant its directory with --ro").Replace(clientOutput)
-			assert.Equal(t, want, string(said))
+			assert.Equal(t, want, string(written))
 			nothingLeft(t)
 		})
 	}

@@ -111,7 +111,7 @@ func TestSessionRunsCommands(t *testing.T) {
 	require.NoError(t, os.WriteFile(manifest, []byte(`{"workspace":`+strconv.Quote(work)+`,"workspace_at":"/workspace","limits":{"timeout":"20s"}}`), 0o644))
 	opened := c.ask(`{"op":"open","manifest":` + strconv.Quote(manifest) + `}`).OK
 	assert.Equal(t, "/workspace", opened["dir"])
-	assert.Equal(t, "native", opened["engine"])
+	assert.Equal(t, "native", opened["backend"])
 	assert.Contains(t, opened["receipt"].(map[string]any)["holds"], "network")
 
 	ok := c.ask(`{"op":"exec","args":["sh","-c","cat >a; cat a; pwd; echo $X >&2"],"stdin":"é","env":{"X":"y"}}`).OK
@@ -154,8 +154,8 @@ func TestSessionTellsOutcomesApart(t *testing.T) {
 		{`{"op":"exec","args":["true"],"timeout":"6s"}`, "refused", "timeout", ""},
 		{`{"op":"exec","args":["true"],"cwd":"/no/such"}`, "refused", "cwd", ""},
 		{`{"op":"resolve","path":"/proc/self/environ"}`, "refused", "path", ""},
-		{`{"op":"exec","args":["no-such-program"]}`, "not-installed", "", "no-such-program"},
-		{`{"op":"start","args":["no-such-program"]}`, "not-installed", "", "no-such-program"},
+		{`{"op":"exec","args":["no-such-program"]}`, "not-found", "", "no-such-program"},
+		{`{"op":"start","args":["no-such-program"]}`, "not-found", "", "no-such-program"},
 		{`{"op":"exec","args":["/etc/passwd"]}`, "setup", "", ""},
 		{`{"op":"exec","args":["false"]}`, "", "", ""},
 		{`{"op":"exec","arg":["false"]}`, "protocol", "arg", ""},
@@ -191,22 +191,22 @@ func TestSessionHasProcesses(t *testing.T) {
 	require.Equal(t, true, c.next().OK["started"])
 	require.Equal(t, "ready\n", c.next().Stdout)
 	c.send(`{"id":1,"op":"write","of":"p","data":"hello\n"}`)
-	said, closed := "", 0
+	written, closed := "", 0
 	until := func(stop func() bool) {
 		for !stop() {
 			if m := c.next(); m.ID == "p" {
 				text, _ := m.Stdout.(string)
-				said += text
+				written += text
 				if m.Closed != "" {
 					closed++
 				}
 			}
 		}
 	}
-	until(func() bool { return strings.Contains(said, "<hello>") })
+	until(func() bool { return strings.Contains(written, "<hello>") })
 	c.send(`{"id":2,"op":"signal","of":"p","signal":"USR1"}`)
 	c.send(`{"id":3,"op":"write","of":"p","data":"x\n"}`)
-	until(func() bool { return strings.Contains(said, "got it") })
+	until(func() bool { return strings.Contains(written, "got it") })
 	c.send(`{"id":4,"op":"cancel","of":"p"}`)
 	until(func() bool { return closed == 2 })
 	require.NoError(t, c.in.Close())

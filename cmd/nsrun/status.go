@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
-// engineStatus is one engine in status --json.
-type engineStatus struct {
+// backendStatus is one backend in status --json.
+type backendStatus struct {
 	Name      string   `json:"name"`
 	Available bool     `json:"available"` // it can carry out the default policy here
 	Version   string   `json:"version,omitempty"`
@@ -27,18 +27,18 @@ type engineStatus struct {
 
 // status is what status --json prints.
 type status struct {
-	// Active says that a run is sandboxed: the sandbox is not switched off, and there is an engine for it.
+	// Active says that a run is sandboxed: the sandbox is not switched off, and there is a backend for it.
 	Active bool `json:"active"`
-	// Engine is what a run of the default policy would use now, with the fallback and the requirements of the environment; empty if it
+	// Backend is what a run of the default policy would use now, with the fallback and the requirements of the environment; empty if it
 	// would be refused.
-	Engine   string `json:"engine,omitempty"`
+	Backend  string `json:"backend,omitempty"`
 	Why      string `json:"why,omitempty"`      // it would be refused
 	Disabled string `json:"disabled,omitempty"` // by what variable the sandbox is switched off
 	Fallback string `json:"fallback"`
 	// Require is what the environment requires.
-	Require []string       `json:"require,omitempty"`
-	Ceiling []string       `json:"ceiling,omitempty"` // files that cut runs down
-	Engines []engineStatus `json:"engines"`
+	Require  []string        `json:"require,omitempty"`
+	Ceiling  []string        `json:"ceiling,omitempty"` // files that cut runs down
+	Backends []backendStatus `json:"backends"`
 }
 
 func (a *app) status(args []string) int {
@@ -64,16 +64,16 @@ func (a *app) status(args []string) int {
 	return a.print(printable(s.String()))
 }
 
-// statusHere asks this host in full, and plans the default policy for each engine.
+// statusHere asks this host in full, and plans the default policy for each backend.
 func (a *app) statusHere() (status, error) {
 	var f flags
 	pol, err := f.switches(policy.Default(nsrun.Home()))
 	if err == nil {
 		pol, err = f.underCeiling(pol)
 	}
-	for _, name := range profile.Names { // a ceiling may want one; it has no say in what is asked here
+	for _, name := range commands.Names { // a ceiling may want one; it has no say in what is asked here
 		if err != nil {
-			pol.Profile = name
+			pol.Commands = name
 			pol, err = f.underCeiling(pol)
 		}
 	}
@@ -88,25 +88,25 @@ func (a *app) statusHere() (status, error) {
 	if bare(pol) {
 		s.Disabled = envSandbox + "=" + os.Getenv(envSandbox)
 	}
-	s.Engine, s.Why = a.engineFor(pol, known)
-	s.Active = s.Engine != "" && s.Engine != plan.EngineNone
-	for _, name := range plan.Engines() {
-		s.Engines = append(s.Engines, a.engineStatus(name, known))
+	s.Backend, s.Why = a.backendFor(pol, known)
+	s.Active = s.Backend != "" && s.Backend != plan.BackendNone
+	for _, name := range plan.Backends() {
+		s.Backends = append(s.Backends, a.backendStatus(name, known))
 	}
 	return s, nil
 }
 
-// engineFor plans a policy, and says what engine that comes to or why it comes to none.
-func (a *app) engineFor(pol policy.Policy, known facts.Facts) (engine, why string) {
+// backendFor plans a policy, and says what backend that comes to or why it comes to none.
+func (a *app) backendFor(pol policy.Policy, known facts.Facts) (backend, why string) {
 	p, why := a.planFor(pol, known)
 	if p == nil {
 		return "", why
 	}
-	return p.Engine, ""
+	return p.Backend, ""
 }
 
 func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why string) {
-	pol.Profile = "" // it is asked about commands, and there is none
+	pol.Commands = "" // it is asked about commands, and there is none
 	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
 	var lacks *plan.CompatibilityError
 	switch {
@@ -122,18 +122,18 @@ func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why s
 	return p, ""
 }
 
-func (a *app) engineStatus(name string, known facts.Facts) engineStatus {
+func (a *app) backendStatus(name string, known facts.Facts) backendStatus {
 	pol := policy.Default(nsrun.Home())
 	pol.Backend = policy.Backend(name)
-	s := engineStatus{Name: name, Loses: plan.Loses(name)}
+	s := backendStatus{Name: name, Loses: plan.Loses(name)}
 	var p *plan.Plan
 	if p, s.Why = a.planFor(pol, known); p != nil {
 		s.Available, s.Loses = true, p.Lost()
 	}
 	switch name {
-	case plan.EngineBwrap:
+	case plan.BackendBwrap:
 		s.Version, s.Path = installed(known, facts.Bwrap)
-	case plan.EngineDocker:
+	case plan.BackendDocker:
 		if s.Version, s.Path = installed(known, facts.Docker); s.Path == "" {
 			s.Version, s.Path = installed(known, facts.Podman)
 		}
@@ -159,7 +159,7 @@ func (s status) String() string {
 	case s.Disabled != "":
 		fmt.Fprintf(&out, "the sandbox is switched off by %s\n", s.Disabled)
 	case s.Active:
-		fmt.Fprintf(&out, "runs are sandboxed, by the engine %s\n", s.Engine)
+		fmt.Fprintf(&out, "runs are sandboxed, by the backend %s\n", s.Backend)
 	default:
 		fmt.Fprintf(&out, "runs are refused: %s\n", s.Why)
 	}
@@ -171,14 +171,14 @@ func (s status) String() string {
 		words = append(words, "ceiling: "+strings.Join(s.Ceiling, " "))
 	}
 	fmt.Fprintf(&out, "%s\n\n", strings.Join(words, ", "))
-	for _, e := range s.Engines {
+	for _, e := range s.Backends {
 		out.WriteString(e.String())
 	}
 	return out.String()
 }
 
-// String is one engine in a few lines.
-func (e engineStatus) String() string {
+// String is one backend in a few lines.
+func (e backendStatus) String() string {
 	state := "available"
 	if !e.Available {
 		state = "not here"
@@ -193,8 +193,8 @@ func (e engineStatus) String() string {
 	return text
 }
 
-// lastMile is not for people: it is what this binary does inside of a bubblewrap.
-func (a *app) lastMile(args []string) int {
+// execStages is not for people: it is what this binary does inside of a bubblewrap.
+func (a *app) execStages(args []string) int {
 	var fds []int
 	for _, word := range args {
 		if n, err := strconv.Atoi(word); err == nil && n > 2 {
@@ -202,9 +202,9 @@ func (a *app) lastMile(args []string) int {
 		}
 	}
 	if len(fds) != 3 {
-		return a.fail(errors.New("last-mile is for nsrun itself"))
+		return a.fail(errors.New("exec-stages is for nsrun itself"))
 	}
-	if err := nsrun.LastMile(fds[0], fds[1], fds[2]); err != nil {
+	if err := nsrun.ExecStages(fds[0], fds[1], fds[2]); err != nil {
 		return a.fail(err)
 	}
 	return nsrun.CodeFailed

@@ -29,7 +29,7 @@ func switchedOff() (bool, error) {
 	}
 }
 
-// switches applies flags and variables on engines and guarantees. Flags are over variables, and those over the manifest, but for what is
+// switches applies flags and variables on backends and guarantees. Flags are over variables, and those over the manifest, but for what is
 // required: that adds up.
 func (f *flags) switches(pol policy.Policy) (policy.Policy, error) {
 	var faults []error

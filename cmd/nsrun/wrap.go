@@ -74,7 +74,7 @@ func (a *app) wrap(args []string) int {
 	if err := a.wouldRun(&f, fs); err != nil {
 		return a.fail(err)
 	}
-	words, err := f.words(fs.Args())
+	words, err := f.argv(fs.Args())
 	if err != nil {
 		return a.fail(err)
 	}
@@ -100,7 +100,7 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 	}
 	command := fs.Args()
 	if len(command) == 0 {
-		pol.Profile = ""
+		pol.Commands = ""
 		command = []string{"true"} // in the place of what the caller appends
 	}
 	req, err := a.requestOf(&f.flags, pol, command)
@@ -112,14 +112,14 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 	}
 	_, err = nsrun.Compile(req)
 	var lacks *nsrun.PolicyCompatibilityError
-	if errors.As(err, &lacks) { // for the causes, and for engines that are other programs
+	if errors.As(err, &lacks) { // for the causes, and for backends that are other programs
 		_, err = plan.Compile(req, nsrun.Probe())
 	}
 	return err
 }
 
-// words are the absolute path of this program and its arguments, which mean the same in every working directory.
-func (f *wrapFlags) words(command []string) ([]string, error) {
+// argv are the absolute path of this program and its arguments, which mean the same in every working directory.
+func (f *wrapFlags) argv(command []string) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

@@ -171,7 +171,7 @@ func TestEveryFlagOfRunIsOneOfWrap(t *testing.T) {
 	var w wrapFlags
 	var result string
 	paths := []string{"manifest", "ceiling", "audit", "ro", "rw", "socket", "workspace", "seccomp", "result"}
-	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "profile", "require",
+	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "commands", "require",
 		"seccomp-deny", "self-test", "setenv", "t", "timeout", "tty", "uid", "v", "verbose"}
 	set := w.set()
 	runFlagSet(&f, &result).VisitAll(func(g *flag.Flag) {

@@ -28,8 +28,8 @@ func (n *counts) print() {
 		scenes, n.compared.Load(), n.differing.Load(), n.unsteady.Load(), n.known.Load())
 }
 
-// TestPersonality compares the binary under test with the version that is followed.
-func TestPersonality(t *testing.T) {
+// TestCompatMode compares the binary under test with the version that is followed.
+func TestCompatMode(t *testing.T) {
 	eachScene(t, func(t *testing.T, p person, s scene) {
 		judge(t, p, s, built.underway, func(field string, got outcome) bool {
 			if field == "left" && len(got["left"]) == 0 {

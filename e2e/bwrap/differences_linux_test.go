@@ -79,7 +79,7 @@ func known(version, scene, field string) int {
 // ours is the name of this project's own rows: where it differs from every version, and does better or cannot do otherwise.
 const ours = "nsrun"
 
-// ourDifferences lists them. README has the ones that a user can meet.
+// ourDifferences lists them. doc/bwrap.md has the ones that a user can meet.
 var ourDifferences = []versionDifference{
 	{ours, "space|*", "fp.fd", "descriptors of namespaces do not reach the command"},
 	{ours, "space|*", "fp.parent CapBnd", "the monitor does not enter the namespace that --userns names, since its process has threads"},

@@ -1,4 +1,4 @@
-// Package bwrap_test compares the bwrap personality of nsrun with bubblewrap itself.
+// Package bwrap_test compares the bwrap compat mode of nsrun with bubblewrap itself.
 //
 // Each case is a command line with what it needs: files of the host, descriptors, environment. It is run by the bubblewrap that is
 // followed (0.13.1) and by the binary under test, in directories of equal names, and everything that can be seen of the two runs is
@@ -6,7 +6,7 @@
 // run as root and as a user that exists only as a number.
 //
 //	go test ./e2e/bwrap                                        all cases
-//	go test ./e2e/bwrap -run 'TestPersonality/user/symlink'    some of them
+//	go test ./e2e/bwrap -run 'TestCompatMode/user/symlink'    some of them
 //	NSRUN_BWRAP_UNDER_TEST=/path go test ./e2e/bwrap           another binary than nsrun
 //	go test ./e2e/bwrap -run TestOracles                       older bubblewraps against the newest
 //	NSRUN_BWRAP_SHOW=1 go test ./e2e/bwrap -v -run ...         also print what the followed version does

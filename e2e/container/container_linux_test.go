@@ -116,13 +116,13 @@ func in(t *testing.T, options []string, command ...string) (stdout, stderr strin
 type result struct {
 	Verdict string
 	Receipt struct {
-		Engine, Network, Capabilities string
-		NetworkBy                     string `json:"network_by"`
-		KillTree                      string `json:"kill_tree"`
-		NoNewPrivs                    bool   `json:"no_new_privs"`
-		Namespaces, Holds, Lost       []string
-		Landlock                      *struct{ ABI, Rules int }
-		Seccomp                       *struct{ Filters int }
+		Backend, Network, Capabilities string
+		NetworkBy                      string `json:"network_by"`
+		KillTree                       string `json:"kill_tree"`
+		NoNewPrivs                     bool   `json:"no_new_privs"`
+		Namespaces, Holds, Lost        []string
+		Landlock                       *struct{ ABI, Rules int }
+		Seccomp                        *struct{ Filters int }
 	}
 }
 
@@ -166,11 +166,11 @@ func TestDefaultContainer(t *testing.T) {
 			assert.Equal(t, 125, code, "strict refuses")
 			assert.Empty(t, out, "before anything has run")
 			assert.Contains(t, errs, "--security-opt seccomp=unconfined")
-			assert.Contains(t, errs, "with fallback degrade (--fallback degrade) the engine landlock would run it, without the guarantees view, places,")
+			assert.Contains(t, errs, "with fallback degrade (--fallback degrade) the backend landlock would run it, without the guarantees view, places,")
 
 			seen, r, errs := sandboxed(t, options, "--fallback", "degrade", "--self-test")
-			assert.Equal(t, "landlock", r.Receipt.Engine)
-			assert.Contains(t, errs, "nsrun: note: engine: native cannot be used here: ")
+			assert.Equal(t, "landlock", r.Receipt.Backend)
+			assert.Contains(t, errs, "nsrun: note: backend: native cannot be used here: ")
 			assert.Contains(t, errs, "nsrun: note: guarantees lost: view, places, ")
 			landlocked(t, seen.found, r)
 			control := seen.control
@@ -181,7 +181,7 @@ func TestDefaultContainer(t *testing.T) {
 	}
 }
 
-// landlocked compares a receipt of the engine landlock with what was found inside.
+// landlocked compares a receipt of the backend landlock with what was found inside.
 func landlocked(t *testing.T, found map[string]string, r result) {
 	t.Helper()
 	assert.Equal(t, "ok", r.Verdict)
@@ -202,10 +202,10 @@ func landlocked(t *testing.T, found map[string]string, r result) {
 	assert.Contains(t, r.Receipt.Holds, "files")
 }
 
-// options that a container needs for the engine native: nothing less will do, as TestEachOptionIsNeeded holds.
+// options that a container needs for the backend native: nothing less will do, as TestEachOptionIsNeeded holds.
 var options = []string{"--security-opt=seccomp=unconfined", "--security-opt=systempaths=unconfined"}
 
-// TestSmallestOptions is nsrun in a container with just what the engine native takes.
+// TestSmallestOptions is nsrun in a container with just what the backend native takes.
 func TestSmallestOptions(t *testing.T) {
 	need(t)
 	for who, user := range users {
@@ -218,7 +218,7 @@ func TestSmallestOptions(t *testing.T) {
 			seen, r, errs := sandboxed(t, with, "--self-test")
 			found, control := seen.found, seen.control
 			assert.Empty(t, errs)
-			assert.Equal(t, "native", r.Receipt.Engine)
+			assert.Equal(t, "native", r.Receipt.Backend)
 			assert.Empty(t, r.Receipt.Lost, "every guarantee holds")
 			assert.Equal(t, "network namespace", r.Receipt.NetworkBy)
 			assert.Equal(t, "1", found["processes"], "itself; pid 1 is hidden")
@@ -251,7 +251,7 @@ func TestEachOptionIsNeeded(t *testing.T) {
 		assert.Equal(t, 1, code)
 		assert.Contains(t, verdict, "--security-opt "+strings.TrimPrefix(option, "--security-opt="), "the one action")
 		_, r, _ := sandboxed(t, rest, "--fallback", "degrade")
-		assert.Equal(t, "landlock", r.Receipt.Engine, rest)
+		assert.Equal(t, "landlock", r.Receipt.Backend, rest)
 	}
 }
 
@@ -260,11 +260,11 @@ func TestRestrictedPod(t *testing.T) {
 	need(t)
 	with := []string{"--user=1000:1000", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--read-only", "--tmpfs=/work:mode=1777,exec"}
 	seen, r, _ := sandboxed(t, with, "--fallback", "degrade", "--require", "files,network,kill_tree,unix_sockets,privileges,seccomp", "--self-test")
-	assert.Equal(t, "landlock", r.Receipt.Engine)
+	assert.Equal(t, "landlock", r.Receipt.Backend)
 	landlocked(t, seen.found, r)
 	_, errs, code := in(t, with, "/usr/bin/nsrun", "run", "--workspace", "/work", "--fallback", "degrade", "--require", "view", "--", "inside")
 	assert.Equal(t, 125, code)
-	assert.Contains(t, errs, "nor can the engine landlock: view: ")
+	assert.Contains(t, errs, "nor can the backend landlock: view: ")
 }
 
 // TestAllowedPod is what a pod with procMount Unmasked and seccompProfile Unconfined comes to, restricted otherwise.
@@ -272,6 +272,6 @@ func TestAllowedPod(t *testing.T) {
 	need(t)
 	with := append([]string{"--user=1000:1000", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--read-only", "--tmpfs=/work:mode=1777,exec"}, options...)
 	_, r, _ := sandboxed(t, with, "--self-test")
-	assert.Equal(t, "native", r.Receipt.Engine)
+	assert.Equal(t, "native", r.Receipt.Backend)
 	assert.Empty(t, r.Receipt.Lost)
 }

@@ -1,4 +1,4 @@
-// Package docker_test drives the nsrun command with its engine "docker" against a Docker daemon that the tests start, as root and as a user
+// Package docker_test drives the nsrun command with its backend "docker" against a Docker daemon that the tests start, as root and as a user
 // of another number, and against Podman.
 //
 //	go test ./e2e/docker                     all of it; root's alone, since a daemon is

@@ -42,7 +42,7 @@ func TestChannelIsNotTheCommands(t *testing.T) {
 				assert.NotEqual(t, 0, w.run(t, "--", "sh", "-c", try).code, "%v: %s", flags, try)
 			}
 			assert.NotEqual(t, 0, w.run(t, "--", "sh", "-c", ": > /.nsrun").code, "nsrun's binary is writable")
-			assert.NotEqual(t, 0, w.run(t, "--", "/.nsrun", "inside").code)
+			assert.NotEqual(t, 0, w.run(t, "--", "/.nsrun", "container-init").code)
 		}
 	})
 }

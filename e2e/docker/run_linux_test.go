@@ -121,16 +121,16 @@ func TestConfinement(t *testing.T) {
 	})
 }
 
-// usual are the limits that every sandbox has, by RLIMIT_*: CPU time, size of files, locked memory, pending signals, message queues.
-var usual = map[string][2]uint64{"0": {86400, 86401}, "1": {64 << 30, 64 << 30}, "8": {64 << 20, 64 << 20}, "11": {4096, 4096}, "12": {819200, 819200}}
+// defaults are the limits that every sandbox has, by RLIMIT_*: CPU time, size of files, locked memory, pending signals, message queues.
+var defaults = map[string][2]uint64{"0": {86400, 86401}, "1": {64 << 30, 64 << 30}, "8": {64 << 20, 64 << 20}, "11": {4096, 4096}, "12": {819200, 819200}}
 
-// lower is a line "number soft hard" with the usual limits, where these are lower.
+// lower is a line "number soft hard" with the default limits, where these are lower.
 func lower(line string) string {
 	word := strings.Fields(line)
 	if len(word) != 3 {
 		return line
 	}
-	most, ok := usual[word[0]]
+	most, ok := defaults[word[0]]
 	if !ok {
 		return line
 	}
@@ -153,7 +153,7 @@ func TestLimits(t *testing.T) {
 				continue
 			}
 			require.Less(t, i, len(inside))
-			assert.Equal(t, lower(line), inside[i], "the caller's limit holds inside, or a usual one that is lower")
+			assert.Equal(t, lower(line), inside[i], "the caller's limit holds inside, or a default one that is lower")
 		}
 	})
 }
@@ -163,7 +163,7 @@ func TestResult(t *testing.T) {
 		r := w.result(t, "--", "sh", "-c", "exit 3")
 		assert.Equal(t, "exit", r.Verdict)
 		assert.Equal(t, 3, r.Code)
-		assert.Equal(t, "docker", r.Receipt.Engine)
+		assert.Equal(t, "docker", r.Receipt.Backend)
 		var features []string
 		for _, n := range r.Receipt.Notes {
 			features = append(features, n.Feature)

@@ -150,8 +150,8 @@ type result struct {
 	Step    string
 	Hint    string
 	Receipt struct {
-		Engine string
-		Notes  []struct{ Feature, Loss, Fix string }
+		Backend string
+		Notes   []struct{ Feature, Loss, Fix string }
 	}
 }
 

@@ -112,14 +112,14 @@ var (
 	ours    = strings.NewReplacer("/proc/acpi, /proc/tty", "...", "/proc/acpi, /proc/scsi, /proc/tty", "...", "/proc/tty", "...")
 )
 
-// settled is what the result says: the engine, and what was lost. What the command's standard error had stands before.
+// settled is what the result says: the backend, and what was lost. What the command's standard error had stands before.
 func settled(t *testing.T, text string) string {
 	t.Helper()
 	var result struct {
 		Verdict string
 		Receipt struct {
-			Engine string
-			Lost   []string
+			Backend string
+			Lost    []string
 		}
 	}
 	rest, found, err := testenv.CutResult(text, &result)
@@ -131,10 +131,10 @@ func settled(t *testing.T, text string) string {
 	if len(result.Receipt.Lost) > 0 {
 		lost = strings.Join(result.Receipt.Lost, " ")
 	}
-	return fmt.Sprintf("%sverdict %s, engine %s, lost: %s\n", rest, result.Verdict, result.Receipt.Engine, lost)
+	return fmt.Sprintf("%sverdict %s, backend %s, lost: %s\n", rest, result.Verdict, result.Receipt.Backend, lost)
 }
 
-// locked runs nsrun on a host that is locked down, without other engines on PATH.
+// locked runs nsrun on a host that is locked down, without other backends on PATH.
 func locked(t *testing.T, kinds string, uid int, args ...string) (string, int) {
 	t.Helper()
 	return lockedWith(t, "/usr/sbin:/usr/bin/no-engines", kinds, uid, args...)
@@ -199,9 +199,9 @@ func TestChrootToDotDotEntersAMountOverRoot(t *testing.T) {
 	assert.NoError(t, err, string(out))
 }
 
-// TestAnEngineThatLies has a bubblewrap that passes every probe and makes no sandbox: a run that may degrade goes on to the next engine, one
+// TestABackendThatLies has a bubblewrap that passes every probe and makes no sandbox: a run that may degrade goes on to the next backend, one
 // that names it fails.
-func TestAnEngineThatLies(t *testing.T) {
+func TestABackendThatLies(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make such a host")
 	}
@@ -217,7 +217,7 @@ esac
 	path := dir // and no other engine: podman, if it is tried, leaves directories in /tmp
 	text, code := lockedWith(t, path, "container", other, "run", "--fallback", "degrade", "--chdir", "/", "--result", "FD:1", "--", "true")
 	require.Zero(t, code, text)
-	assert.Contains(t, text, `"engine":"landlock"`)
+	assert.Contains(t, text, `"backend":"landlock"`)
 	text, code = lockedWith(t, path, "container", other, "run", "--backend", "bwrap", "--chdir", "/", "--", "true")
 	assert.Equal(t, 125, code)
 	assert.Contains(t, text, "not today")

@@ -123,8 +123,8 @@ func (m Machine) Boot(ctx context.Context, limit time.Duration, take func(guest.
 	return err
 }
 
-// offPatience is how long a machine that has said its last may take to go off.
-const offPatience = 10 * time.Second
+// powerOffTimeout is how long a machine that has said its last may take to go off.
+const powerOffTimeout = 10 * time.Second
 
 // upPatience is how long a machine may take to come up: 4 s are usual, and hardware is faster than emulation.
 func (m Machine) upPatience() time.Duration {
@@ -166,7 +166,7 @@ func (m Machine) boot(ctx context.Context, take func(guest.Frame)) error {
 		}
 		take(f)
 		if f.Kind == guest.Halt {
-			time.AfterFunc(offPatience, kill)
+			time.AfterFunc(powerOffTimeout, kill)
 		}
 		if f.Kind == guest.Begin && m.Terminal != nil {
 			go func() { _, _ = io.Copy(in, m.Terminal) }()

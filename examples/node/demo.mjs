@@ -3,7 +3,7 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { NotInstalled, Refused, Session } from "./nsrun-session.mjs";
+import { NotFound, Refused, Session } from "./nsrun-session.mjs";
 
 const workspace = await mkdtemp(join(tmpdir(), "nsrun-demo-"));
 const policy = { workspace, workspace_at: "/workspace", limits: { timeout: "10s" } };
@@ -26,7 +26,7 @@ try {
 try {
   await session.exec(["no-such-program"]);
 } catch (error) {
-  if (!(error instanceof NotInstalled)) throw error;
+  if (!(error instanceof NotFound)) throw error;
   console.log("not installed:", error.name);
 }
 

@@ -25,13 +25,13 @@ export class NsrunError extends Error {
 /** The policy does not allow it, or this host cannot enforce the policy. */
 export class Refused extends NsrunError {}
 /** There is no such program in the sandbox. */
-export class NotInstalled extends NsrunError {}
+export class NotFound extends NsrunError {}
 /** A step on the way to the command failed. */
 export class SetupError extends NsrunError {}
 /** The session is closed, or the process has ended. */
 export class Closed extends NsrunError {}
 
-const kinds = { refused: Refused, "not-installed": NotInstalled, setup: SetupError, closed: Closed };
+const kinds = { refused: Refused, "not-found": NotFound, setup: SetupError, closed: Closed };
 const failure = (error) => new (kinds[error.kind] ?? NsrunError)(error);
 
 // Bytes are text where they are UTF-8, and {base64} otherwise.

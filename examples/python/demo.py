@@ -2,7 +2,7 @@
 
 import tempfile
 
-from nsrun_session import NotInstalled, Refused, Session
+from nsrun_session import NotFound, Refused, Session
 
 with tempfile.TemporaryDirectory() as workspace:
     policy = {"workspace": workspace, "workspace_at": "/workspace", "limits": {"timeout": "10s"}}
@@ -21,7 +21,7 @@ with tempfile.TemporaryDirectory() as workspace:
 
         try:
             session.exec("no-such-program")
-        except NotInstalled as error:
+        except NotFound as error:
             print("not installed:", error.name)
 
         result = session.exec(shell="echo the reason >&2; exit 3")

@@ -38,7 +38,7 @@ class Refused(Error):
     """The policy does not allow it, or this host cannot enforce the policy."""
 
 
-class NotInstalled(Error):
+class NotFound(Error):
     """There is no such program in the sandbox."""
 
 
@@ -50,7 +50,7 @@ class Closed(Error):
     """The session is closed, or the process has ended."""
 
 
-KINDS = {"refused": Refused, "not-installed": NotInstalled, "setup": SetupError, "closed": Closed}
+KINDS = {"refused": Refused, "not-found": NotFound, "setup": SetupError, "closed": Closed}
 CLOSED = {"kind": "closed", "text": "the session is closed"}
 
 

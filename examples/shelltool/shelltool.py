@@ -1,4 +1,4 @@
-"""The shell tool of an agent: runs a command line that its profile accepts, and tells the model what came of it.
+"""The shell tool of an agent: runs a command line that its command rules accept, and reports to the model what came of it.
 
     python3 shelltool.py ls -la
 """

@@ -51,7 +51,7 @@ def status():
         said = json.loads(done.stdout) if done.returncode == 0 else {"why": done.stderr.decode(errors="replace").strip()}
     except (OSError, ValueError, subprocess.TimeoutExpired) as err:
         said = {"why": str(err)}
-    return {"available": path is not None, "path": path, "active": said.get("active", False), "engine": said.get("engine"),
+    return {"available": path is not None, "path": path, "active": said.get("active", False), "backend": said.get("backend"),
             "disabled": said.get("disabled"), "why": said.get("why")}
 
 
@@ -71,7 +71,7 @@ def main(prefix):
     here = status()
     if prefix is wrap and not here["active"]:  # a deployment that insists
         sys.exit(f"no sandbox: {here['disabled'] or here['why']}")
-    print("sandbox:", here["engine"] if prefix is wrap else "bwrap")
+    print("sandbox:", here["backend"] if prefix is wrap else "bwrap")
     executor = os.path.join(os.path.dirname(os.path.abspath(__file__)), "words")
     os.environ["AGENT_API_KEY"] = "sk-example"
     for task in "count", "write", "look", "connect", "secret":

@@ -207,9 +207,9 @@ func setSlice(into unsafe.Pointer, at, n uintptr) { *(*[3]uintptr)(into) = [3]ui
 //go:nocheckptr
 func pointer(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }
 
-// patience is how many times the start of a supervisor is tried for a request before that is refused: for a second, if nothing happens
+// maxStartTries is how many times the start of a supervisor is tried for a request before that is refused: for a second, if nothing happens
 // meanwhile. What has ended may not have made room yet.
-const patience = 100
+const maxStartTries = 100
 
 // startWorker starts a supervisor. If there is no room for one, and has not been, whoever waits is told.
 //
@@ -264,7 +264,7 @@ func hopeless(m *machine, c *Call) bool {
 		return false
 	}
 	m.server.tries++
-	return m.server.tries > patience
+	return m.server.tries > maxStartTries
 }
 
 //go:nosplit

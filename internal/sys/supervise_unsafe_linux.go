@@ -78,11 +78,11 @@ func supervise(w *worker) {
 	channel := m.slots[SlotChannel]
 	switch w.failed {
 	case failedSupervisor:
-		tell(w, channel, m, 0)
+		reportStart(w, channel, m, 0)
 	case failedProgram:
-		tell(w, channel, &w.confine, 0)
+		reportStart(w, channel, &w.confine, 0)
 	case failedRequest:
-		tell(w, channel, &w.asked, OfRequest)
+		reportStart(w, channel, &w.asked, OfRequest)
 	default:
 		attend(w, c, m)
 	}
@@ -152,7 +152,7 @@ func refuse(w *worker, c *Call) bool {
 	ok := receive(w, c)
 	if ok {
 		w.own.index, w.own.errno = int(c.a[0])-1, -w.pid // of the serve call itself
-		tell(w, w.own.slots[SlotChannel], &w.own, 0)
+		reportStart(w, w.own.slots[SlotChannel], &w.own, 0)
 	}
 	for i := uintptr(0); i < w.passed; i++ {
 		syscall.RawSyscall(unix.SYS_CLOSE, w.own.slots[uintptr(SlotChannel)+i], 0, 0)
@@ -200,13 +200,13 @@ func dieWith(parent uintptr) {
 	}
 }
 
-// tell sends the caller a Failure of a machine's; or, of none, that there was none, with the descriptors that it is to have: 2, and with a
+// reportStart sends the caller a Failure of a machine's; or, of none, that there was none, with the descriptors that it is to have: 2, and with a
 // terminal 3. It reports whether that was sent.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func tell(w *worker, channel uintptr, of *machine, mark uint32) bool {
+func reportStart(w *worker, channel uintptr, of *machine, mark uint32) bool {
 	m := &w.own
 	m.failure = Failure{}
 	w.vector = [2]uintptr{uintptr(unsafe.Pointer(&m.failure)), unsafe.Sizeof(m.failure)}
@@ -228,13 +228,13 @@ func tell(w *worker, channel uintptr, of *machine, mark uint32) bool {
 	return e == 0
 }
 
-// settle leaves a supervisor nothing but its channel, as descriptor 0, the signalfd, as 1, and what goes to the caller: a pipe of the
+// keepChannels leaves a supervisor nothing but its channel, as descriptor 0, the signalfd, as 1, and what goes to the caller: a pipe of the
 // command's must end when the command lets go of it.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func settle(w *worker, c *Call, m *machine) {
+func keepChannels(w *worker, c *Call, m *machine) {
 	syscall.RawSyscall(unix.SYS_DUP3, m.slots[SlotChannel], 0, 0)
 	syscall.RawSyscall(unix.SYS_DUP3, m.slots[c.keep], 1, 0)
 	syscall.RawSyscall(unix.SYS_DUP3, uintptr(m.pidfd), 2, 0)
@@ -257,12 +257,12 @@ func settle(w *worker, c *Call, m *machine) {
 //go:norace
 //go:nocheckptr
 func attend(w *worker, c *Call, m *machine) {
-	settle(w, c, m)
+	keepChannels(w, c, m)
 	m.polls[0] = unix.PollFd{Fd: 1, Events: unix.POLLIN}
 	m.polls[1] = unix.PollFd{Fd: 0, Events: unix.POLLIN}
-	w.vector = [2]uintptr{0, atOnce} // a timespec, which the call changes
+	w.vector = [2]uintptr{0, fastExit} // a timespec, which the call changes
 	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 1, uintptr(unsafe.Pointer(&w.vector)), 0, 0, 0)
-	if !tell(w, 0, nil, 0) { // nobody has its pidfd, and nobody waits for it
+	if !reportStart(w, 0, nil, 0) { // nobody has its pidfd, and nobody waits for it
 		killAll(w, c)
 	}
 	syscall.RawSyscall(unix.SYS_CLOSE, 2, 0, 0)
@@ -291,8 +291,8 @@ func attend(w *worker, c *Call, m *machine) {
 	}
 }
 
-// atOnce is how soon a command may end to be told of only then, in nanoseconds.
-const atOnce = 2e6
+// fastExit is how soon a command may end to be told of only then, in nanoseconds.
+const fastExit = 2e6
 
 // killAll kills the command and all that it has started.
 //

@@ -13,7 +13,7 @@ import (
 //go:norace
 //go:nocheckptr
 func reap(m *machine, c *Call) {
-	told := false
+	reported := false
 	for {
 		r, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&m.exit.Status)), 0,
 			uintptr(unsafe.Pointer(&m.exit.Usage)), 0, 0)
@@ -21,7 +21,7 @@ func reap(m *machine, c *Call) {
 			continue
 		}
 		m.errno = uintptr(e)
-		if told && e == unix.ECHILD {
+		if reported && e == unix.ECHILD {
 			m.errno = 0
 			return
 		}
@@ -35,7 +35,7 @@ func reap(m *machine, c *Call) {
 		if c.to == 0 {
 			return
 		}
-		told = true
+		reported = true
 		if m.last = uintptr(m.exit.Status) >> 8 & 0xff; m.exit.Status&0x7f != 0 {
 			m.last = 128 + uintptr(m.exit.Status)&0x7f
 		}

@@ -9,14 +9,14 @@ type SlowRow struct {
 	Guard   string // the test of the fast tier that guards the same promise: "directory TestName"
 }
 
-// SlowTests lists every test that has left the fast tier. A test in nsrun/internal/house checks that each guard exists and is fast.
+// SlowTests lists every test that has left the fast tier. A test in nsrun/internal/importcheck checks that each guard exists and is fast.
 var SlowTests = []SlowRow{
 	{Package: "e2e", Test: "TestVM", Promise: "H1: the promises hold on other kernels", Guard: "e2e/host TestLockedDownHosts"},
-	{Package: "e2e/bwrap", Test: "TestOracles", Promise: "D1: bubblewrap's command line, by its other versions", Guard: "e2e/bwrap TestPersonality"},
-	{Package: "e2e/clients", Promise: "D2: programs that call bwrap notice nothing", Guard: "e2e/bwrap TestPersonality"},
+	{Package: "e2e/bwrap", Test: "TestOracles", Promise: "D1: bubblewrap's command line, by its other versions", Guard: "e2e/bwrap TestCompatMode"},
+	{Package: "e2e/clients", Promise: "D2: programs that call bwrap notice nothing", Guard: "e2e/bwrap TestCompatMode"},
 	{Package: "e2e/container", Promise: "C3: in a container, the strongest backend that works is used", Guard: "e2e/host TestLockedDownHosts"},
-	{Package: "e2e/docker", Promise: "C1: backend docker", Guard: "nsrun/internal/engine TestViewIsCarried"},
-	{Package: "e2e/engine", Test: "TestContract", Part: "backend docker", Promise: "C7: the same contract on every backend", Guard: "nsrun/plan TestTraitsAreComplete"},
+	{Package: "e2e/docker", Promise: "C1: backend docker", Guard: "nsrun/internal/backend TestViewIsCarried"},
+	{Package: "e2e/backend", Test: "TestContract", Part: "backend docker", Promise: "C7: the same contract on every backend", Guard: "nsrun/plan TestTraitsAreComplete"},
 	{Package: "e2e/vagrant", Promise: "H1: tests on other distributions", Guard: "e2e/host TestLockedDownHosts"},
 	{Package: "e2e/vm", Promise: "H1: the harness of the virtual machines", Guard: "e2e/vm/guest TestFramesComeBack"},
 }

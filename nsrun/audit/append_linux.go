@@ -83,7 +83,7 @@ func (l *Log) End(e End) error {
 	}
 	err := l.append(func(b *batch) error {
 		if !b.close(l.id) {
-			return errors.New("the run is not open in it: somebody has changed it, or told the run as aborted")
+			return errors.New("the run is not open in it: somebody has changed it, or recorded the run as aborted")
 		}
 		return b.add(Row{Kind: endKind, ID: l.id, End: &e, Redacted: n})
 	})

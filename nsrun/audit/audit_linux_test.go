@@ -179,11 +179,11 @@ func TestRunHasAStartAndAnEnd(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode(), "whatever the umask")
 	require.NoError(t, log.Start(Start{Argv: Texts([]string{"cat", "--token", "hunter2", "\xff\x1b[31m$(reboot)"}), Cwd: "/w", Policy: "p",
-		ManifestSHA256: strings.Repeat("a", 64), Env: Texts([]string{"HOME"}), Engine: "native"}))
+		ManifestSHA256: strings.Repeat("a", 64), Env: Texts([]string{"HOME"}), Backend: "native"}))
 	r := mustVerify(t, path)
 	assert.Equal(t, 1, r.Rows)
 	assert.Len(t, r.Open, 1, "the run is open")
-	require.NoError(t, log.End(End{Verdict: "exit", Code: new(int), Error: "curl --token abc", Notes: []Text{"a"}, Receipt: json.RawMessage(`{"engine":"native"}`)}))
+	require.NoError(t, log.End(End{Verdict: "exit", Code: new(int), Error: "curl --token abc", Notes: []Text{"a"}, Receipt: json.RawMessage(`{"backend":"native"}`)}))
 	require.NoError(t, log.Close())
 	all := rows(t, path)
 	require.Len(t, all, 2)
@@ -254,7 +254,7 @@ func TestKilledRunIsToldAsAborted(t *testing.T) {
 	assert.Empty(t, mustVerify(t, path).Open)
 }
 
-func TestTornLineIsEndedAndTold(t *testing.T) {
+func TestTornLineIsEndedAndReported(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(string) string
@@ -423,8 +423,8 @@ func TestRunsAreShown(t *testing.T) {
 		r, err := Read(path)
 		require.NoError(t, err)
 		defer r.Close()
-		damaged, err := Runs(r, f, func(told Told) error {
-			got = append(got, told.Verdict()+" "+told.Command())
+		damaged, err := Runs(r, f, func(reported RunRows) error {
+			got = append(got, reported.Verdict()+" "+reported.Command())
 			return nil
 		})
 		require.NoError(t, err)

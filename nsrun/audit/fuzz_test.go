@@ -24,7 +24,7 @@ func FuzzAudit(f *testing.F) {
 	f.Add("--token\x00secret\x00GH_TOKEN=x\x00https://u:p@h/", "", "", "", "Authorization: Bearer x", "", 3)
 	f.Fuzz(func(t *testing.T, words, cwd, name, names, wrong, note string, open int) {
 		argv, _ := Redact(strings.Split(words, "\x00"))
-		start := Start{Slot: 1, Argv: Texts(argv), Cwd: Text(cwd), Policy: Text(name), Env: Texts(strings.Split(names, "\x00")), Engine: "native"}
+		start := Start{Slot: 1, Argv: Texts(argv), Cwd: Text(cwd), Policy: Text(name), Env: Texts(strings.Split(names, "\x00")), Backend: "native"}
 		end := End{Verdict: "exit", Error: Text(wrong), Receipt: mustMarshal(t, map[string]string{"x": name}), Notes: []Text{Text(note)}, Denials: []json.RawMessage{}}
 		runs := make([]Run, max(0, open%(maxOpen+1)))
 		for i := range runs {

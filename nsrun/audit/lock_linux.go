@@ -17,8 +17,8 @@ const (
 // slots is how many there are: more than runs, since one that was told as aborted by mistake keeps its own.
 const slots = 2 * maxOpen
 
-// patience is how long an appender waits for the others.
-const patience = 5 * time.Second
+// lockTimeout is how long an appender waits for the others.
+const lockTimeout = 5 * time.Second
 
 var errBusy = errors.New("another process has kept the log locked for 5s")
 
@@ -30,7 +30,7 @@ func lockOf(kind int16, at int64) *unix.Flock_t {
 
 // lock takes the lock on appending. The kernel's own waiting has no bound, so it is asked again and again.
 func (l *Log) lock(kind int16) error {
-	pause, until := 50*time.Microsecond, time.Now().Add(patience)
+	pause, until := 50*time.Microsecond, time.Now().Add(lockTimeout)
 	for {
 		err := unix.FcntlFlock(uintptr(l.fd()), unix.F_OFD_SETLK, lockOf(kind, appendByte))
 		switch {

@@ -171,5 +171,5 @@ func (l *Log) Same(other *Log) bool {
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// Close closes the log. A run that has not been ended is told as aborted by the next start.
+// Close closes the log. A run that has not been ended is recorded as aborted by the next start.
 func (l *Log) Close() error { return l.file.Close() }

@@ -53,7 +53,7 @@ type Start struct {
 	Policy         Text   `json:"policy,omitempty"`          // its name
 	ManifestSHA256 string `json:"manifest_sha256,omitempty"` // of the file's bytes
 	Env            []Text `json:"env"`                       // names, never values
-	Engine         string `json:"engine,omitempty"`          // none was chosen if the run was refused
+	Backend        string `json:"backend,omitempty"`         // none was chosen if the run was refused
 	// Labels are the caller's own words, by name.
 	Labels map[string]Text `json:"labels,omitempty"`
 }

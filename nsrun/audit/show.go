@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Told is a run as its rows tell of it. End is nil for one that has none yet.
-type Told struct {
+// RunRows is a run as its rows tell of it. End is nil for one that has none yet.
+type RunRows struct {
 	Start, End         *Row
 	StartLine, EndLine []byte
 }
@@ -20,7 +20,7 @@ const Running = "running"
 const Failed = "failed"
 
 // Verdict is how the run ended.
-func (t Told) Verdict() string {
+func (t RunRows) Verdict() string {
 	if t.End == nil {
 		return Running
 	}
@@ -28,7 +28,7 @@ func (t Told) Verdict() string {
 }
 
 // Command is the words of the run's command, for a terminal.
-func (t Told) Command() string {
+func (t RunRows) Command() string {
 	words := make([]string, len(t.Start.Argv))
 	for i, w := range t.Start.Argv {
 		words[i] = Plain(w)
@@ -46,11 +46,11 @@ func (t Told) Command() string {
 type Filter struct {
 	Since    time.Time         // started then or later
 	Verdicts []string          // one of them; [Failed] is all but ok and [Running]
-	Command  string            // stands somewhere in [Told.Command]
+	Command  string            // stands somewhere in [RunRows.Command]
 	Labels   map[string]string // all of them are among the run's
 }
 
-func (f Filter) passes(t Told) bool {
+func (f Filter) passes(t RunRows) bool {
 	if !f.Since.IsZero() {
 		at, err := time.Parse(time.RFC3339Nano, t.Start.Time)
 		if err != nil || at.Before(f.Since) {
@@ -72,8 +72,8 @@ func (f Filter) verdict(v string) bool {
 
 // Runs reads a log to its end and tells of the runs that pass: of each when its end comes, and last of those that have none. It trusts what
 // it reads: see [Verify]. Damaged is the number of lines that are no rows; they are passed over.
-func Runs(r io.Reader, f Filter, each func(Told) error) (damaged int, err error) {
-	open := map[string]Told{}
+func Runs(r io.Reader, f Filter, each func(RunRows) error) (damaged int, err error) {
+	open := map[string]RunRows{}
 	var order []string
 	err = eachLine(r, func(line []byte, _ bool) error {
 		row, err := ParseRow(line)
@@ -87,7 +87,7 @@ func Runs(r io.Reader, f Filter, each func(Told) error) (damaged int, err error)
 			if _, again := open[row.ID]; !again {
 				order = append(order, row.ID)
 			}
-			open[row.ID] = Told{Start: &row, StartLine: line}
+			open[row.ID] = RunRows{Start: &row, StartLine: line}
 		case endKind:
 			t, known := open[row.ID]
 			if !known {

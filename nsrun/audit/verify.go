@@ -58,7 +58,7 @@ func (r *Report) compare(marks []Mark, end bool) {
 	}
 }
 
-// check judges one line and brings the list of open runs up to date.
+// check checks one line and brings the list of open runs up to date.
 func (r *Report) check(line []byte, whole bool) error {
 	if !whole {
 		return errors.New("it is cut short, as by a crash in the middle of writing: it has no newline")

@@ -30,7 +30,7 @@ type Caller struct {
 	// Late reports whether what a descriptor holds for a file may come only once the sandbox is being made, as by a pipe. It is then left
 	// to be read while the mounts are made. nil is for none.
 	Late func(fd int) bool
-	// Labels judges an SELinux context. nil says that there is no SELinux here.
+	// Labels checks an SELinux context. nil says that there is no SELinux here.
 	Labels func(label string) error
 	// Warn is called with each warning, a complete line, in order, while the command line is read. nil drops them.
 	Warn func(text string)

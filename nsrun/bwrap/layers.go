@@ -11,10 +11,10 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// ParseLayers reads what an operator adds to this personality: words separated by commas or line breaks, "#" to the end of a line aside.
+// ParseLayers reads what an operator adds to this compat mode: words separated by commas or line breaks, "#" to the end of a line aside.
 //
 //	landlock                  rights on files as the mounts grant them
-//	seccomp, seccomp=PROFILE  a profile of nsrun's
+//	seccomp, seccomp=FILTER   a filter of nsrun's
 //	limits=NAME=NUMBER        one limit; repeated for more
 //
 // Every fault is reported. No word at all is no layer.
@@ -40,11 +40,11 @@ func addLayer(l *plan.Layers, word string) error {
 	case name == "seccomp" && !given:
 		l.Seccomp = &policy.Seccomp{}
 	case name == "seccomp" && value != "" && value != policy.SeccompOff:
-		l.Seccomp = &policy.Seccomp{Profile: value}
+		l.Seccomp = &policy.Seccomp{Filter: value}
 	case name == "limits":
 		return addLimit(l, value)
 	default:
-		return fmt.Errorf("layer %q: write landlock, seccomp, seccomp=PROFILE or limits=NAME=NUMBER, separated by commas, limits= before each limit", word)
+		return fmt.Errorf("layer %q: write landlock, seccomp, seccomp=FILTER or limits=NAME=NUMBER, separated by commas, limits= before each limit", word)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (p *parser) plan(command []string) *plan.Plan {
 		id.GID = *p.gid
 	}
 	out := &plan.Plan{
-		Version: plan.Version, Engine: "native", Command: slices.Clone(command), Env: append([]string{}, p.env...), Identity: id,
+		Version: plan.Version, Backend: "native", Command: slices.Clone(command), Env: append([]string{}, p.env...), Identity: id,
 		Namespaces: p.namespaces(), Network: "host", LastCap: p.facts.LastCap,
 		Mechanisms: plan.Mechanisms{
 			MountAPI: p.facts.Can(facts.MountAPI) && p.facts.Can(facts.MountSetattr) && !p.debugged[noMountSetattr], Openat2: p.facts.Can(facts.Openat2) && !p.debugged[noOpenat2],
@@ -135,7 +135,7 @@ func (p *parser) plan(command []string) *plan.Plan {
 }
 
 // ownProgram are the names by which a command line asks for bubblewrap itself inside, where its path may not be: /proc/self is still the process
-// that makes the sandbox when it executes the command. This program is bubblewrap only under that name (DESIGN.md, 31).
+// that makes the sandbox when it executes the command. This program is bubblewrap only under that name (doc/adr/093).
 var ownProgram = []string{"/proc/self/exe", "/proc/thread-self/exe"}
 
 func (p *parser) namespaces() []string {

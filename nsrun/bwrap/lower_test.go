@@ -19,7 +19,7 @@ func parseAs(t *testing.T, uid int, f facts.Facts, line string) *plan.Plan {
 
 func TestDefaults(t *testing.T) {
 	p := parseAs(t, 1000, known, "x")
-	assert.Equal(t, &plan.Plan{Version: plan.Version, Engine: "native", Command: []string{"x"}, Env: []string{"PATH=/bin", "HOME=/home/me", "PWD=/work"},
+	assert.Equal(t, &plan.Plan{Version: plan.Version, Backend: "native", Command: []string{"x"}, Env: []string{"PATH=/bin", "HOME=/home/me", "PWD=/work"},
 		Identity: plan.Identity{UID: 1000, GID: 1000, HostUID: 1000, HostGID: 1000}, Namespaces: []string{"user", "mount"}, Network: "host", LastCap: 40,
 		Mechanisms: plan.Mechanisms{MountAPI: true, Openat2: true, CloseRange: true},
 		Bwrap:      &plan.Bwrap{Dirs: []string{"/work", "/home/me"}, Users: plan.Users{FirstUID: 1000, FirstGID: 1000}}}, p)

@@ -10,7 +10,7 @@ import (
 )
 
 // useNative is the way out of every loss that nsrun itself does not have.
-const useNative = "run it with nsrun's own engine"
+const useNative = "run it with nsrun's own backend"
 
 // loss is a note in the making: the same loss at several places is one note.
 type loss struct {
@@ -51,8 +51,8 @@ func (r *renderer) confinement() {
 		r.lose("limits", "not bounded", "set limits around bubblewrap, with prlimit or systemd-run", l.String())
 	}
 	if s := p.Seccomp; s != nil {
-		if s.Profile != "" && s.Profile != policy.SeccompOff {
-			r.lose("seccomp", "the profile is not installed", "give its filter as a raw one", s.Profile)
+		if s.Filter != "" && s.Filter != policy.SeccompOff {
+			r.lose("seccomp", "the filter is not installed", "give it as a raw one", s.Filter)
 		}
 		if len(s.Deny) > 0 {
 			r.lose("seccomp", "not refused", useNative, strings.Join(s.Deny, ", "))
@@ -98,7 +98,7 @@ func holds(above mounts.Op, dest string) bool {
 	return above.Kind == mounts.Bind && !above.Flags.Has(mounts.ReadOnly) && policy.Inside(dest, above.Dest) && dest != above.Dest
 }
 
-// nativeOp writes one operation of a tree that is not loose, and what it would have done besides.
+// nativeOp writes one operation of a tree that is not compat, and what it would have done besides.
 func (r *renderer) nativeOp(op mounts.Op) {
 	for _, check := range unchecked {
 		if check.has(op) {

@@ -86,11 +86,11 @@ func TestRenderIsReadBack(t *testing.T) {
 
 func nativePlan() *plan.Plan {
 	safe := mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
-	return &plan.Plan{Version: plan.Version, Engine: "native", Command: []string{"/bin/sh", "-c", "true"}, Dir: "/work", Env: []string{"PATH=/bin", "broken"},
+	return &plan.Plan{Version: plan.Version, Backend: "native", Command: []string{"/bin/sh", "-c", "true"}, Dir: "/work", Env: []string{"PATH=/bin", "broken"},
 		Identity: plan.Identity{UID: 1000, GID: 1000, HostUID: 0, HostGID: 0}, Hostname: "sandbox", Network: "none", Terminal: true,
 		Namespaces: []string{plan.User, plan.Mount, plan.Pid, plan.Ipc, plan.Uts, plan.Net, plan.Cgroup},
 		Landlock:   &plan.Landlock{}, Limits: []rlimit.Limit{rlimit.Both("NOFILE", 64)},
-		Seccomp: &plan.Seccomp{Profile: "default", Deny: []string{"ptrace", "bpf"}, Raw: make([]byte, 8)},
+		Seccomp: &plan.Seccomp{Filter: "default", Deny: []string{"ptrace", "bpf"}, Raw: make([]byte, 8)},
 		Mounts: []mounts.Op{
 			{Kind: mounts.Bind, Source: "/usr", Dest: "/usr", Flags: safe},
 			{Kind: mounts.Bind, Source: "/bin", Dest: "/bin", Flags: safe, KeepLink: true},

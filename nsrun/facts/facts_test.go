@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the table into README.md anew")
+var update = flag.Bool("update", false, "write the table into doc/troubleshooting.md anew")
 
 func TestTableRowsAreComplete(t *testing.T) {
 	seen := map[Name]bool{}
@@ -149,19 +149,19 @@ landlock_abi: -1 is not an ABI; 0 means none
 manager: socket "bus", tree "/sys/fs/cgroup": use absolute paths`)
 }
 
-func TestReadmeHasTheTable(t *testing.T) {
-	const readme, begin, end = "../../README.md", "<!-- features:begin -->\n", "<!-- features:end -->\n"
-	data, err := os.ReadFile(readme)
+func TestDocHasTheTable(t *testing.T) {
+	const page, begin, end = "../../doc/troubleshooting.md", "<!-- features:begin -->\n", "<!-- features:end -->\n"
+	data, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(data), begin)
-	require.True(t, found, "README.md has the marker %s", begin)
+	require.True(t, found, "%s has the marker %s", page, begin)
 	section, after, found := strings.Cut(rest, end)
-	require.True(t, found, "README.md has the marker %s", end)
+	require.True(t, found, "%s has the marker %s", page, end)
 	if *update {
-		require.NoError(t, os.WriteFile(readme, []byte(before+begin+Markdown()+end+after), 0o644))
+		require.NoError(t, os.WriteFile(page, []byte(before+begin+Markdown()+end+after), 0o644))
 		return
 	}
-	assert.Equal(t, Markdown(), section, "the table in README.md is the table of features: go test ./nsrun/facts -update")
+	assert.Equal(t, Markdown(), section, "the table in the page is the table of features: go test ./nsrun/facts -update")
 }
 
 func TestMarkdownHasEveryRow(t *testing.T) {

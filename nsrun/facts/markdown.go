@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown returns the table as a section of the README: what a host must have, what it may have, and what is lost without each.
+// Markdown returns the table as a section of doc/troubleshooting.md: what a host must have, what it may have, and what is lost without each.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString(`## What the kernel must have

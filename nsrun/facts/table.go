@@ -3,7 +3,7 @@ package facts
 // Feature is one row of the table: what doctor shows, what a note says is lost, and what to do about it.
 type Feature struct {
 	Name Name
-	// Group is where doctor and the README print it.
+	// Group is where doctor and doc/troubleshooting.md print it.
 	Group string
 	// Since is the kernel that has it. Documentation only: nothing is decided by version.
 	Since string
@@ -27,11 +27,11 @@ const (
 	SystemCalls = "system calls"
 	Cgroups     = "cgroups"
 	Network     = "network"
-	Engines     = "engines"
+	Backends    = "backends"
 )
 
 // Groups lists the groups in the order that doctor prints.
-var Groups = [...]string{Namespaces, Files, SystemCalls, Cgroups, Network, Engines}
+var Groups = [...]string{Namespaces, Files, SystemCalls, Cgroups, Network, Backends}
 
 // The features.
 const (
@@ -78,9 +78,9 @@ const (
 // Table has one row for each feature, in the order that doctor prints.
 var Table = [...]Feature{
 	{Name: UserNS, Group: Namespaces, Since: "3.8", Required: true,
-		Loss: "no sandbox by the engine native", Fix: "allow unprivileged user namespaces (see doctor's detail), or run as root"},
+		Loss: "no sandbox by the backend native", Fix: "allow unprivileged user namespaces (see doctor's detail), or run as root"},
 	{Name: NestedUserNS, Group: Namespaces, Since: "3.8", Required: true,
-		Loss: "no sandbox by the engine native, whose mounts belong to one user namespace and the command to a second",
+		Loss: "no sandbox by the backend native, whose mounts belong to one user namespace and the command to a second",
 		Fix:  "allow user namespaces within user namespaces (see doctor's detail)"},
 	{Name: MountNS, Group: Namespaces, Since: "2.4.19", Required: true,
 		Loss: "no private root: host files stay in view", Fix: "run where mount namespaces, and mounts in them, are allowed"},
@@ -146,15 +146,15 @@ var Table = [...]Feature{
 		Loss: "a network that is cut down to some addresses cannot be had", Fix: "modprobe nf_tables"},
 	{Name: LandlockNet, Group: Network, Since: "6.7",
 		Loss: "no second check on TCP ports", Fix: "use a kernel with Landlock ABI 4 (Linux 6.7)"},
-	{Name: Bwrap, Group: Engines, Since: "3.8",
+	{Name: Bwrap, Group: Backends, Since: "3.8",
 		Loss: "no --backend bwrap", Fix: "install bubblewrap",
 		On: [6]FixOn{{"debian", "apt install bubblewrap"}, {"fedora", "dnf install bubblewrap"}, {"arch", "pacman -S bubblewrap"},
 			{"alpine", "apk add bubblewrap"}, {"suse", "zypper install bubblewrap"}}},
-	{Name: Docker, Group: Engines, Since: "3.10",
+	{Name: Docker, Group: Backends, Since: "3.10",
 		Loss: "no containers of Docker's", Fix: "install Docker and start its daemon",
 		On: [6]FixOn{{"debian", "apt install docker.io"}, {"fedora", "dnf install moby-engine"}, {"rhel", "install docker-ce from the packages that Docker itself offers"}, {"arch", "pacman -S docker"},
 			{"alpine", "apk add docker"}, {"suse", "zypper install docker"}}},
-	{Name: Podman, Group: Engines, Since: "3.10",
+	{Name: Podman, Group: Backends, Since: "3.10",
 		Loss: "no containers of Podman's", Fix: "install Podman",
 		On: [6]FixOn{{"debian", "apt install podman"}, {"fedora", "dnf install podman"}, {"arch", "pacman -S podman"},
 			{"alpine", "apk add podman"}, {"suse", "zypper install podman"}}},

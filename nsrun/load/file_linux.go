@@ -42,14 +42,14 @@ func File(name string, limit int64) ([]byte, error) {
 // maxFilter is the size of the largest filter: 4096 instructions of 8 bytes.
 const maxFilter = 4096 * 8
 
-// maxProfile is the size of the largest profile in JSON: Docker's has some 15 kB.
-const maxProfile = 1 << 20
+// maxOCIProfile is the size of the largest profile in JSON: Docker's has some 15 kB.
+const maxOCIProfile = 1 << 20
 
 // Filter reads a filter of system calls as raw BPF, or a profile in the JSON of Docker and the OCI runtimes, which only builds with libseccomp
 // can make one of. An empty file is none, and not what was asked for.
 func Filter(name string) ([]byte, error) {
 	if strings.HasSuffix(name, ".json") {
-		data, err := File(name, maxProfile)
+		data, err := File(name, maxOCIProfile)
 		if err == nil {
 			data, err = nsrun.SeccompJSON(data)
 		}

@@ -27,7 +27,7 @@ func capabilityForm() record[Capability] {
 	return record[Capability]{what: "a capability", required: []string{"kind", "mode"}, rows: []row[Capability]{
 		{"kind", "the family: fs, network, code; others change nothing", wordText, func(c *Capability) any { return &c.Kind }},
 		{"mode", "what of it; for fs read or write", wordText, func(c *Capability) any { return &c.Mode }},
-		{"hints", "for fs, paths, cut before the first segment with a glob", seq[string]{words{}}, func(c *Capability) any { return &c.Hints }},
+		{"hints", "for fs, paths, cut before the first segment with a glob", listForm[string]{stringForm{}}, func(c *Capability) any { return &c.Hints }},
 	}}
 }
 
@@ -63,13 +63,13 @@ func (capability) read(d *decoder, n *node, key string, into any) {
 	}
 	for i, h := range c.Hints {
 		where := indexed(key+".hints", i)
-		if wrong, fix := hint(h); wrong != "" {
-			d.add(d.places[where], where, wrong, fix)
+		if problem, fix := hint(h); problem != "" {
+			d.add(d.places[where], where, problem, fix)
 		}
 	}
 }
 
-func badWord(s string) bool { wrong, _ := word(s); return wrong != "" }
+func badWord(s string) bool { problem, _ := word(s); return problem != "" }
 
 func (capability) json(from any) (string, bool) {
 	c := from.(*Capability)

@@ -1,8 +1,8 @@
 package manifest
 
 import (
+	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/profile"
 )
 
 // ParseCeiling reads an operator's ceiling, JSON or YAML, as strictly as Parse reads a manifest, and with the same errors. {} is
@@ -17,29 +17,29 @@ func ParseCeiling(name string, data []byte) (policy.Ceiling, error) {
 
 func ceilingForm() record[policy.Ceiling] {
 	type C = policy.Ceiling
-	shape := words{judge: envShape, pattern: `^[^= ]+$`}
+	shape := stringForm{validate: envShape, pattern: `^[^= ]+$`}
 	return record[C]{what: "a ceiling", rows: []row[C]{
-		{"version", "the version of this format", amount{1, 1}, func(*C) any { return plainInt{new(int)} }},
-		{"fs_read", "directories that may be shown", seq[string]{rootText}, func(c *C) any { return &c.FSRead }},
-		{"fs_write", "directories that may be shown writable", seq[string]{rootText}, func(c *C) any { return &c.FSWrite }},
-		{"sockets", "sockets that may be bound, or directories of them", seq[string]{rootText}, func(c *C) any { return &c.Sockets }},
+		{"version", "the version of this format", intForm{1, 1}, func(*C) any { return intValue{new(int)} }},
+		{"fs_read", "directories that may be shown", listForm[string]{rootText}, func(c *C) any { return &c.FSRead }},
+		{"fs_write", "directories that may be shown writable", listForm[string]{rootText}, func(c *C) any { return &c.FSWrite }},
+		{"sockets", "sockets that may be bound, or directories of them", listForm[string]{rootText}, func(c *C) any { return &c.Sockets }},
 		{"network", "the widest network; default none", network{networkText}, func(c *C) any { return (*string)(&c.Network) }},
-		{"pass_env", "names of variables that may be passed; * matches any text", seq[string]{shape}, func(c *C) any { return &c.PassEnv }},
+		{"pass_env", "names of variables that may be passed; * matches any text", listForm[string]{shape}, func(c *C) any { return &c.PassEnv }},
 		{"limits", "the largest limits; one that is not named is unbounded", limitsForm(),
 			func(c *C) any { return &limits{&c.Limits, &c.Timeout, &c.KillGrace} }},
-		{"seccomp", "profiles that may be used; default only default", seq[string]{filters}, func(c *C) any { return &c.Seccomp }},
+		{"seccomp", "filters that may be used; default only default", listForm[string]{filters}, func(c *C) any { return &c.Seccomp }},
 		{"fallback", "degrade permits manifests that say so; default strict", fallback, func(c *C) any { return (*string)(&c.Fallback) }},
 		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", isolation, func(c *C) any { return (*string)(&c.Isolation) }},
-		{"require", "guarantees that every run must have", seq[string]{guarantee}, func(c *C) any { return &c.Require }},
-		{"profiles", "built-in profiles that may be used, one of which every run must name then", seq[string]{words{choices: profile.Names}},
-			func(c *C) any { return &c.Profiles }},
-		{"landlock", "false permits manifests that leave Landlock out", toggle{true}, func(c *C) any { return &c.NoLandlock }},
-		{"host_etc", "true permits the host's account files", toggle{false}, func(c *C) any { return &c.HostEtc }},
+		{"require", "guarantees that every run must have", listForm[string]{guarantee}, func(c *C) any { return &c.Require }},
+		{"commands", "built-in command rules that may be used; then every run must name one of them", listForm[string]{stringForm{choices: commands.Names}},
+			func(c *C) any { return &c.Commands }},
+		{"landlock", "false permits manifests that leave Landlock out", boolForm{true}, func(c *C) any { return &c.NoLandlock }},
+		{"host_etc", "true permits the host's account files", boolForm{false}, func(c *C) any { return &c.HostEtc }},
 	}}
 }
 
-// envShape judges names that may hold *.
-func envShape(s string) (wrong, fix string) {
+// envShape checks names that may hold *.
+func envShape(s string) (problem, fix string) {
 	name := ""
 	for _, r := range s {
 		if r != '*' {

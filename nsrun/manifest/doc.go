@@ -12,6 +12,6 @@
 // decodes, writes and publishes the schema.
 //
 // What this package does not protect against: it never looks at the host, so it knows neither what exists nor where a symlink
-// leads. It marks its grants NoFollow, and the engine resolves them. It trusts Context: a Dir or Path that a program inside can
+// leads. It marks its grants NoFollow, and the backend resolves them. It trusts Context: a Dir or Path that a program inside can
 // choose gives that program the choice of what is granted. And a manifest may ask for anything; the ceiling says no.
 package manifest

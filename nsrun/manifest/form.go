@@ -58,26 +58,26 @@ func (d *decoder) want(n *node, key string, k kind) bool {
 	return false
 }
 
-// words is a string that a function judges: it says what is wrong and what to do, or nothing.
-type words struct {
-	judge   func(string) (wrong, fix string)
-	choices []string // the only strings, where there are few
-	pattern string   // for the schema
+// stringForm is a string that a function validates: it reports what is wrong and what to do, or nothing.
+type stringForm struct {
+	validate func(string) (problem, fix string)
+	choices  []string // the only strings, where there are few
+	pattern  string   // for the schema
 }
 
-func (w words) read(d *decoder, n *node, key string, into any) {
+func (w stringForm) read(d *decoder, n *node, key string, into any) {
 	if !d.want(n, key, text) {
 		return
 	}
-	wrong, fix := w.check(n.text)
-	if wrong != "" {
-		d.add(n.at, key, wrong, fix)
+	problem, fix := w.check(n.text)
+	if problem != "" {
+		d.add(n.at, key, problem, fix)
 		return
 	}
 	*into.(*string) = n.text
 }
 
-func (w words) check(s string) (wrong, fix string) {
+func (w stringForm) check(s string) (problem, fix string) {
 	if policy.CheckText(s) != nil {
 		return clip(s) + " holds control characters, or marks that reorder text", "remove them"
 	}
@@ -88,18 +88,18 @@ func (w words) check(s string) (wrong, fix string) {
 		}
 		return clip(s) + " is unknown", fix
 	}
-	if w.judge != nil {
-		return w.judge(s)
+	if w.validate != nil {
+		return w.validate(s)
 	}
 	return "", ""
 }
 
-func (w words) json(from any) (string, bool) {
+func (w stringForm) json(from any) (string, bool) {
 	s := *from.(*string)
 	return quote(s), s != ""
 }
 
-func (w words) schema() map[string]any {
+func (w stringForm) schema() map[string]any {
 	s := map[string]any{"type": "string"}
 	if w.choices != nil {
 		s["enum"] = w.choices
@@ -129,10 +129,10 @@ func quote(s string) string {
 	return b.String()
 }
 
-// seq is a list of values of one form.
-type seq[T any] struct{ of form }
+// listForm is a list of values of one form.
+type listForm[T any] struct{ of form }
 
-func (l seq[T]) read(d *decoder, n *node, key string, into any) {
+func (l listForm[T]) read(d *decoder, n *node, key string, into any) {
 	if !d.want(n, key, list) || len(n.items) == 0 {
 		return
 	}
@@ -143,7 +143,7 @@ func (l seq[T]) read(d *decoder, n *node, key string, into any) {
 	*into.(*[]T) = all
 }
 
-func (l seq[T]) json(from any) (string, bool) {
+func (l listForm[T]) json(from any) (string, bool) {
 	all := *from.(*[]T)
 	parts := make([]string, len(all))
 	for i := range all {
@@ -156,105 +156,105 @@ func (l seq[T]) json(from any) (string, bool) {
 	return "[" + strings.Join(parts, ",") + "]", len(all) > 0
 }
 
-func (l seq[T]) schema() map[string]any {
+func (l listForm[T]) schema() map[string]any {
 	return map[string]any{"type": "array", "items": l.of.schema()}
 }
 
-// toggle is true or false, where one of them is what holds without it.
-type toggle struct{ byDefault bool }
+// boolForm is true or false, where one of them is what holds without it.
+type boolForm struct{ byDefault bool }
 
-func (f toggle) read(d *decoder, n *node, key string, into any) {
+func (f boolForm) read(d *decoder, n *node, key string, into any) {
 	if d.want(n, key, boolean) {
 		*into.(*bool) = (n.text == "true") != f.byDefault
 	}
 }
 
-func (f toggle) json(from any) (string, bool) {
+func (f boolForm) json(from any) (string, bool) {
 	changed := *from.(*bool)
 	return strconv.FormatBool(changed != f.byDefault), changed
 }
 
-func (f toggle) schema() map[string]any {
+func (f boolForm) schema() map[string]any {
 	return map[string]any{"type": "boolean", "default": f.byDefault}
 }
 
-// amount is a whole number within bounds.
-type amount struct {
-	least, most int64
+// intForm is a whole number within bounds.
+type intForm struct {
+	min, max int64
 }
 
-// cell is a place for a number that may be absent.
-type cell interface {
+// intField is a place for a number that may be absent.
+type intField interface {
 	load() (int64, bool)
 	store(int64)
 }
 
-func (a amount) read(d *decoder, n *node, key string, into any) {
+func (a intForm) read(d *decoder, n *node, key string, into any) {
 	if !d.want(n, key, number) {
 		return
 	}
 	v, err := strconv.ParseInt(n.text, 10, 64)
-	fix := fmt.Sprintf("give %d to %d, in plain digits", a.least, a.most)
-	if a.least == a.most {
-		fix = fmt.Sprintf("give %d", a.least)
+	fix := fmt.Sprintf("give %d to %d, in plain digits", a.min, a.max)
+	if a.min == a.max {
+		fix = fmt.Sprintf("give %d", a.min)
 	}
 	switch whole := strings.Trim(n.text, "0123456789") == "" || strings.Trim(n.text[1:], "0123456789") == ""; {
 	case !whole:
 		d.add(n.at, key, clip(n.text)+" is not a whole number", fix)
-	case err != nil || v < a.least || v > a.most:
+	case err != nil || v < a.min || v > a.max:
 		d.add(n.at, key, clip(n.text)+" is out of range", fix)
 	default:
-		into.(cell).store(v)
+		into.(intField).store(v)
 	}
 }
 
-func (a amount) json(from any) (string, bool) {
-	v, ok := from.(cell).load()
+func (a intForm) json(from any) (string, bool) {
+	v, ok := from.(intField).load()
 	return strconv.FormatInt(v, 10), ok
 }
 
-func (a amount) schema() map[string]any {
-	return map[string]any{"type": "integer", "minimum": a.least, "maximum": a.most}
+func (a intForm) schema() map[string]any {
+	return map[string]any{"type": "integer", "minimum": a.min, "maximum": a.max}
 }
 
-// plainInt is a number whose zero means absent.
-type plainInt struct{ p *int }
+// intValue is a number whose zero means absent.
+type intValue struct{ p *int }
 
-func (c plainInt) load() (int64, bool) { return int64(*c.p), *c.p != 0 }
-func (c plainInt) store(v int64)       { *c.p = int(v) }
+func (c intValue) load() (int64, bool) { return int64(*c.p), *c.p != 0 }
+func (c intValue) store(v int64)       { *c.p = int(v) }
 
-// maybeInt is a number that may be absent.
-type maybeInt struct{ p **int }
+// optionalInt is a number that may be absent.
+type optionalInt struct{ p **int }
 
-func (c maybeInt) store(v int64) { n := int(v); *c.p = &n }
-func (c maybeInt) load() (int64, bool) {
+func (c optionalInt) store(v int64) { n := int(v); *c.p = &n }
+func (c optionalInt) load() (int64, bool) {
 	if *c.p == nil {
 		return 0, false
 	}
 	return int64(**c.p), true
 }
 
-// limitCell is one limit in a list of them.
-type limitCell struct {
+// limitField is one limit in a list of them.
+type limitField struct {
 	all  *[]policy.Limit
 	name string
 }
 
-func (c limitCell) load() (int64, bool) { return policy.Policy{Limits: *c.all}.Limit(c.name) }
-func (c limitCell) store(v int64) {
+func (c limitField) load() (int64, bool) { return policy.Policy{Limits: *c.all}.Limit(c.name) }
+func (c limitField) store(v int64) {
 	*c.all = policy.Policy{Limits: *c.all}.WithLimit(c.name, v).Limits
 }
 
-// span is a time: a Go duration as a string, or whole seconds as a number.
-type span struct{}
+// durationForm is a time: a Go duration as a string, or whole seconds as a number.
+type durationForm struct{}
 
 const (
-	leastSpan = time.Millisecond
-	mostSpan  = 365 * 24 * time.Hour
-	timeFix   = `write whole seconds, or a string like "1m30s"`
+	minDuration = time.Millisecond
+	maxDuration = 365 * 24 * time.Hour
+	timeFix     = `write whole seconds, or a string like "1m30s"`
 )
 
-func (span) read(d *decoder, n *node, key string, into any) {
+func (durationForm) read(d *decoder, n *node, key string, into any) {
 	d.places[key] = n.at
 	var v time.Duration
 	var err error
@@ -273,21 +273,21 @@ func (span) read(d *decoder, n *node, key string, into any) {
 		d.add(n.at, key, n.kind.String()+" stands where a time is wanted", timeFix)
 	case err != nil:
 		d.add(n.at, key, clip(n.text)+" is not a time", timeFix)
-	case v < leastSpan || v > mostSpan:
-		d.add(n.at, key, clip(n.text)+" is out of range", fmt.Sprintf("give %v to %v", leastSpan, mostSpan))
+	case v < minDuration || v > maxDuration:
+		d.add(n.at, key, clip(n.text)+" is out of range", fmt.Sprintf("give %v to %v", minDuration, maxDuration))
 	default:
 		*into.(*time.Duration) = v
 	}
 }
 
-func (span) json(from any) (string, bool) {
+func (durationForm) json(from any) (string, bool) {
 	v := *from.(*time.Duration)
 	return quote(v.String()), v != 0
 }
 
-func (span) schema() map[string]any {
+func (durationForm) schema() map[string]any {
 	return map[string]any{"oneOf": []any{
-		map[string]any{"type": "integer", "minimum": 1, "maximum": int64(mostSpan / time.Second)},
+		map[string]any{"type": "integer", "minimum": 1, "maximum": int64(maxDuration / time.Second)},
 		map[string]any{"type": "string", "pattern": `^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|ms|s|m|h)`},
 	}}
 }

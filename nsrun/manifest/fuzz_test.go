@@ -65,12 +65,12 @@ func FuzzHint(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if wrong, fix := hint(s); wrong != "" {
+		if problem, fix := hint(s); problem != "" {
 			require.NotEmpty(t, fix)
 			return
 		}
-		abs, wrong, _ := here.resolve(s)
-		require.Empty(t, wrong)
+		abs, problem, _ := here.resolve(s)
+		require.Empty(t, problem)
 		require.NotEqual(t, "/", abs)
 		require.False(t, strings.ContainsAny(strings.TrimPrefix(strings.TrimPrefix(abs, here.Home), here.Dir), globs))
 		if policy.CheckText(s) != nil || len(abs) > 4095 {

@@ -27,8 +27,8 @@ func cut(hint string) string {
 	return hint[:i]
 }
 
-// hint judges hints and, where globs were refused before, all paths of the host.
-func hint(s string) (wrong, fix string) {
+// hint checks hints and, where globs were refused before, all paths of the host.
+func hint(s string) (problem, fix string) {
 	first, _, _ := strings.Cut(s, "/")
 	switch root := cut(s); {
 	case strings.HasPrefix(s, "$"):
@@ -53,8 +53,8 @@ func kernelPlace(p string) bool {
 	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return policy.Inside(path.Clean(p), dir) })
 }
 
-// resolve gives the absolute path of the host that a hint or path of the manifest means. Precondition: its judge found nothing.
-func (c Context) resolve(s string) (abs, wrong, fix string) {
+// resolve gives the absolute path of the host that a hint or path of the manifest means. Precondition: its check found nothing.
+func (c Context) resolve(s string) (abs, problem, fix string) {
 	s = cut(s)
 	base, rest := c.Dir, s
 	switch {

@@ -41,7 +41,7 @@ type Manifest struct {
 	UID, GID *int
 	// Fallback says what to do about wishes that cannot be enforced.
 	Fallback policy.Fallback
-	// Backend says which engine carries the policy out.
+	// Backend says which backend carries the policy out.
 	Backend policy.Backend
 	// Require lists guarantees that must hold.
 	Require []string
@@ -51,9 +51,9 @@ type Manifest struct {
 	SelfTest bool
 	// Autonomy says what becomes of grants.
 	Autonomy policy.Autonomy
-	// Profile names what command lines may run, and Profiles are the manifest's own, ordered by name.
-	Profile  string
-	Profiles []policy.Profile
+	// Commands names the rules for what command lines may run, and CommandRules are the manifest's own, ordered by name.
+	Commands     string
+	CommandRules []policy.CommandRules
 	// Audit is the file of an audit log.
 	Audit string
 	// Labels are the caller's words for the rows of audit logs, ordered by name.
@@ -65,11 +65,11 @@ type Manifest struct {
 	places map[string]place
 }
 
-// Seccomp is the "seccomp" of a manifest: a profile's name, further calls to deny, and a file of raw BPF, for the caller to read.
+// Seccomp is the "seccomp" of a manifest: a filter's name, further calls to deny, and a file of raw BPF, for the caller to read.
 type Seccomp struct {
-	Profile string
-	Deny    []string
-	Raw     string
+	Filter string
+	Deny   []string
+	Raw    string
 }
 
 // DefaultTimeout ends a run whose manifest does not say when.
@@ -101,10 +101,10 @@ func parse[T any](name string, data []byte, f record[T], into *T, check func(*de
 	return d.places, t.err()
 }
 
-// check finds names of profiles that are not there and, where every value is right by itself, values that do not go together.
+// check finds names of command rules that are not there and, where every value is right by itself, values that do not go together.
 func (m *Manifest) check(d *decoder) {
 	alone := len(d.all) == 0
-	m.checkProfile(d)
+	m.checkCommands(d)
 	if !alone {
 		return
 	}

@@ -36,7 +36,7 @@ const everything = `{
   "pass_env": ["FOO"],
   "set_env": {"PATH": "/usr/bin", "A": "b"},
   "limits": {"pids": 64, "memory_mb": 512, "timeout": "1m30s", "kill_grace": 5},
-  "seccomp": {"profile": "compute", "deny": ["ptrace"], "raw": "filter.bpf"},
+  "seccomp": {"filter": "compute", "deny": ["ptrace"], "raw": "filter.bpf"},
   "hostname": "box",
   "uid": 0,
   "gid": 1000,
@@ -45,8 +45,8 @@ const everything = `{
   "isolation": "container",
   "self_test": true,
   "autonomy": "readonly",
-  "profile": "lint",
-  "profiles": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."], "make": ["", "-n ..."]}}, "all": {}},
+  "commands": "lint",
+  "command_rules": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."], "make": ["", "-n ..."]}}, "all": {}},
   "backend": "bwrap",
   "audit": "~/audit.jsonl",
   "labels": {"task": "17", "role": "tester"},
@@ -76,7 +76,7 @@ pass_env: [FOO]
 set_env: {PATH: /usr/bin, A: b}
 limits: {pids: 64, memory_mb: 512, timeout: 1m30s, kill_grace: 5}
 seccomp:
-  profile: compute
+  filter: compute
   deny: [ptrace]
   raw: filter.bpf
 hostname: box
@@ -87,8 +87,8 @@ require: [files]
 isolation: container
 self_test: true
 autonomy: readonly
-profile: lint
-profiles:
+commands: lint
+command_rules:
   lint:
     extends: passive
     programs: {shellcheck: ["FILE...", "-f gcc FILE..."], make: ["", "-n ..."]}
@@ -136,7 +136,7 @@ func TestEverything(t *testing.T) {
 		Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
 		Require: []string{"files"}, Isolation: "container", SelfTest: true, Audit: "~/audit.jsonl",
 		Labels:   []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
-		Autonomy: "readonly", Profile: "lint", Profiles: []policy.Profile{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
+		Autonomy: "readonly", Commands: "lint", CommandRules: []policy.CommandRules{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
 			{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},
 	}
 	for _, text := range []string{everything, everythingYAML} {
@@ -168,11 +168,11 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 		less := *full
 		v := reflect.ValueOf(row.at(&less))
 		switch p := row.at(&less).(type) {
-		case plainInt:
+		case intValue:
 			v = reflect.ValueOf(p.p)
-		case maybeInt:
+		case optionalInt:
 			v = reflect.ValueOf(p.p)
-		case namedList[policy.Profile]:
+		case namedList[policy.CommandRules]:
 			v = reflect.ValueOf(p.all)
 		case *limits:
 			*p.all, *p.timeout, *p.grace = nil, 0, 0

@@ -27,7 +27,7 @@ var meants = [...]meant{
 	{"a manifest", "host_name", "hostname"},
 	{"a manifest", "engine runtime driver", "backend"},
 	{"a manifest", "degrade", "fallback"},
-	{"a manifest", "rules command_rules allowed_commands", "profile profiles"},
+	{"a manifest", "profile profiles rules allowed_commands", "commands command_rules"},
 	{"a manifest", "log audit_log", "audit"},
 	{"a manifest", "title id", "name"},
 
@@ -49,15 +49,15 @@ var meants = [...]meant{
 	{"a capability", "type family name", "kind"},
 	{"a capability", "access action", "mode"},
 	{"a capability", "path paths file files hint", "hints"},
-	{"seccomp", "name filter default", "profile"},
+	{"seccomp", "name profile default", "filter"},
 	{"seccomp", "block blocked denied syscalls", "deny"},
 	{"seccomp", "bpf file", "raw"},
-	{"a profile", "base inherits inherit from parent", "extends"},
-	{"a profile", "commands allow rules program", "programs"},
+	{"a set of command rules", "base inherits inherit from parent", "extends"},
+	{"a set of command rules", "commands allow rules program", "programs"},
 	{"a ceiling", "read ro readonly read_only extra_ro", "fs_read"},
 	{"a ceiling", "write rw writable extra_rw shared_dirs workspace", "fs_write"},
 	{"a ceiling", "env environment set_env", "pass_env"},
-	{"a ceiling", "profile", "profiles"},
+	{"a ceiling", "profile profiles command_rules", "commands"},
 }
 
 // commandKeys are keys for what is not in a manifest.

@@ -12,7 +12,7 @@ import (
 func TestMeantKeysExist(t *testing.T) {
 	known := map[string][]string{
 		"a manifest": manifestForm().names(), "limits": limitsForm().names(), "a capability": capabilityForm().names(),
-		"seccomp": filterForm().names(), "a profile": profileForm().names(), "a ceiling": ceilingForm().names(),
+		"seccomp": filterForm().names(), "a set of command rules": commandRulesForm().names(), "a ceiling": ceilingForm().names(),
 	}
 	seen := map[string]bool{}
 	for _, m := range meants {

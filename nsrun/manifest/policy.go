@@ -45,7 +45,7 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	p.Fallback, p.Backend, p.NoLandlock = m.Fallback, m.Backend, m.NoLandlock
 	p.Require, p.Isolation, p.SelfTest = sorted(m.Require), m.Isolation, m.SelfTest
 	p.Autonomy = m.Autonomy
-	p.Profile, p.Profiles = m.Profile, slices.Clone(m.Profiles)
+	p.Commands, p.CommandRules = m.Commands, slices.Clone(m.CommandRules)
 	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
 	p.Labels = slices.Clone(m.Labels)
 	if b.Audit != "" {
@@ -55,13 +55,13 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b.net(&p)
 	b.seccomp(&p)
 	p.Dir = b.dir()
-	var said []policy.Note
+	var written []policy.Note
 	p.FS = slices.Grow(p.FS, len(b.grants))
 	for _, g := range b.grants {
 		p.FS = append(p.FS, g.FS)
 	}
-	p.FS, said = policy.Arrange(p.FS)
-	b.notes = append(b.notes, said...)
+	p.FS, written = policy.Arrange(p.FS)
+	b.notes = append(b.notes, written...)
 	b.self(p)
 	slices.SortFunc(b.notes, func(x, y policy.Note) int { return strings.Compare(x.String(), y.String()) })
 	p.Notes = slices.Compact(b.notes)
@@ -100,17 +100,17 @@ func (b *builder) note(feature, loss, fix string) {
 	b.notes = append(b.notes, policy.Note{Feature: feature, Loss: loss, Fix: fix})
 }
 
-func (b *builder) fault(key, wrong, fix string) { b.add(b.Manifest.places[key], key, wrong, fix) }
+func (b *builder) fault(key, problem, fix string) { b.add(b.Manifest.places[key], key, problem, fix) }
 
 // file resolves a path, and gives nothing where it cannot.
-func (b *builder) file(said, key string) string {
-	wrong, fix := hint(said)
+func (b *builder) file(written, key string) string {
+	problem, fix := hint(written)
 	var abs string
-	if wrong == "" {
-		abs, wrong, fix = b.ctx.resolve(said)
+	if problem == "" {
+		abs, problem, fix = b.ctx.resolve(written)
 	}
-	if wrong != "" {
-		b.fault(key, wrong, fix)
+	if problem != "" {
+		b.fault(key, problem, fix)
 	}
 	return abs
 }
@@ -162,8 +162,8 @@ func (b *builder) places() {
 
 func (b *builder) list(key string, all []string, like policy.FS) {
 	like.Optional, like.Why = true, key
-	for i, said := range all {
-		b.grant(grant{like, said, indexed(key, i)})
+	for i, written := range all {
+		b.grant(grant{like, written, indexed(key, i)})
 	}
 }
 
@@ -237,7 +237,7 @@ func (b *builder) net(p *policy.Policy) {
 }
 
 func (b *builder) seccomp(p *policy.Policy) {
-	p.Seccomp = policy.Seccomp{Profile: b.Seccomp.Profile, Deny: sorted(b.Seccomp.Deny)}
+	p.Seccomp = policy.Seccomp{Filter: b.Seccomp.Filter, Deny: sorted(b.Seccomp.Deny)}
 	if b.Seccomp.Raw == "" {
 		return
 	}

@@ -90,8 +90,8 @@ func (r record[T]) schema() map[string]any {
 
 // settings is an object of names and values, as of environment variables.
 type settings struct {
-	name    func(name string) (wrong, fix string)
-	value   func(name, value string) (wrong, fix string)
+	name    func(name string) (problem, fix string)
+	value   func(name, value string) (problem, fix string)
 	pattern string // of names
 }
 
@@ -102,11 +102,11 @@ func (f settings) read(d *decoder, n *node, key string, into any) {
 	vars := into.(*[]policy.Var)
 	for _, m := range n.members {
 		at := dotted(key, m.name)
-		if wrong, fix := f.name(m.name); wrong != "" {
-			d.add(m.at, at, wrong, fix)
+		if problem, fix := f.name(m.name); problem != "" {
+			d.add(m.at, at, problem, fix)
 		}
 		v := policy.Var{Name: m.name}
-		words{judge: func(s string) (string, string) { return f.value(m.name, s) }}.read(d, m.value, at, &v.Value)
+		stringForm{validate: func(s string) (string, string) { return f.value(m.name, s) }}.read(d, m.value, at, &v.Value)
 		*vars = append(*vars, v)
 	}
 	slices.SortFunc(*vars, func(a, b policy.Var) int { return cmp.Compare(a.Name, b.Name) })

@@ -37,7 +37,7 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 		`{"capabilities":[{"kind":"x","mode":"read","hint":[]}]}`: "bad", `{"capabilities":[1]}`: "bad", `{"workspace":"x"}`: "bad",
 		`{"workspace":"/w","workspace_at":"x"}`: "bad", `{"chdir":"x"}`: "bad", `{"limits":{"pids":0}}`: "bad", `{"limits":{"pids":1.5}}`: "bad",
 		`{"limits":{"timeout":0}}`: "bad", `{"limits":{"timeout":"soon"}}`: "bad", `{"limits":{"memory":1}}`: "bad", `{"landlock":"no"}`: "bad",
-		`{"uid":-1}`: "bad", `{"uid":null}`: "bad", `{"fallback":"x"}`: "bad", `{"seccomp":{"profile":1}}`: "bad", `{"seccomp":[]}`: "bad",
+		`{"uid":-1}`: "bad", `{"uid":null}`: "bad", `{"fallback":"x"}`: "bad", `{"seccomp":{"filter":1}}`: "bad", `{"seccomp":[]}`: "bad",
 		`{"audit":"/a.jsonl"}`: "", `{"audit":"/a.log"}`: "bad", `{"audit":"a.jsonl"}`: "bad", `{"audit":"/a/../b.jsonl"}`: unseen,
 		`{"set_env":{"A=":"x"}}`: "bad", `{"set_env":{"A":1}}`: "bad", `{"pass_env":["A*"]}`: "bad", `{"hostname":"a b"}`: "bad", `[]`: "bad",
 		`{"workspace_at":"same"}`: unseen, `{"workspace":"/a/../b"}`: unseen, `{"name":"a\u0000"}`: unseen, `{"sockets":["/proc/x"]}`: unseen,

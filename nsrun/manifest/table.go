@@ -11,63 +11,63 @@ import (
 
 // Kinds of paths.
 var (
-	hintText    = words{judge: hint, pattern: hintPattern}
-	hostText    = words{judge: hostPath, pattern: hostPattern}
-	fileText    = words{judge: filePath, pattern: hintPattern}
-	rootText    = words{judge: rootPath, pattern: `^/`}
-	wordText    = words{judge: word, pattern: wordPattern}
-	envText     = words{judge: envName, pattern: envPattern}
-	networkText = words{choices: []string{string(policy.NetworkNone), string(policy.NetworkHost)}}
-	backend     = words{choices: []string{string(policy.BackendAuto), string(policy.BackendNative), string(policy.BackendBwrap), string(policy.BackendDocker),
+	hintText    = stringForm{validate: hint, pattern: hintPattern}
+	hostText    = stringForm{validate: hostPath, pattern: hostPattern}
+	fileText    = stringForm{validate: filePath, pattern: hintPattern}
+	rootText    = stringForm{validate: rootPath, pattern: `^/`}
+	wordText    = stringForm{validate: word, pattern: wordPattern}
+	envText     = stringForm{validate: envName, pattern: envPattern}
+	networkText = stringForm{choices: []string{string(policy.NetworkNone), string(policy.NetworkHost)}}
+	backend     = stringForm{choices: []string{string(policy.BackendAuto), string(policy.BackendNative), string(policy.BackendBwrap), string(policy.BackendDocker),
 		string(policy.BackendLandlock), string(policy.BackendNone)}}
-	isolation = words{choices: []string{string(policy.Container), string(policy.Subprocess), string(policy.Permissive)}}
-	autonomy  = words{choices: []string{string(policy.ReadOnly), string(policy.Supervised), string(policy.FullAccess)}}
-	guarantee = words{choices: policy.Guarantees[:]}
-	filters   = words{choices: policy.SeccompProfiles}
-	fallback  = words{choices: []string{string(policy.Strict), string(policy.Degrade)}}
+	isolation = stringForm{choices: []string{string(policy.Container), string(policy.Subprocess), string(policy.Permissive)}}
+	autonomy  = stringForm{choices: []string{string(policy.ReadOnly), string(policy.Supervised), string(policy.FullAccess)}}
+	guarantee = stringForm{choices: policy.Guarantees[:]}
+	filters   = stringForm{choices: policy.SeccompFilters}
+	fallback  = stringForm{choices: []string{string(policy.Strict), string(policy.Degrade)}}
 )
 
 // manifestForm is the table of all keys of a manifest.
 func manifestForm() record[Manifest] {
-	id := amount{0, 1<<31 - 1}
+	id := intForm{0, 1<<31 - 1}
 	return record[Manifest]{what: "a manifest", rows: []row[Manifest]{
-		{"name", "names the manifest in plans and results", words{judge: title}, func(m *Manifest) any { return &m.Name }},
-		{"version", "the version of this format", amount{1, 1}, func(m *Manifest) any { return plainInt{&m.Version} }},
-		{"capabilities", `grants, as "family:mode" or objects with kind, mode and hints`, seq[Capability]{capability{}},
+		{"name", "names the manifest in plans and results", stringForm{validate: title}, func(m *Manifest) any { return &m.Name }},
+		{"version", "the version of this format", intForm{1, 1}, func(m *Manifest) any { return intValue{&m.Version} }},
+		{"capabilities", `grants, as "family:mode" or objects with kind, mode and hints`, listForm[Capability]{capability{}},
 			func(m *Manifest) any { return &m.Capabilities }},
 		{"workspace", "a writable directory, and the working directory", hostText, func(m *Manifest) any { return &m.Workspace }},
-		{"workspace_at", `where the workspace is shown: "same", or a path inside`, words{judge: placement, pattern: `^(same$|/.)`},
+		{"workspace_at", `where the workspace is shown: "same", or a path inside`, stringForm{validate: placement, pattern: `^(same$|/.)`},
 			func(m *Manifest) any { return &m.WorkspaceAt }},
-		{"shared_dirs", "writable directories for coordination", seq[string]{hostText}, func(m *Manifest) any { return &m.SharedDirs }},
-		{"sockets", "Unix sockets of the host", seq[string]{hostText}, func(m *Manifest) any { return &m.Sockets }},
-		{"extra_ro", "further files and directories, read-only", seq[string]{hostText}, func(m *Manifest) any { return &m.ExtraRO }},
-		{"extra_rw", "further files and directories, writable", seq[string]{hostText}, func(m *Manifest) any { return &m.ExtraRW }},
+		{"shared_dirs", "writable directories for coordination", listForm[string]{hostText}, func(m *Manifest) any { return &m.SharedDirs }},
+		{"sockets", "Unix sockets of the host", listForm[string]{hostText}, func(m *Manifest) any { return &m.Sockets }},
+		{"extra_ro", "further files and directories, read-only", listForm[string]{hostText}, func(m *Manifest) any { return &m.ExtraRO }},
+		{"extra_rw", "further files and directories, writable", listForm[string]{hostText}, func(m *Manifest) any { return &m.ExtraRW }},
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
-		{"chdir", "the working directory inside", words{judge: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
+		{"chdir", "the working directory inside", stringForm{validate: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
 		{"network", "what can be reached; default none, or host where a capability asks for it", network{networkText},
 			func(m *Manifest) any { return (*string)(&m.Network) }},
-		{"pass_env", "names of variables to take from the caller", seq[string]{envText}, func(m *Manifest) any { return &m.PassEnv }},
+		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.PassEnv }},
 		{"set_env", "variables to set", settings{envName, envValue, envPattern}, func(m *Manifest) any { return &m.SetEnv }},
 		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Limits, &m.Timeout, &m.KillGrace} }},
-		{"seccomp", "a profile's name, or an object with profile, deny and raw", filter{}, func(m *Manifest) any { return &m.Seccomp }},
-		{"hostname", "the host name inside", words{judge: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Hostname }},
-		{"uid", "the user id inside", id, func(m *Manifest) any { return maybeInt{&m.UID} }},
-		{"gid", "the group id inside", id, func(m *Manifest) any { return maybeInt{&m.GID} }},
+		{"seccomp", "a filter's name, or an object with filter, deny and raw", filter{}, func(m *Manifest) any { return &m.Seccomp }},
+		{"hostname", "the host name inside", stringForm{validate: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Hostname }},
+		{"uid", "the user id inside", id, func(m *Manifest) any { return optionalInt{&m.UID} }},
+		{"gid", "the group id inside", id, func(m *Manifest) any { return optionalInt{&m.GID} }},
 		{"fallback", "what to do about wishes that cannot be enforced; default strict", fallback,
 			func(m *Manifest) any { return (*string)(&m.Fallback) }},
-		{"require", "guarantees that must hold whatever the engine", seq[string]{guarantee}, func(m *Manifest) any { return &m.Require }},
+		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantee}, func(m *Manifest) any { return &m.Require }},
 		{"isolation", "container, the default; subprocess and permissive are no sandbox", isolation, func(m *Manifest) any { return (*string)(&m.Isolation) }},
-		{"self_test", "whether the sandbox tries what must fail before it starts the command", toggle{false}, func(m *Manifest) any { return &m.SelfTest }},
+		{"self_test", "whether the sandbox tries what must fail before it starts the command", boolForm{false}, func(m *Manifest) any { return &m.SelfTest }},
 		{"autonomy", "what becomes of grants: readonly, supervised (default), full", autonomy, func(m *Manifest) any { return (*string)(&m.Autonomy) }},
-		{"profile", "what command lines may run at all: passive, full, or a name of profiles; default any", words{judge: title},
-			func(m *Manifest) any { return &m.Profile }},
-		{"profiles", "profiles of one's own, by name", named[policy.Profile]{profileForm(), profileName}, func(m *Manifest) any { return profileList(&m.Profiles) }},
-		{"backend", "the engine; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
+		{"commands", "what command lines may run at all: passive, full, or a name of command_rules; default any", stringForm{validate: title},
+			func(m *Manifest) any { return &m.Commands }},
+		{"command_rules", "command rules of your own, by name", named[policy.CommandRules]{commandRulesForm(), commandRulesName}, func(m *Manifest) any { return commandRulesList(&m.CommandRules) }},
+		{"backend", "the backend; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
-			words{judge: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
+			stringForm{validate: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
 		{"labels", "the caller's own words for the rows of audit logs, such as its task", settings{word, labelValue, wordPattern},
 			func(m *Manifest) any { return &m.Labels }},
-		{"landlock", "whether Landlock is on", toggle{true}, func(m *Manifest) any { return &m.NoLandlock }},
+		{"landlock", "whether Landlock is on", boolForm{true}, func(m *Manifest) any { return &m.NoLandlock }},
 	}}
 }
 
@@ -88,16 +88,16 @@ func limitsForm() record[limits] {
 		if (policy.Limit{Name: l.Name}).Check() == nil {
 			least = 0
 		}
-		r.rows = append(r.rows, row[limits]{l.Name, help, amount{least, l.Max}, func(l2 *limits) any { return limitCell{l2.all, l.Name} }})
+		r.rows = append(r.rows, row[limits]{l.Name, help, intForm{least, l.Max}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
 	}
 	r.rows = append(r.rows,
-		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", span{}, func(l *limits) any { return l.timeout }},
-		row[limits]{"kill_grace", "time between SIGTERM and SIGKILL; default 2s", span{}, func(l *limits) any { return l.grace }})
+		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", durationForm{}, func(l *limits) any { return l.timeout }},
+		row[limits]{"kill_grace", "time between SIGTERM and SIGKILL; default 2s", durationForm{}, func(l *limits) any { return l.grace }})
 	return r
 }
 
 // network is one of a few words; the form that lists hosts is known, so that its error says why it is refused.
-type network struct{ words }
+type network struct{ stringForm }
 
 func (f network) read(d *decoder, n *node, key string, into any) {
 	if n.kind == object || n.kind == list || n.text == "allow" {
@@ -105,24 +105,24 @@ func (f network) read(d *decoder, n *node, key string, into any) {
 		d.add(n.at, key, "a list of permitted hosts is not supported by this version", "use none or host")
 		return
 	}
-	f.words.read(d, n, key, into)
+	f.stringForm.read(d, n, key, into)
 }
 
-// filter is a profile's name or an object.
+// filter is a filter's name or an object.
 type filter struct{}
 
 func filterForm() record[Seccomp] {
 	return record[Seccomp]{what: "seccomp", rows: []row[Seccomp]{
-		{"profile", `a profile's name; "off" installs none`, filters, func(s *Seccomp) any { return &s.Profile }},
-		{"deny", "names of further system calls to deny", seq[string]{wordText}, func(s *Seccomp) any { return &s.Deny }},
-		{"raw", "a file of classic BPF, installed beside the profile", fileText, func(s *Seccomp) any { return &s.Raw }},
+		{"filter", `a filter's name; "off" installs none`, filters, func(s *Seccomp) any { return &s.Filter }},
+		{"deny", "names of further system calls to deny", listForm[string]{wordText}, func(s *Seccomp) any { return &s.Deny }},
+		{"raw", "a file of classic BPF, installed beside the filter", fileText, func(s *Seccomp) any { return &s.Raw }},
 	}}
 }
 
 func (filter) read(d *decoder, n *node, key string, into any) {
 	if n.kind == text {
 		d.places[key] = n.at
-		filters.read(d, n, key, &into.(*Seccomp).Profile)
+		filters.read(d, n, key, &into.(*Seccomp).Filter)
 		return
 	}
 	filterForm().read(d, n, key, into)
@@ -131,7 +131,7 @@ func (filter) read(d *decoder, n *node, key string, into any) {
 func (filter) json(from any) (string, bool) {
 	s := from.(*Seccomp)
 	if len(s.Deny) == 0 && s.Raw == "" {
-		return filters.json(&s.Profile)
+		return filters.json(&s.Filter)
 	}
 	return filterForm().json(s)
 }

@@ -78,8 +78,8 @@ func (t *tree) syntax(err error) {
 	t.explain("", nil)
 }
 
-// said makes what the parser says, which may hold words of the file, fit for an error text.
-func said(s string) string {
+// parserMessage makes what the parser says, which may hold words of the file, fit for an error text.
+func parserMessage(s string) string {
 	s = strconv.Quote(s[:min(len(s), 200)])
 	return strings.ReplaceAll(s[1:len(s)-1], `\"`, `"`)
 }

@@ -41,7 +41,7 @@ func (t *tree) explain(message string, tk *token.Token) {
 			return
 		}
 	}
-	t.add(at, "", "the YAML cannot be read: "+said(message), "check the indentation, and quote strings with special characters")
+	t.add(at, "", "the YAML cannot be read: "+parserMessage(message), "check the indentation, and quote strings with special characters")
 }
 
 // withoutColon describes a line that YAML reads as neither a key with its value nor an item of a list.

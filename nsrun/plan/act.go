@@ -27,24 +27,24 @@ func (c *compiler) selfTest() error {
 	if !c.pol.SelfTest {
 		return nil
 	}
-	if p.Engine == EngineNone {
+	if p.Backend == BackendNone {
 		c.impossible("sandbox", "there is no sandbox to test", "leave out self_test")
 		return nil
 	}
-	profile := p.Seccomp != nil && p.Seccomp.Profile != policy.SeccompOff
+	builtin := p.Seccomp != nil && p.Seccomp.Filter != policy.SeccompOff
 	for _, act := range Acts {
 		promised := true
 		switch act {
 		case ActSocket:
 			promised = p.Network == string(policy.NetworkNone) || p.Landlock != nil && p.Landlock.Scoped != 0
 		case ActVsock, ActUser:
-			promised = profile
+			promised = builtin
 		case ActTrace: // bubblewrap's own pid 1 is kept away by either
-			promised = profile || p.Landlock != nil || p.Engine != EngineBwrap
+			promised = builtin || p.Landlock != nil || p.Backend != BackendBwrap
 		case ActForeign:
-			promised = profile && c.facts.Arch == "amd64" // a 64-bit program has no way to make one on arm64
+			promised = builtin && c.facts.Arch == "amd64" // a 64-bit program has no way to make one on arm64
 		case ActSignal:
-			promised = p.Engine != EngineLandlock || p.KillScope
+			promised = p.Backend != BackendLandlock || p.KillScope
 		}
 		if promised {
 			p.SelfTest = append(p.SelfTest, act)

@@ -21,9 +21,9 @@ func (p *Plan) CoversLogs() bool {
 func (c *compiler) audit() {
 	c.plan.Audit, c.plan.Labels = slices.Clone(c.pol.Audit), slices.Clone(c.pol.Labels)
 	if len(c.pol.Labels) > 0 && len(c.pol.Audit) == 0 {
-		c.note("labels", "told to nobody, as there is no audit log", "name one with audit or --audit FILE, or leave the labels out")
+		c.note("labels", "written nowhere, as there is no audit log", "name one with audit or --audit FILE, or leave the labels out")
 	}
-	if c.plan.Engine == EngineNone {
+	if c.plan.Backend == BackendNone {
 		return
 	}
 	for _, file := range c.pol.Audit {

@@ -12,7 +12,7 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// The passes of engines without namespaces. What a policy wants of a place that only a mount can give is refused by name.
+// The passes of backends without namespaces. What a policy wants of a place that only a mount can give is refused by name.
 
 // hostIdentity keeps the caller's ids: there is no user namespace to map others in.
 func (c *compiler) hostIdentity() error {
@@ -24,14 +24,14 @@ func (c *compiler) hostIdentity() error {
 	return nil
 }
 
-// impossible says that the engine has no way to do what the policy asks for.
+// impossible says that the backend has no way to do what the policy asks for.
 func (c *compiler) impossible(trait, loss, fix string) {
-	c.unmet = append(c.unmet, Note{Feature: trait, Loss: "the engine " + c.plan.Engine + " cannot do this: " + loss, Fix: fix})
+	c.unmet = append(c.unmet, Note{Feature: trait, Loss: "the backend " + c.plan.Backend + " cannot do this: " + loss, Fix: fix})
 }
 
 func (c *compiler) noNamespaces() error {
 	c.plan.Network = string(c.pol.Network.Mode())
-	if c.plan.Engine == EngineNone {
+	if c.plan.Backend == BackendNone {
 		c.plan.Network = string(policy.NetworkHost)
 	}
 	if c.pol.Hostname != "" {
@@ -129,8 +129,8 @@ func (c *compiler) refuse() error {
 	if c.plan.Landlock == nil || !c.facts.Can(facts.Seccomp) {
 		return nil // unmet already
 	}
-	if c.plan.Seccomp == nil { // the policy wants no profile; the engine wants its own all the same
-		c.plan.Seccomp = &Seccomp{Profile: policy.SeccompOff}
+	if c.plan.Seccomp == nil { // the policy wants no filter; the backend wants its own all the same
+		c.plan.Seccomp = &Seccomp{Filter: policy.SeccompOff}
 	}
 	s := c.plan.Seccomp
 	if c.pol.Network.Mode() == policy.NetworkNone {

@@ -7,7 +7,7 @@ import (
 )
 
 // Bwrap is what bubblewrap's command line can ask for beyond the rest of a plan. A plan that has it follows bubblewrap's rules and
-// nothing else: Namespaces lists just what was asked for, Mounts are as [mounts.Tree] with Loose takes them, Env is the whole
+// nothing else: Namespaces lists just what was asked for, Mounts are as [mounts.Tree] with Compat takes them, Env is the whole
 // environment but for PWD, Dir is empty, and Landlock, Seccomp and Limits are layers that the operator has added.
 //
 // Descriptors are numbers of the process that carries the plan out; nil is none.

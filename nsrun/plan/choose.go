@@ -9,77 +9,80 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// named is the engine that a policy names, and empty if it leaves the choice to us.
+// named is the backend that a policy names, and empty if it leaves the choice to us.
 func named(p policy.Policy) string {
 	switch {
 	case p.Isolation.Level() != policy.Container:
-		return EngineNone
+		return BackendNone
 	case p.Backend == "" || p.Backend == policy.BackendAuto:
 		return ""
 	}
 	return string(p.Backend)
 }
 
-// descend takes the first engine of the ladder that can be used. What the ones above it wanted is a note.
+// descend takes the first backend of the ladder that can be used. What the ones above it wanted is a note.
 func descend(req Request, f facts.Facts) (*Plan, error) {
 	var first []Note
 	var refused []string
-	for _, engine := range ladder() {
-		if unsure(engine, f) {
+	for _, backend := range ladder() {
+		if unsure(backend, f) {
 			continue
 		}
-		p, unmet, err := compile(req, f, engine)
+		p, unmet, err := compile(req, f, backend)
 		switch {
-		case err != nil && engine == EngineNative:
+		case err != nil && backend == BackendNative:
 			return nil, err
 		case err == nil && unmet == nil:
 			p.Notes = append(passedOver(first), p.Notes...)
 			return p, nil
 		case err != nil:
-			refused = append(refused, fmt.Sprintf("nor can the engine %s: %v", engine, err))
-		case engine == EngineNative:
+			refused = append(refused, fmt.Sprintf("nor can the backend %s: %v", backend, err))
+		case backend == BackendNative:
 			first = unmet
 		default:
-			refused = append(refused, fmt.Sprintf("nor can the engine %s: %s", engine, join(unmet)))
+			refused = append(refused, fmt.Sprintf("nor can the backend %s: %s", backend, join(unmet)))
 		}
 	}
 	return nil, &CompatibilityError{Unmet: first, Instead: strings.Join(refused, "\n")}
 }
 
-// ladder lists the engines that fallback degrade may come to. None is not among them: to go without a sandbox takes a word of its own.
+// ladder lists the backends that fallback degrade may come to. None is not among them: to go without a sandbox takes a word of its own.
 func ladder() []string {
-	return slices.DeleteFunc(slices.Clone(Engines()), func(e string) bool { return e == EngineNone })
+	return slices.DeleteFunc(slices.Clone(Backends()), func(e string) bool { return e == BackendNone })
 }
 
-// unsure reports that an engine is another program, of which nothing is known. Native is tried all the same, as a start that fails is
+// unsure reports that a backend is another program, of which nothing is known. Native is tried all the same, as a start that fails is
 // a probe.
-func unsure(engine string, f facts.Facts) bool {
-	switch engine {
-	case EngineBwrap:
+func unsure(backend string, f facts.Facts) bool {
+	switch backend {
+	case BackendBwrap:
 		return f.State(facts.Bwrap) == facts.Unknown
-	case EngineDocker:
+	case BackendDocker:
 		docker, podman := f.State(facts.Docker), f.State(facts.Podman)
 		return docker != facts.Yes && podman != facts.Yes && (docker == facts.Unknown || podman == facts.Unknown)
 	}
 	return false
 }
 
-// passedOver says why the strongest engine was not used.
+// NativeUnusable begins the note "backend" that says why fallback degrade has not come to the backend native.
+const NativeUnusable = "native cannot be used here: "
+
+// passedOver says why the strongest backend was not used.
 func passedOver(unmet []Note) []Note {
 	if len(unmet) == 0 {
 		return nil
 	}
-	return []Note{{Feature: "engine", Loss: "native cannot be used here: " + join(unmet)}}
+	return []Note{{Feature: "backend", Loss: NativeUnusable + join(unmet)}}
 }
 
 // instead says what fallback degrade would come to.
 func instead(req Request, f facts.Facts) string {
 	req.Policy.Fallback = policy.Degrade
 	p, err := descend(req, f)
-	if err != nil || p.Engine == EngineNative { // each loss has said so itself
+	if err != nil || p.Backend == BackendNative { // each loss has said so itself
 		return ""
 	}
-	return fmt.Sprintf("  with fallback degrade (--fallback degrade) the engine %s would run it, without the guarantees %s", p.Engine, strings.Join(p.Lost(), ", "))
+	return fmt.Sprintf("  with fallback degrade (--fallback degrade) the backend %s would run it, without the guarantees %s", p.Backend, strings.Join(p.Lost(), ", "))
 }
 
 func join(notes []Note) string {

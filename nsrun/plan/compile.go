@@ -22,8 +22,8 @@ type Request struct {
 	Environ []string
 	// Terminal gives the command a terminal of the sandbox's own.
 	Terminal bool
-	// Rule is the rule of the policy's profile that accepts Command, and RuleEnv what it sets: whoever asks for a plan has asked the profile
-	// before, as this package looks at no files. Without a rule nothing is planned for a command under a profile.
+	// Rule is the rule of the policy's command rules that accepts Command, and RuleEnv what it sets: the caller has checked the command by them
+	// before, as this package looks at no files. Without a rule nothing is planned for a command under command rules.
 	Rule    string
 	RuleEnv []string
 	// Pipes are FIFOs of the host that only the view keeps from being written into: see [Pipes].
@@ -67,7 +67,7 @@ func Together(notes []Note) (out []Note) {
 	return out
 }
 
-// compiler is the state of planning for one engine.
+// compiler is the state of planning for one backend.
 type compiler struct {
 	req   Request
 	pol   policy.Policy
@@ -83,8 +83,8 @@ type compiler struct {
 // Compile plans the request for a host. A wrong policy or command is an error with every fault; a policy that the host cannot
 // enforce is a [*CompatibilityError].
 //
-// The engine is the one that the policy names, whose declared losses are then notes; else native. With fallback degrade it is the first
-// of [Engines] that can be used, but never none, and each loss is a note. What the policy requires holds in any case.
+// The backend is the one that the policy names, whose declared losses are then notes; else native. With fallback degrade it is the first
+// of [Backends] that can be used, but never none, and each loss is a note. What the policy requires holds in any case.
 func Compile(req Request, f facts.Facts) (*Plan, error) {
 	if err := errors.Join(req.Policy.Validate(), req.checkCommand()); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func Compile(req Request, f facts.Facts) (*Plan, error) {
 		pol.Notes = slices.Concat(pol.Notes, notes)
 		req.Policy = pol
 	}
-	if engine := named(req.Policy); engine != "" {
-		p, unmet, err := compile(req, f, engine)
+	if backend := named(req.Policy); backend != "" {
+		p, unmet, err := compile(req, f, backend)
 		if err == nil && len(unmet) > 0 {
 			err = &CompatibilityError{Unmet: unmet}
 		}
@@ -104,30 +104,30 @@ func Compile(req Request, f facts.Facts) (*Plan, error) {
 	if req.Policy.Fallback == policy.Degrade {
 		return descend(req, f)
 	}
-	p, unmet, err := compile(req, f, EngineNative)
+	p, unmet, err := compile(req, f, BackendNative)
 	if err == nil && len(unmet) > 0 {
 		err = &CompatibilityError{Unmet: unmet, Instead: instead(req, f)}
 	}
 	return p, err
 }
 
-// compile plans for one engine. Of the plan and what is unmet one is nil.
-func compile(req Request, f facts.Facts, engine string) (*Plan, []Note, error) {
-	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Engine: engine}}
+// compile plans for one backend. Of the plan and what is unmet one is nil.
+func compile(req Request, f facts.Facts, backend string) (*Plan, []Note, error) {
+	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Backend: backend}}
 	p := c.plan
 	if a := c.pol.Autonomy.Level(); a != policy.Supervised {
 		p.Autonomy = string(a)
 	}
-	if p.Profile = c.pol.Profile; p.Profile != "" {
+	if p.CommandRules = c.pol.Commands; p.CommandRules != "" {
 		p.Rule = req.Rule
 	}
 	p.Name, p.Command, p.Terminal, p.LastCap = c.pol.Name, slices.Clone(req.Command), req.Terminal, f.LastCap
 	p.Notes = slices.Clone(c.pol.Notes)
-	p.Timeout, p.Longest, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.Longest), Duration(c.pol.KillGrace)
+	p.Timeout, p.MaxProcessTime, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.MaxProcessTime), Duration(c.pol.KillGrace)
 	if p.KillGrace == 0 {
 		p.KillGrace = Duration(policy.DefaultKillGrace)
 	}
-	for _, pass := range passes(engine) {
+	for _, pass := range passes(backend) {
 		if err := pass(c); err != nil {
 			return nil, nil, err
 		}
@@ -141,14 +141,14 @@ func compile(req Request, f facts.Facts, engine string) (*Plan, []Note, error) {
 	return p, nil, nil
 }
 
-// passes are what planning for an engine consists of, in order.
-func passes(engine string) []func(*compiler) error {
+// passes are what planning for a backend consists of, in order.
+func passes(backend string) []func(*compiler) error {
 	type C = compiler
-	switch engine {
-	case EngineLandlock:
+	switch backend {
+	case BackendLandlock:
 		return []func(*C) error{(*C).mechanisms, (*C).hostIdentity, (*C).noNamespaces, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
 			(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
-	case EngineNone:
+	case BackendNone:
 		return []func(*C) error{(*C).mechanisms, (*C).hostIdentity, (*C).noNamespaces, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	}
 	return []func(*C) error{(*C).mechanisms, (*C).outside, (*C).identity, (*C).namespaces, (*C).fileSystem, (*C).landlock, (*C).seccomp,
@@ -160,16 +160,16 @@ func (c *compiler) session() {
 	if !c.req.Session || c.plan.Serves() {
 		return
 	}
-	if c.plan.Engine == EngineLandlock {
-		c.impossible("session", "before Landlock ABI 6 (Linux 6.12) nothing ends for certain what a session's commands leave behind", "run each command by itself, or use the engine native")
+	if c.plan.Backend == BackendLandlock {
+		c.impossible("session", "before Landlock ABI 6 (Linux 6.12) nothing ends for certain what a session's commands leave behind", "run each command by itself, or use the backend native")
 		return
 	}
-	c.impossible("session", "its sandboxes are for one command", "run each command by itself, or use the engine native or landlock")
+	c.impossible("session", "its sandboxes are for one command", "run each command by itself, or use the backend native or landlock")
 }
 
-// Serves reports whether the plan's engine can carry it out as a session: see [Request].
+// Serves reports whether the plan's backend can carry it out as a session: see [Request].
 func (p *Plan) Serves() bool {
-	return p.Bwrap == nil && (p.Engine == EngineNative || p.Engine == EngineLandlock && p.KillScope)
+	return p.Bwrap == nil && (p.Backend == BackendNative || p.Backend == BackendLandlock && p.KillScope)
 }
 
 // Scoped reports whether what one command has started can be killed without the rest of a session: by a Landlock domain, from which the
@@ -183,8 +183,8 @@ func (r Request) checkCommand() error {
 	if r.Session && len(command) == 0 {
 		return nil
 	}
-	if r.Policy.Profile != "" && r.Rule == "" {
-		return fmt.Errorf("bug: nobody has asked the profile %s about the command", r.Policy.Profile)
+	if r.Policy.Commands != "" && r.Rule == "" {
+		return fmt.Errorf("bug: nothing has checked the command by the command rules %s", r.Policy.Commands)
 	}
 	if len(command) == 0 || command[0] == "" {
 		return errors.New("no command; put it after --")
@@ -198,13 +198,13 @@ func (r Request) checkCommand() error {
 }
 
 // lack says that the host has not got a feature that the policy needs: refused, or noted if the policy allows to degrade and the
-// engine can do without.
+// backend can do without.
 func (c *compiler) lack(name facts.Name, essential bool) {
 	row, _ := facts.Lookup(name)
 	c.lose(Note{Feature: string(name), Loss: row.Loss, Found: c.facts.Answers[name].Detail, Fix: c.facts.Fix(name)}, essential)
 }
 
-// degradeFix is the way out of what an engine can do without.
+// degradeFix is the way out of what a backend can do without.
 const degradeFix = "or accept the loss with fallback degrade"
 
 func (c *compiler) lose(n Note, essential bool) {
@@ -255,7 +255,7 @@ func (c *compiler) namespaces() error {
 		wanted   bool
 		required bool
 	}{
-		{User, facts.UserNS, c.plan.Engine != EngineDocker, true}, {Mount, facts.MountNS, true, true}, {Pid, facts.PidNS, true, true},
+		{User, facts.UserNS, c.plan.Backend != BackendDocker, true}, {Mount, facts.MountNS, true, true}, {Pid, facts.PidNS, true, true},
 		{Ipc, facts.IpcNS, true, true}, {Uts, facts.UtsNS, true, true},
 		{Net, facts.NetNS, c.pol.Network.Mode() == policy.NetworkNone, true},
 		{Cgroup, facts.CgroupNS, true, false},
@@ -263,7 +263,7 @@ func (c *compiler) namespaces() error {
 	for _, ns := range want {
 		switch {
 		case !ns.wanted:
-		case c.facts.Can(ns.feature), c.plan.Engine != EngineNative && ns.required:
+		case c.facts.Can(ns.feature), c.plan.Backend != BackendNative && ns.required:
 			c.plan.Namespaces = append(c.plan.Namespaces, ns.name)
 		case ns.required:
 			c.lack(ns.feature, true)
@@ -272,7 +272,7 @@ func (c *compiler) namespaces() error {
 			c.note(string(ns.feature), row.Loss, c.facts.Fix(ns.feature))
 		}
 	}
-	if c.plan.Engine == EngineNative {
+	if c.plan.Backend == BackendNative {
 		for _, name := range []facts.Name{facts.NestedUserNS, facts.ProcMount} {
 			if !c.facts.Can(name) {
 				c.lack(name, true)
@@ -287,20 +287,20 @@ func (c *compiler) namespaces() error {
 	return nil
 }
 
-// outside asks for the program that an engine is, and refuses what no other program's sandbox has.
+// outside asks for the program that a backend is, and refuses what no other program's sandbox has.
 func (c *compiler) outside() error {
-	if c.plan.Engine != EngineNative && c.req.Terminal {
-		c.impossible("terminal", "a terminal of the command's own is nsrun's to make", "leave out --tty, or use the engine native")
+	if c.plan.Backend != BackendNative && c.req.Terminal {
+		c.impossible("terminal", "a terminal of the command's own is nsrun's to make", "leave out --tty, or use the backend native")
 	}
-	if id := c.facts; c.plan.Engine == EngineDocker && (c.pol.UID != nil && *c.pol.UID != id.UID || c.pol.GID != nil && *c.pol.GID != id.GID) {
-		c.impossible("identity", "the ids inside are those of the host", "leave out uid and gid, or use the engine native")
+	if id := c.facts; c.plan.Backend == BackendDocker && (c.pol.UID != nil && *c.pol.UID != id.UID || c.pol.GID != nil && *c.pol.GID != id.GID) {
+		c.impossible("identity", "the ids inside are those of the host", "leave out uid and gid, or use the backend native")
 	}
 	switch {
-	case c.plan.Engine == EngineBwrap && !c.facts.Can(facts.Bwrap):
+	case c.plan.Backend == BackendBwrap && !c.facts.Can(facts.Bwrap):
 		c.lack(facts.Bwrap, true)
-	case c.plan.Engine == EngineDocker && !c.facts.Can(facts.Docker) && !c.facts.Can(facts.Podman):
+	case c.plan.Backend == BackendDocker && !c.facts.Can(facts.Docker) && !c.facts.Can(facts.Podman):
 		c.lack(facts.Docker, true)
-	case c.plan.Engine == EngineDocker:
+	case c.plan.Backend == BackendDocker:
 		c.plan.Container = &Container{CLI: "docker"}
 		if !c.facts.Can(facts.Docker) || c.facts.State(facts.Docker) != facts.Yes && c.facts.State(facts.Podman) == facts.Yes {
 			c.plan.Container.CLI = "podman"
@@ -312,7 +312,7 @@ func (c *compiler) outside() error {
 // tmpDir is where programs are told to put temporary files. Without a /tmp that is the writable directory that the command starts in, if there
 // is one.
 func (c *compiler) tmpDir() string {
-	if c.plan.Engine != EngineLandlock {
+	if c.plan.Backend != BackendLandlock {
 		return "/tmp"
 	}
 	for _, e := range c.pol.FS {
@@ -348,7 +348,7 @@ func (c *compiler) environment() error {
 		{Name: "PATH", Value: policy.DefaultPath}, {Name: "HOME", Value: home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},
 		{Name: "PWD", Value: c.plan.Dir}, {Name: "TMPDIR", Value: c.tmpDir()},
 	}
-	if c.plan.Engine == EngineLandlock && !c.granted(path.Join(home, ".gitconfig")) {
+	if c.plan.Backend == BackendLandlock && !c.granted(path.Join(home, ".gitconfig")) {
 		// The file is there, and git gives up where it cannot read it (access_or_die in git's config.c). From git 2.32 on.
 		base = append(base, policy.Var{Name: "GIT_CONFIG_GLOBAL", Value: "/dev/null"})
 	}
@@ -362,7 +362,7 @@ func (c *compiler) environment() error {
 	c.dropped(dropped)
 	for _, v := range environ {
 		if value, ok := strings.CutPrefix(v, "PATH="); ok {
-			if entry, loose := policy.LoosePath(value); loose {
+			if entry, compat := policy.RelativePathEntry(value); compat {
 				c.note("env", fmt.Sprintf("PATH holds %q: programs are looked for in whatever directory a command happens to be", entry), "give absolute directories alone")
 			}
 		}

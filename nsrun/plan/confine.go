@@ -16,18 +16,18 @@ func (c *compiler) landlock() error {
 		return nil
 	}
 	if !c.facts.Can(facts.Landlock) || c.facts.LandlockABI == 0 {
-		c.lack(facts.Landlock, c.plan.Engine == EngineLandlock)
+		c.lack(facts.Landlock, c.plan.Backend == BackendLandlock)
 		return nil
 	}
 	var rules []landlock.PathRule
-	alone := c.plan.Engine == EngineLandlock
+	alone := c.plan.Backend == BackendLandlock
 	if !alone { // the root itself may be listed; what can be opened below it is what the other rules allow
 		rules = append(rules, landlock.PathRule{Path: "/", Access: landlock.ReadDir})
 	}
 	for _, op := range c.plan.Mounts {
 		access := grant(op)
 		if c.plan.Bwrap != nil {
-			access |= looseGrant(op)
+			access |= compatGrant(op)
 		}
 		if access != 0 {
 			rules = append(rules, landlock.PathRule{Path: op.Dest, Access: access, Optional: op.Optional})
@@ -54,7 +54,7 @@ func (c *compiler) lostRight(l landlock.Loss) {
 	host := c.pol.Network.Mode() == policy.NetworkHost
 	since := fmt.Sprintf("use a kernel with Landlock ABI %d", l.Since)
 	switch {
-	case c.plan.Engine == EngineLandlock: // the guarantees tell
+	case c.plan.Backend == BackendLandlock: // the guarantees tell
 	case l.Right == "scope_abstract_unix" && host:
 		c.note("landlock", "abstract Unix sockets of the host's network namespace can be reached", since)
 	case l.Right == "resolve_unix":
@@ -93,8 +93,8 @@ func grant(op mounts.Op) landlock.Access {
 	return 0
 }
 
-// looseGrant is what an operation of bubblewrap's grants beyond that: its root is writable, and its devices are devices.
-func looseGrant(op mounts.Op) landlock.Access {
+// compatGrant is what an operation of bubblewrap's grants beyond that: its root is writable, and its devices are devices.
+func compatGrant(op mounts.Op) landlock.Access {
 	switch op.Kind {
 	case mounts.Dir, mounts.Mqueue:
 		return landlock.ReadWrite

@@ -1,6 +1,6 @@
 // Package plan decides: from what is wanted (a policy) and what a host can do (facts) to what will be done, written down in full.
 //
-// A [Plan] is plain data. It prints as text for people and as JSON; the JSON is all that an engine is given. Compile makes no
+// A [Plan] is plain data. It prints as text for people and as JSON; the JSON is all that a backend is given. Compile makes no
 // system call and never looks at the file system, so a plan for another host, or for ten Landlock ABIs, can be made anywhere.
 // What only mounting can tell (is it there, is it a file) stands in the operations as an expectation.
 //

@@ -30,7 +30,7 @@ func (c *compiler) fileSystem() error {
 	}
 	pinned := map[string]bool{}
 	for _, e := range c.pol.FS {
-		ops = append(ops, c.pins(e, pinned)...)
+		ops = append(ops, c.anchorMounts(e, pinned)...)
 		ops = append(ops, c.lowerFS(e))
 		if e.Kind == policy.Bind && e.Dest == "/etc" {
 			ops = append(ops, c.etc()...)
@@ -51,10 +51,10 @@ func (c *compiler) fileSystem() error {
 	return nil
 }
 
-// pins keeps what is read-only inside something writable in its place: each directory between the two is mounted on itself, since a
+// anchorMounts keeps what is read-only inside something writable in its place: each directory between the two is mounted on itself, since a
 // mount point cannot be renamed. Otherwise a program could move such a directory away and make another in its stead, which the next
 // run would take for the host's (CVE-2026-25725).
-func (c *compiler) pins(e policy.FS, pinned map[string]bool) (ops []mounts.Op) {
+func (c *compiler) anchorMounts(e policy.FS, pinned map[string]bool) (ops []mounts.Op) {
 	if e.Kind == policy.Bind && e.Write {
 		return nil
 	}

@@ -18,7 +18,7 @@ func TakesCgroup(limit string) bool { return controllers[limit] != "" }
 // groups are the places for a cgroup of the sandbox's own. Another program makes its sandbox out of reach of one. With cheap, they are those
 // where a child can be born, without a change to what is there.
 func (c *compiler) groups(cheap bool) (places []cgroup.Place) {
-	if c.plan.Engine == EngineBwrap || c.plan.Engine == EngineDocker {
+	if c.plan.Backend == BackendBwrap || c.plan.Backend == BackendDocker {
 		return nil
 	}
 	for _, g := range c.facts.Groups {
@@ -69,31 +69,31 @@ func (c *compiler) noGroup() string {
 }
 
 // scope plans to ask a service manager for a place, for limits that are asked for and that no other place has the controllers of. It takes
-// milliseconds, so usual limits do without. The process that runs the plan is moved there with all it holds, so it must be for this
-// alone; it can be in one group of version 2, so there must be no place in that tree. Under the engine none the command could leave the
+// milliseconds, so default limits do without. The process that runs the plan is moved there with all it holds, so it must be for this
+// alone; it can be in one group of version 2, so there must be no place in that tree. Under the backend none the command could leave the
 // group.
 func (c *compiler) scope() {
 	m := c.facts.Manager
 	if m == nil || !c.req.Sole || c.req.Session || c.facts.State(facts.SystemdScope) == facts.No || c.plan.Bwrap != nil ||
-		c.plan.Engine != EngineNative && c.plan.Engine != EngineLandlock ||
+		c.plan.Backend != BackendNative && c.plan.Backend != BackendLandlock ||
 		slices.ContainsFunc(c.facts.Groups, func(g facts.Group) bool { return g.Version == 2 }) {
 		return
 	}
-	var held []string
+	var enforced []string
 	for _, l := range c.pol.Limits {
 		if k := controllers[l.Name]; k != "" && !cgroup.Has(c.groups(false), k) && slices.Contains(m.Controllers, k) {
-			held = append(held, l.Name)
+			enforced = append(enforced, l.Name)
 		}
 	}
 	switch {
-	case len(held) == 0:
+	case len(enforced) == 0:
 	case m.Refused != "":
 		c.refused = m.Refused
 		try := "systemd-run --user --scope true"
 		if c.facts.UID == 0 {
 			try = "systemd-run --scope true"
 		}
-		c.plan.Notes = append(c.plan.Notes, Note{Feature: string(facts.SystemdScope), Loss: "none could be had for " + strings.Join(held, ", "),
+		c.plan.Notes = append(c.plan.Notes, Note{Feature: string(facts.SystemdScope), Loss: "none could be had for " + strings.Join(enforced, ", "),
 			Found: m.Refused, Fix: try + " may say more"})
 	default:
 		c.plan.Scope = &Scope{Socket: m.Socket, Bus: m.Bus, Tree: m.Tree,

@@ -17,12 +17,12 @@ func (c *compiler) requires(feature string) bool {
 	return slices.Contains(c.pol.Require, feature)
 }
 
-// guarantees settles, last of all, what holds: by the engine's traits, by this host, and by the policy's own wishes. What does not hold
+// guarantees settles, last of all, what holds: by the backend's traits, by this host, and by the policy's own wishes. What does not hold
 // is a note; if it is required, the policy is not met.
 func (c *compiler) guarantees() error {
-	at := slices.Index(engines[:], c.plan.Engine)
+	at := slices.Index(backends[:], c.plan.Backend)
 	for _, t := range Traits {
-		cell := c.here(t.Name, t.Engines[at])
+		cell := c.here(t.Name, t.Backends[at])
 		if cell.Grade == Carried {
 			c.plan.Holds = append(c.plan.Holds, t.Name)
 			continue
@@ -37,11 +37,11 @@ func (c *compiler) guarantees() error {
 				n.Found = c.refused
 			}
 			c.unmet = append(c.unmet, n)
-		} else if !c.told(t.Name) && c.matters(t.Name) && (c.plan.Engine != EngineNone || t.Name == "sandbox") {
+		} else if !c.noted(t.Name) && c.matters(t.Name) && (c.plan.Backend != BackendNone || t.Name == "sandbox") {
 			c.note(t.Name, cell.Loss, c.fixFor(t))
 		}
 	}
-	if c.plan.Engine == EngineNone { // one note for all of them
+	if c.plan.Backend == BackendNone { // one note for all of them
 		for i := range c.plan.Notes {
 			if n := &c.plan.Notes[i]; n.Feature == "sandbox" {
 				n.Loss += ": no guarantee holds but " + strings.Join(c.plan.Holds, ", ")
@@ -64,28 +64,28 @@ func (c *compiler) matters(trait string) bool {
 	return true
 }
 
-// told reports whether a note says already that a guarantee is lost.
-func (c *compiler) told(trait string) bool {
+// noted reports whether a note says already that a guarantee is lost.
+func (c *compiler) noted(trait string) bool {
 	return slices.ContainsFunc(c.plan.Notes, func(n Note) bool { return n.Feature == trait })
 }
 
-// fixFor names the engines that give a guarantee.
+// fixFor names the backends that give a guarantee.
 func (c *compiler) fixFor(t Trait) string {
 	var all []string
-	for i, cell := range t.Engines {
-		if cell.Grade == Carried && engines[i] != c.plan.Engine {
-			all = append(all, engines[i])
+	for i, cell := range t.Backends {
+		if cell.Grade == Carried && backends[i] != c.plan.Backend {
+			all = append(all, backends[i])
 		}
 	}
 	switch {
-	case len(all) == 0 || t.Engines[slices.Index(engines[:], c.plan.Engine)].Grade == Carried:
+	case len(all) == 0 || t.Backends[slices.Index(backends[:], c.plan.Backend)].Grade == Carried:
 		return ""
 	case c.pol.Isolation.Level() != policy.Container:
 		return "use isolation container, and leave NSRUN_SANDBOX alone"
 	case len(all) == 1:
-		return "use the engine " + all[0]
+		return "use the backend " + all[0]
 	}
-	return "use one of the engines " + strings.Join(all, ", ")
+	return "use one of the backends " + strings.Join(all, ", ")
 }
 
 // here is a cell as this host and policy have it.
@@ -96,9 +96,9 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		}
 		return cell
 	}
-	alone := c.plan.Engine == EngineLandlock
-	profile := c.plan.Seccomp.HasProfile()
-	unless := "without a seccomp profile "
+	alone := c.plan.Backend == BackendLandlock
+	builtin := c.plan.Seccomp.HasBuiltin()
+	unless := "without a seccomp filter of nsrun's "
 	if c.plan.Seccomp != nil && len(c.plan.Seccomp.Raw) > 0 {
 		unless = "unless the given filter refuses that, "
 	}
@@ -112,19 +112,19 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		}
 		return weaker(c.plan.Container != nil && c.facts.UID == 0, "any number of files can be made in the container's own /dev, by a sandbox that root starts")
 	case "init":
-		return weaker(c.plan.Engine == EngineBwrap && c.plan.Landlock == nil, "pid 1 is bubblewrap's, and the command can look into it: its descriptors are the caller's standard ones")
+		return weaker(c.plan.Backend == BackendBwrap && c.plan.Landlock == nil, "pid 1 is bubblewrap's, and the command can look into it: its descriptors are the caller's standard ones")
 	case "ownership":
-		return weaker(c.plan.Engine == EngineBwrap && c.facts.UID == 0, "the command is in the user namespace that owns its mounts, without a capability over it")
+		return weaker(c.plan.Backend == BackendBwrap && c.facts.UID == 0, "the command is in the user namespace that owns its mounts, without a capability over it")
 	case "privileges":
-		return weaker(!profile && c.plan.Engine != EngineNative, unless+"the command can make a user namespace, and has capabilities over what it makes in it")
+		return weaker(!builtin && c.plan.Backend != BackendNative, unless+"the command can make a user namespace, and has capabilities over what it makes in it")
 	case "keyring":
-		return weaker(!profile && (alone || c.plan.Container != nil), unless+"the caller's user keyring is in reach")
+		return weaker(!builtin && (alone || c.plan.Container != nil), unless+"the caller's user keyring is in reach")
 	case "landlock":
 		return weaker(c.plan.Landlock == nil || len(c.facts.LandlockRefused) > 0, "there is none, or the kernel refuses some of its rights")
 	case "seccomp":
-		return weaker(!profile, c.unprofiled())
+		return weaker(!builtin, c.otherFilters())
 	case "network", "loopback":
-		if trait == "network" && !profile && !alone && c.pol.Network.Mode() == policy.NetworkNone {
+		if trait == "network" && !builtin && !alone && c.pol.Network.Mode() == policy.NetworkNone {
 			return weaker(true, unless+"sockets to the machine's hypervisor (AF_VSOCK) can be made, which no namespace keeps away")
 		}
 		return weaker(c.pol.Network.Mode() == policy.NetworkHost, "the policy keeps the host's network")
@@ -134,7 +134,7 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	case "environment":
 		return weaker(c.pol.Isolation.Level() == policy.Permissive, "the caller's environment is passed as it is")
 	case "device_modes":
-		if c.facts.UID != 0 && c.plan.Engine != EngineNone {
+		if c.facts.UID != 0 && c.plan.Backend != BackendNone {
 			return Cell{Grade: Carried}
 		}
 		return cell
@@ -155,23 +155,23 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	return cell
 }
 
-// unprofiled says what filters system calls where no profile does.
-func (c *compiler) unprofiled() string {
+// otherFilters says what filters system calls where no built-in filter does.
+func (c *compiler) otherFilters() string {
 	s := c.plan.Seccomp
 	if s == nil {
 		return "no system call is filtered"
 	}
-	var held []string
+	var enforced []string
 	if len(s.Raw) > 0 {
-		held = append(held, "the given filter, of which nsrun does not know what it refuses")
+		enforced = append(enforced, "the given filter, of which nsrun does not know what it refuses")
 	}
 	if len(s.Deny) > 0 {
-		held = append(held, "the refusal of "+strings.Join(s.Deny, ", "))
+		enforced = append(enforced, "the refusal of "+strings.Join(s.Deny, ", "))
 	}
 	if len(s.Refuse) > 0 {
-		held = append(held, "what the engine refuses of its own")
+		enforced = append(enforced, "what the backend refuses of its own")
 	}
-	return "no seccomp profile of nsrun's is on; system calls are filtered by nothing but " + strings.Join(held, ", and ")
+	return "no built-in seccomp filter is on; system calls are filtered by nothing but " + strings.Join(enforced, ", and ")
 }
 
 // unixSockets is what is left of that guarantee. Below a private root there are no sockets but those in granted directories, which are
@@ -180,7 +180,7 @@ func (c *compiler) unixSockets(cell Cell) Cell {
 	host := c.pol.Network.Mode() == policy.NetworkHost
 	switch {
 	case cell.Grade != Carried:
-	case c.plan.Engine == EngineLandlock && !c.refuses(seccomp.RefuseUnix) && !c.unixByLandlock():
+	case c.plan.Backend == BackendLandlock && !c.refuses(seccomp.RefuseUnix) && !c.unixByLandlock():
 		return Cell{Weaker, "sockets that the caller may connect to can be connected to, since some are granted: Landlock ABI 9 can tell them apart"}
 	case host && (c.plan.Landlock == nil || c.plan.Landlock.Scoped&landlock.ScopeAbstractUnix == 0):
 		return Cell{Weaker, "abstract sockets of the host's network namespace can be connected to"}

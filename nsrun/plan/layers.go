@@ -11,7 +11,7 @@ import (
 // Layers is protection that an operator adds to plans of bubblewrap's command line, which have none of it.
 type Layers struct {
 	Landlock bool            // rights on files as the mounts grant them, and both scopes
-	Seccomp  *policy.Seccomp // a profile, beside the filters of the command line
+	Seccomp  *policy.Seccomp // a built-in filter, beside the filters of the command line
 	Limits   []policy.Limit
 }
 

@@ -10,21 +10,21 @@ import (
 	"github.com/nsrun/nsrun/rlimit/cgroup"
 )
 
-// Held is a limit that something else than the kernel's limits of each process holds, and what that is.
-type Held struct {
+// Enforcement is a limit that something else than the kernel's limits of each process enforces, and what that is.
+type Enforcement struct {
 	Limit string `json:"limit"` // "memory_mb=256"
 	By    string `json:"by"`    // "cgroup v2"
-	// Usual says that it was not asked for: see [policy.UsualLimits].
-	Usual bool `json:"usual,omitempty"`
+	// Default says that it was not asked for: see [policy.DefaultLimits].
+	Default bool `json:"default,omitempty"`
 }
 
 // String gives "memory_mb=256 (cgroup v2)".
-func (h Held) String() string { return h.Limit + " (" + h.By + ")" }
+func (h Enforcement) String() string { return h.Limit + " (" + h.By + ")" }
 
-// UsualLimits is the feature of notes on limits that were not asked for, and do not hold: see [policy.UsualLimits].
-const UsualLimits = "usual limits"
+// DefaultLimits is the feature of notes on limits that were not asked for, and do not hold: see [policy.DefaultLimits].
+const DefaultLimits = "default limits"
 
-// limits turns the policy's limits, and the usual ones that it does not name, into what enforces them.
+// limits turns the policy's limits, and the default ones that it does not name, into what enforces them.
 func (c *compiler) limits() error {
 	if c.pol.Isolation.Level() == policy.Permissive {
 		return nil
@@ -35,7 +35,7 @@ func (c *compiler) limits() error {
 			return err
 		}
 	}
-	for _, l := range c.usual() {
+	for _, l := range c.defaultLimits() {
 		if err := c.bound(l, true); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (c *compiler) limits() error {
 // mostPids is the highest bound that the pids controllers take: PIDS_MAX in kernel/cgroup/pids.c. No process has a higher number, either.
 const mostPids = 1 << 22
 
-// ours is how many processes of nsrun's own are in a sandbox: pid 1, or a keeper and who stands by; in a session the supervisor that waits for
+// ours is how many processes of nsrun's own are in a sandbox: pid 1, or a subreaper and its watchdog; in a session the supervisor that waits for
 // the next command as well. Those of commands that run count.
 func (c *compiler) ours() int64 {
 	n := int64(1)
@@ -63,50 +63,50 @@ func (c *compiler) ours() int64 {
 	return n
 }
 
-// usual are the limits of a sandbox whose policy does not say. Memory is the host's but for a quarter.
-func (c *compiler) usual() (limits []policy.Limit) {
-	if c.plan.Engine == EngineNone || c.plan.Bwrap != nil {
+// defaultLimits are the limits of a sandbox whose policy does not say. Memory is the host's but for a quarter.
+func (c *compiler) defaultLimits() (limits []policy.Limit) {
+	if c.plan.Backend == BackendNone || c.plan.Bwrap != nil {
 		return nil
 	}
-	all := slices.Clone(policy.UsualLimits)
+	all := slices.Clone(policy.DefaultLimits)
 	if c.facts.MemoryMB > 0 {
 		all = append(all, policy.Limit{Name: "memory_mb", Value: max(c.facts.MemoryMB*3/4, 1)})
 	}
 	return slices.DeleteFunc(all, func(l policy.Limit) bool { _, set := c.pol.Limit(l.Name); return set })
 }
 
-// bound plans one limit. A usual one is never more than what is in force already, and no reason to refuse a run.
-func (c *compiler) bound(l policy.Limit, usual bool) error {
+// bound plans one limit. A default one is never more than what is in force already, and no reason to refuse a run.
+func (c *compiler) bound(l policy.Limit, byDefault bool) error {
 	v := uint64(l.Value)
 	switch l.Name {
 	case "cpu_seconds":
 		// SIGXCPU at the soft limit, SIGKILL a second later (setrlimit(2)).
-		c.limit(rlimit.Limit{Name: "cpu_seconds", Soft: v, Hard: v + 1}, usual)
+		c.limit(rlimit.Limit{Name: "cpu_seconds", Soft: v, Hard: v + 1}, byDefault)
 	case "file_size_mb":
-		c.limit(rlimit.Both("file_size", v<<20), usual)
+		c.limit(rlimit.Both("file_size", v<<20), byDefault)
 	case "open_files", "core", "message_queues", "pending_signals":
-		c.limit(rlimit.Both(l.Name, v), usual)
+		c.limit(rlimit.Both(l.Name, v), byDefault)
 	case "address_space_mb", "stack_mb", "locked_mb":
-		c.limit(rlimit.Both(l.Name[:len(l.Name)-len("_mb")], v<<20), usual)
+		c.limit(rlimit.Both(l.Name[:len(l.Name)-len("_mb")], v<<20), byDefault)
 	case "memory_mb", "pids", "cpu_percent", "io_read_mb", "io_write_mb":
-		c.shared(l, usual)
+		c.shared(l, byDefault)
 	case "tmpfs_mb": // in the mounts
-		if c.plan.Engine == EngineLandlock || c.plan.Engine == EngineNone {
-			c.lose(Note{Feature: "tmpfs_mb", Loss: "the engine " + c.plan.Engine + " has no private file systems to bound", Fix: "use the engine native"}, false)
+		if c.plan.Backend == BackendLandlock || c.plan.Backend == BackendNone {
+			c.lose(Note{Feature: "tmpfs_mb", Loss: "the backend " + c.plan.Backend + " has no private file systems to bound", Fix: "use the backend native"}, false)
 			return nil
 		}
-		c.hold(l, "tmpfs", usual)
+		c.enforce(l, "tmpfs", byDefault)
 	case "output_bytes":
-		c.output(l, usual)
+		c.output(l, byDefault)
 	default:
 		return fmt.Errorf("bug: limit %q is not planned", l.Name)
 	}
 	return nil
 }
 
-func (c *compiler) limit(l rlimit.Limit, usual bool) {
-	if usual {
-		c.plan.AtMost = append(c.plan.AtMost, l)
+func (c *compiler) limit(l rlimit.Limit, byDefault bool) {
+	if byDefault {
+		c.plan.SoftCaps = append(c.plan.SoftCaps, l)
 	} else {
 		c.plan.Limits = append(c.plan.Limits, l)
 	}
@@ -116,28 +116,28 @@ func (c *compiler) limit(l rlimit.Limit, usual bool) {
 const littleMB = 8
 
 // shared plans a limit on the whole sandbox: of a container, or of a cgroup, or else by the nearest that the kernel has for processes.
-func (c *compiler) shared(l policy.Limit, usual bool) {
+func (c *compiler) shared(l policy.Limit, byDefault bool) {
 	box := c.plan.Container
 	controller := controllers[l.Name]
-	held := box != nil && controller != "io" || c.plan.Bwrap == nil && cgroup.Has(c.groups(usual), controller)
+	enforced := box != nil && controller != "io" || c.plan.Bwrap == nil && cgroup.Has(c.groups(byDefault), controller)
 	switch {
-	case !held && l.Name == "memory_mb":
-		c.memory(uint64(l.Value), usual)
-	case !held && l.Name == "pids":
-		c.pids(uint64(l.Value), usual)
-	case !held && controller == "io":
+	case !enforced && l.Name == "memory_mb":
+		c.memory(uint64(l.Value), byDefault)
+	case !enforced && l.Name == "pids":
+		c.pids(uint64(l.Value), byDefault)
+	case !enforced && controller == "io":
 		c.lose(Note{Feature: l.Name, Loss: "the speed of disks takes a cgroup with the controller io, and none can be made here",
 			Found: c.noGroup(), Fix: c.facts.Fix(facts.CgroupV2)}, false)
-	case !held:
+	case !enforced:
 		c.lose(Note{Feature: l.Name, Loss: "a CPU share takes a cgroup, and none can be made here",
 			Found: c.noGroup(), Fix: c.facts.Fix(facts.CgroupV2) + "; or use cpu_seconds"}, false)
 	case box != nil:
 		*map[string]*int64{"memory_mb": &box.MemoryMB, "pids": &box.Pids, "cpu_percent": &box.CPUPercent}[l.Name] = l.Value
-		c.hold(l, "cgroup", usual)
+		c.enforce(l, "cgroup", byDefault)
 	default:
 		*map[string]*int64{"memory_mb": &c.group.MemoryMB, "pids": &c.group.Pids, "cpu_percent": &c.group.CPUPercent,
 			"io_read_mb": &c.group.ReadMB, "io_write_mb": &c.group.WriteMB}[l.Name] = l.Value
-		c.hold(l, c.by(controller), usual)
+		c.enforce(l, c.by(controller), byDefault)
 		if l.Name == "memory_mb" && l.Value < littleMB {
 			c.note("little memory", "so little may not hold a program's own code, which counts too: it is slow for a while, and then killed",
 				fmt.Sprintf("set %d or more", littleMB))
@@ -149,14 +149,14 @@ func (c *compiler) shared(l policy.Limit, usual bool) {
 	}
 }
 
-func (c *compiler) hold(l policy.Limit, by string, usual bool) {
-	c.plan.Held = append(c.plan.Held, Held{fmt.Sprintf("%s=%d", l.Name, l.Value), by, usual})
+func (c *compiler) enforce(l policy.Limit, by string, byDefault bool) {
+	c.plan.EnforcedBy = append(c.plan.EnforcedBy, Enforcement{fmt.Sprintf("%s=%d", l.Name, l.Value), by, byDefault})
 }
 
-func (c *compiler) memory(v uint64, usual bool) {
+func (c *compiler) memory(v uint64, byDefault bool) {
 	const together = "the memory of all processes together is not bounded, as no cgroup can be made here"
-	if usual { // to bound that of each would refuse what sets aside much and uses little, as sanitizers do
-		c.note(UsualLimits, "memory is not bounded unless asked for, as it takes a cgroup of version 2 whose children have the controller memory", "set memory_mb")
+	if byDefault { // to bound that of each would refuse what sets aside much and uses little, as sanitizers do
+		c.note(DefaultLimits, "memory is not bounded unless asked for, as it takes a cgroup of version 2 whose children have the controller memory", "set memory_mb")
 		return
 	}
 	c.limit(rlimit.Both("data", v<<20), false)
@@ -164,16 +164,16 @@ func (c *compiler) memory(v uint64, usual bool) {
 }
 
 // output plans the bound on what a command writes to its caller. A session's commands have one each, of what is collected.
-func (c *compiler) output(l policy.Limit, usual bool) {
+func (c *compiler) output(l policy.Limit, byDefault bool) {
 	switch {
 	case c.plan.Bwrap != nil:
 		return
-	case c.plan.Engine != EngineBwrap && c.plan.Engine != EngineDocker:
-	case !usual && !c.req.Session:
-		c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "use the engine native, or cut the output with head -c"}, false)
+	case c.plan.Backend != BackendBwrap && c.plan.Backend != BackendDocker:
+	case !byDefault && !c.req.Session:
+		c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "use the backend native, or cut the output with head -c"}, false)
 		return
 	default:
 		return
 	}
-	c.plan.Output = &Output{Bytes: l.Value, Pipes: usual}
+	c.plan.Output = &Output{Bytes: l.Value, Pipes: byDefault}
 }

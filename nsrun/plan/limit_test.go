@@ -26,7 +26,7 @@ func v1(controller string) facts.Group {
 // TestWhatHoldsALimit asks for each limit on the whole sandbox on hosts that have something else to hold it.
 func TestWhatHoldsALimit(t *testing.T) {
 	type want struct {
-		held  []Held
+		held  []Enforcement
 		trees []cgroup.Tree
 		limit []rlimit.Limit
 		note  string // the begin of one
@@ -37,41 +37,41 @@ func TestWhatHoldsALimit(t *testing.T) {
 	pids := policy.Limit{Name: "pids", Value: 10}
 	cpu := policy.Limit{Name: "cpu_percent", Value: 150}
 	for name, c := range map[string]struct {
-		limit  policy.Limit
-		uid    int
-		groups []facts.Group
-		engine policy.Backend
-		want   want
+		limit   policy.Limit
+		uid     int
+		groups  []facts.Group
+		backend policy.Backend
+		want    want
 	}{
-		"memory by version 2": {memory, 1000, []facts.Group{v2}, "", want{held: []Held{{"memory_mb=64", "cgroup v2", false}},
+		"memory by version 2": {memory, 1000, []facts.Group{v2}, "", want{held: []Enforcement{{"memory_mb=64", "cgroup v2", false}},
 			trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("memory.max", "67108864"), {Name: "memory.swap.max", Value: "0", Optional: true}}}}}},
-		"memory by version 1": {memory, 0, []facts.Group{v1("cpu"), v1("memory")}, "", want{held: []Held{{"memory_mb=64", "cgroup v1", false}},
+		"memory by version 1": {memory, 0, []facts.Group{v1("cpu"), v1("memory")}, "", want{held: []Enforcement{{"memory_mb=64", "cgroup v1", false}},
 			trees: []cgroup.Tree{{Version: 1, Dir: "/sys/fs/cgroup/memory", Files: []cgroup.File{file("memory.limit_in_bytes", "67108864"), {Name: "memory.memsw.limit_in_bytes", Value: "67108864", Optional: true}}}}}},
-		"little memory": {policy.Limit{Name: "memory_mb", Value: littleMB - 1}, 1000, []facts.Group{v2}, "", want{held: []Held{{"memory_mb=7", "cgroup v2", false}}, note: "little memory: so little may not hold",
+		"little memory": {policy.Limit{Name: "memory_mb", Value: littleMB - 1}, 1000, []facts.Group{v2}, "", want{held: []Enforcement{{"memory_mb=7", "cgroup v2", false}}, note: "little memory: so little may not hold",
 			trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("memory.max", "7340032"), {Name: "memory.swap.max", Value: "0", Optional: true}}}}}},
 		"memory of each process":  {memory, 1000, nil, "", want{limit: []rlimit.Limit{rlimit.Both("data", 64<<20)}, note: "memory_mb: bounds the private memory of each process"}},
-		"memory of a container":   {memory, 1000, []facts.Group{v2}, policy.BackendDocker, want{held: []Held{{"memory_mb=64", "cgroup", false}}}},
+		"memory of a container":   {memory, 1000, []facts.Group{v2}, policy.BackendDocker, want{held: []Enforcement{{"memory_mb=64", "cgroup", false}}}},
 		"memory under bubblewrap": {memory, 1000, []facts.Group{v2}, policy.BackendBwrap, want{limit: []rlimit.Limit{rlimit.Both("data", 64<<20)}, note: "memory_mb: bounds"}},
-		"processes by version 2":  {pids, 0, []facts.Group{v2}, "", want{held: []Held{{"pids=10", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("pids.max", "11")}}}}},
-		"processes with Landlock": {pids, 0, []facts.Group{v2}, policy.BackendLandlock, want{held: []Held{{"pids=10", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("pids.max", "12")}}}}},
-		"as many as there can be": {policy.Limit{Name: "pids", Value: 1 << 22}, 0, []facts.Group{v2}, "", want{held: []Held{{"pids=4194304", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("pids.max", "4194304")}}}}},
+		"processes by version 2":  {pids, 0, []facts.Group{v2}, "", want{held: []Enforcement{{"pids=10", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("pids.max", "11")}}}}},
+		"processes with Landlock": {pids, 0, []facts.Group{v2}, policy.BackendLandlock, want{held: []Enforcement{{"pids=10", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("pids.max", "12")}}}}},
+		"as many as there can be": {policy.Limit{Name: "pids", Value: 1 << 22}, 0, []facts.Group{v2}, "", want{held: []Enforcement{{"pids=4194304", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("pids.max", "4194304")}}}}},
 		"processes of a user":     {pids, 1000, nil, "", want{limit: []rlimit.Limit{rlimit.Both("pids", 10)}}},
 		"processes of root":       {pids, 0, nil, "", want{unmet: "RLIMIT_NPROC does not bind a sandbox that root starts"}},
 		"processes, no namespace": {pids, 1000, nil, policy.BackendLandlock, want{unmet: "RLIMIT_NPROC counts all processes of the caller's"}},
 		"a controller is missing": {pids, 0, []facts.Group{v1("memory")}, "", want{unmet: "RLIMIT_NPROC does not bind"}},
-		"CPU by version 2":        {cpu, 1000, []facts.Group{v2}, "", want{held: []Held{{"cpu_percent=150", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("cpu.max", "150000 100000")}}}}},
+		"CPU by version 2":        {cpu, 1000, []facts.Group{v2}, "", want{held: []Enforcement{{"cpu_percent=150", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("cpu.max", "150000 100000")}}}}},
 		"CPU by nothing":          {cpu, 1000, nil, "", want{unmet: "a CPU share takes a cgroup, and none can be made here"}},
-		"CPU, enabled first":      {cpu, 0, []facts.Group{{Version: 2, Dir: "/c", Controllers: all, Enable: []string{"cpu", "pids"}, Leave: true}}, "", want{held: []Held{{"cpu_percent=150", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: "/c", Enable: []string{"cpu"}, Leave: true, Files: []cgroup.File{file("cpu.max", "150000 100000")}}}}},
-		"CPU, there already":      {cpu, 0, []facts.Group{{Version: 2, Dir: "/c", Controllers: all, Enable: []string{"pids"}, Leave: true}}, "", want{held: []Held{{"cpu_percent=150", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: "/c", Files: []cgroup.File{file("cpu.max", "150000 100000")}}}}},
-		"CPU without any sandbox": {cpu, 1000, []facts.Group{v1("cpu")}, policy.BackendNone, want{held: []Held{{"cpu_percent=150", "cgroup v1", false}}, trees: []cgroup.Tree{{Version: 1, Dir: "/sys/fs/cgroup/cpu", Files: []cgroup.File{file("cpu.cfs_period_us", "100000"), file("cpu.cfs_quota_us", "150000")}}}}},
-		"the first place counts":  {cpu, 0, []facts.Group{v2, v1("cpu")}, "", want{held: []Held{{"cpu_percent=150", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("cpu.max", "150000 100000")}}}}},
-		"a disk by version 2": {policy.Limit{Name: "io_read_mb", Value: 2}, 1000, []facts.Group{{Version: 2, Dir: "/c", Controllers: []string{"io"}}}, "", want{held: []Held{{"io_read_mb=2", "cgroup v2", false}},
+		"CPU, enabled first":      {cpu, 0, []facts.Group{{Version: 2, Dir: "/c", Controllers: all, Enable: []string{"cpu", "pids"}, Leave: true}}, "", want{held: []Enforcement{{"cpu_percent=150", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: "/c", Enable: []string{"cpu"}, Leave: true, Files: []cgroup.File{file("cpu.max", "150000 100000")}}}}},
+		"CPU, there already":      {cpu, 0, []facts.Group{{Version: 2, Dir: "/c", Controllers: all, Enable: []string{"pids"}, Leave: true}}, "", want{held: []Enforcement{{"cpu_percent=150", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: "/c", Files: []cgroup.File{file("cpu.max", "150000 100000")}}}}},
+		"CPU without any sandbox": {cpu, 1000, []facts.Group{v1("cpu")}, policy.BackendNone, want{held: []Enforcement{{"cpu_percent=150", "cgroup v1", false}}, trees: []cgroup.Tree{{Version: 1, Dir: "/sys/fs/cgroup/cpu", Files: []cgroup.File{file("cpu.cfs_period_us", "100000"), file("cpu.cfs_quota_us", "150000")}}}}},
+		"the first place counts":  {cpu, 0, []facts.Group{v2, v1("cpu")}, "", want{held: []Enforcement{{"cpu_percent=150", "cgroup v2", false}}, trees: []cgroup.Tree{{Version: 2, Dir: v2.Dir, Files: []cgroup.File{file("cpu.max", "150000 100000")}}}}},
+		"a disk by version 2": {policy.Limit{Name: "io_read_mb", Value: 2}, 1000, []facts.Group{{Version: 2, Dir: "/c", Controllers: []string{"io"}}}, "", want{held: []Enforcement{{"io_read_mb=2", "cgroup v2", false}},
 			trees: []cgroup.Tree{{Version: 2, Dir: "/c", Files: []cgroup.File{{Name: "io.max", Value: "rbps=2097152", Disk: true}}}}}},
-		"a disk by version 1": {policy.Limit{Name: "io_write_mb", Value: 2}, 0, []facts.Group{v1("io")}, "", want{held: []Held{{"io_write_mb=2", "cgroup v1", false}}, note: "io_write_mb: what is written through the page cache is not bounded",
+		"a disk by version 1": {policy.Limit{Name: "io_write_mb", Value: 2}, 0, []facts.Group{v1("io")}, "", want{held: []Enforcement{{"io_write_mb=2", "cgroup v1", false}}, note: "io_write_mb: what is written through the page cache is not bounded",
 			trees: []cgroup.Tree{{Version: 1, Dir: "/sys/fs/cgroup/io", Files: []cgroup.File{{Name: "blkio.throttle.write_bps_device", Value: "2097152", Disk: true}}}}}},
-		"a disk by version 2, whole": {policy.Limit{Name: "io_write_mb", Value: 2}, 1000, []facts.Group{{Version: 2, Dir: "/c", Controllers: []string{"memory", "io"}, Enable: []string{"memory", "io"}}}, "", want{held: []Held{{"io_write_mb=2", "cgroup v2", false}},
+		"a disk by version 2, whole": {policy.Limit{Name: "io_write_mb", Value: 2}, 1000, []facts.Group{{Version: 2, Dir: "/c", Controllers: []string{"memory", "io"}, Enable: []string{"memory", "io"}}}, "", want{held: []Enforcement{{"io_write_mb=2", "cgroup v2", false}},
 			trees: []cgroup.Tree{{Version: 2, Dir: "/c", Enable: []string{"io", "memory"}, Files: []cgroup.File{{Name: "io.max", Value: "wbps=2097152", Disk: true}}}}}},
-		"a disk without memory": {policy.Limit{Name: "io_write_mb", Value: 2}, 1000, []facts.Group{{Version: 2, Dir: "/c", Controllers: []string{"io"}}}, "", want{held: []Held{{"io_write_mb=2", "cgroup v2", false}}, note: "io_write_mb: what is written through the page cache is not bounded",
+		"a disk without memory": {policy.Limit{Name: "io_write_mb", Value: 2}, 1000, []facts.Group{{Version: 2, Dir: "/c", Controllers: []string{"io"}}}, "", want{held: []Enforcement{{"io_write_mb=2", "cgroup v2", false}}, note: "io_write_mb: what is written through the page cache is not bounded",
 			trees: []cgroup.Tree{{Version: 2, Dir: "/c", Files: []cgroup.File{{Name: "io.max", Value: "wbps=2097152", Disk: true}}}}}},
 		"a disk by nothing":         {policy.Limit{Name: "io_write_mb", Value: 2}, 1000, nil, "", want{unmet: "the speed of disks takes a cgroup with the controller io"}},
 		"a disk of a container's":   {policy.Limit{Name: "io_write_mb", Value: 2}, 1000, []facts.Group{v2}, policy.BackendDocker, want{unmet: "the speed of disks takes a cgroup"}},
@@ -80,20 +80,20 @@ func TestWhatHoldsALimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := host("6.18.0", 7, c.uid)
 			f.Groups = c.groups
-			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the usual ones to keep out of it
-			p, err := Compile(Request{Policy: policy.Policy{Backend: c.engine, Limits: []policy.Limit{c.limit}}, Command: []string{"true"}}, f)
+			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the default ones to keep out of it
+			p, err := Compile(Request{Policy: policy.Policy{Backend: c.backend, Limits: []policy.Limit{c.limit}}, Command: []string{"true"}}, f)
 			if c.want.unmet != "" {
 				require.ErrorContains(t, err, c.want.unmet)
 				return
 			}
 			require.NoError(t, err)
-			var held []Held
-			for _, h := range p.Held {
-				if !h.Usual {
-					held = append(held, h)
+			var enforced []Enforcement
+			for _, h := range p.EnforcedBy {
+				if !h.Default {
+					enforced = append(enforced, h)
 				}
 			}
-			assert.Equal(t, c.want.held, held)
+			assert.Equal(t, c.want.held, enforced)
 			assert.Equal(t, c.want.trees, p.Cgroups)
 			assert.Equal(t, c.want.limit, p.Limits)
 			if c.want.note != "" {
@@ -103,19 +103,19 @@ func TestWhatHoldsALimit(t *testing.T) {
 	}
 }
 
-// TestUsualLimitsAreNoReasonToFail plans without a word on limits.
-func TestUsualLimitsAreNoReasonToFail(t *testing.T) {
+// TestDefaultLimitsAreNoReasonToFail plans without a word on limits.
+func TestDefaultLimitsAreNoReasonToFail(t *testing.T) {
 	for name, f := range hosts {
 		p, err := Compile(Request{Policy: policy.Policy{Backend: policy.BackendNone}, Command: []string{"true"}}, f)
 		require.NoError(t, err, name)
-		assert.Empty(t, p.AtMost, "%s: a command without a sandbox is as the caller would run it", name)
+		assert.Empty(t, p.SoftCaps, "%s: a command without a sandbox is as the caller would run it", name)
 		p, err = Compile(Request{Policy: policy.Policy{}, Command: []string{"true"}}, f)
 		if err != nil {
 			continue
 		}
 		assert.Empty(t, p.Limits, name)
 		for _, want := range []string{"open_files", "file_size", "cpu_seconds", "locked", "message_queues"} {
-			assert.Contains(t, names(p.AtMost), want, name)
+			assert.Contains(t, names(p.SoftCaps), want, name)
 		}
 		assert.Equal(t, &Output{Bytes: 10 << 30, Pipes: true}, p.Output, name)
 		assert.Contains(t, p.Holds, "limits", "%s: what was asked for holds", name)
@@ -129,8 +129,8 @@ func names(limits []rlimit.Limit) (all []string) {
 	return all
 }
 
-// TestUsualLimitsTakeNoTime has them held by a cgroup only where the sandbox can be born in it.
-func TestUsualLimitsTakeNoTime(t *testing.T) {
+// TestDefaultLimitsTakeNoTime has them held by a cgroup only where the sandbox can be born in it.
+func TestDefaultLimitsTakeNoTime(t *testing.T) {
 	plan := func(change func(*facts.Facts)) *Plan {
 		f := host("6.18.0", 7, 0)
 		f.Groups, f.MemoryMB = []facts.Group{v2}, 4000
@@ -140,13 +140,13 @@ func TestUsualLimitsTakeNoTime(t *testing.T) {
 		return p
 	}
 	p := plan(func(*facts.Facts) {})
-	assert.Equal(t, []Held{{"pids=4096", "cgroup v2", true}, {"memory_mb=3000", "cgroup v2", true}}, p.Held)
+	assert.Equal(t, []Enforcement{{"pids=4096", "cgroup v2", true}, {"memory_mb=3000", "cgroup v2", true}}, p.EnforcedBy)
 	assert.True(t, p.Mechanisms.CgroupClone)
-	assert.NotContains(t, p.String(), "usual limits:")
+	assert.NotContains(t, p.String(), "default limits:")
 	p = plan(func(f *facts.Facts) {
 		f.Groups = []facts.Group{{Version: 2, Dir: "/c", Controllers: []string{"cpu", "io", "memory", "pids"}, Enable: []string{"cpu", "io"}, Leave: true}}
 	})
-	assert.Equal(t, []Held{{"pids=4096", "cgroup v2", true}, {"memory_mb=3000", "cgroup v2", true}}, p.Held, "what is enabled is, whatever else is not")
+	assert.Equal(t, []Enforcement{{"pids=4096", "cgroup v2", true}, {"memory_mb=3000", "cgroup v2", true}}, p.EnforcedBy, "what is enabled is, whatever else is not")
 	assert.Empty(t, p.Cgroups[0].Enable)
 	assert.False(t, p.Cgroups[0].Leave)
 	for name, change := range map[string]func(*facts.Facts){
@@ -157,19 +157,19 @@ func TestUsualLimitsTakeNoTime(t *testing.T) {
 		"no place":         func(f *facts.Facts) { f.Groups = nil },
 	} {
 		p := plan(change)
-		assert.Empty(t, p.Held, name)
+		assert.Empty(t, p.EnforcedBy, name)
 		assert.Empty(t, p.Cgroups, name)
-		assert.Contains(t, p.String(), "usual limits: memory is not bounded", name)
-		assert.Contains(t, p.String(), "usual limits: the number of processes is not bounded", name)
+		assert.Contains(t, p.String(), "default limits: memory is not bounded", name)
+		assert.Contains(t, p.String(), "default limits: the number of processes is not bounded", name)
 	}
 }
 
-// TestAUsualLimitGivesWay lets what is asked for stand alone.
-func TestAUsualLimitGivesWay(t *testing.T) {
+// TestADefaultLimitGivesWay lets what is asked for stand alone.
+func TestADefaultLimitGivesWay(t *testing.T) {
 	p, err := Compile(Request{Policy: policy.Policy{}.WithLimit("open_files", 100000).WithLimit("output_bytes", 5), Command: []string{"true"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.Equal(t, []rlimit.Limit{rlimit.Both("open_files", 100000)}, p.Limits)
-	assert.NotContains(t, names(p.AtMost), "open_files")
+	assert.NotContains(t, names(p.SoftCaps), "open_files")
 	assert.Equal(t, &Output{Bytes: 5}, p.Output)
 }
 
@@ -178,13 +178,13 @@ func TestProcessesOfRootByTheirNumbers(t *testing.T) {
 	const many = 2000
 	yes := facts.Answer{State: facts.Yes}
 	for name, c := range map[string]struct {
-		pids   int64 // 0 is the usual number
-		change func(*facts.Facts)
-		engine policy.Backend
-		want   int64
+		pids    int64 // 0 is the default number
+		change  func(*facts.Facts)
+		backend policy.Backend
+		want    int64
 	}{
 		"asked for":           {many, nil, "", many + 2},
-		"usual":               {0, nil, "", 4098},
+		"default":             {0, nil, "", 4098},
 		"too few to be exact": {leastPidMax - 1, nil, "", 0},
 		"not its own":         {many, func(f *facts.Facts) { *f = f.With(facts.PidMax, facts.Answer{State: facts.No}) }, "", 0},
 		"nobody has asked":    {many, func(f *facts.Facts) { *f = f.With(facts.PidMax, facts.Answer{State: facts.Unknown}) }, "", 0},
@@ -202,7 +202,7 @@ func TestProcessesOfRootByTheirNumbers(t *testing.T) {
 			if c.change != nil {
 				c.change(&f)
 			}
-			pol := policy.Policy{Backend: c.engine, Fallback: policy.Degrade}
+			pol := policy.Policy{Backend: c.backend, Fallback: policy.Degrade}
 			if c.pids > 0 {
 				pol = pol.WithLimit("pids", c.pids)
 			}
@@ -210,7 +210,7 @@ func TestProcessesOfRootByTheirNumbers(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, c.want, p.PidMax)
 			if c.want > 0 {
-				assert.Contains(t, p.Held, Held{"pids=" + strconv.FormatInt(cmp.Or(c.pids, 4096), 10), "kernel.pid_max", c.pids == 0})
+				assert.Contains(t, p.EnforcedBy, Enforcement{"pids=" + strconv.FormatInt(cmp.Or(c.pids, 4096), 10), "kernel.pid_max", c.pids == 0})
 				assert.Equal(t, c.pids > 0, slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Feature == "kernel.pid_max" }), "who asks is told that it is not exact")
 				assert.Contains(t, p.Holds, "limits")
 			}

@@ -8,21 +8,21 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// Markdown returns the traits as a table for the README: what is promised, and how far each engine gives it.
+// Markdown returns the traits as a table for doc/backends.md: what is promised, and how far each backend gives it.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString("| guarantee | what holds |")
-	for _, e := range Engines() {
+	for _, e := range Backends() {
 		out.WriteString(" " + e + " |")
 	}
-	out.WriteString("\n|---|---|" + strings.Repeat("---|", len(engines)) + "\n")
+	out.WriteString("\n|---|---|" + strings.Repeat("---|", len(backends)) + "\n")
 	var losses []string
 	for _, t := range Traits {
 		fmt.Fprintf(&out, "| `%s` | %s |", t.Name, t.Promise)
-		for i, cell := range t.Engines {
+		for i, cell := range t.Backends {
 			out.WriteString(" " + cell.Grade.mark() + " |")
 			if cell.Loss != "" {
-				losses = append(losses, fmt.Sprintf("- %s, `%s`: %s", engines[i], t.Name, cell.Loss))
+				losses = append(losses, fmt.Sprintf("- %s, `%s`: %s", backends[i], t.Name, cell.Loss))
 			}
 		}
 		out.WriteString("\n")
@@ -31,7 +31,7 @@ func Markdown() string {
 	return out.String() + strings.Join(losses, "\n") + "\n"
 }
 
-// AutonomyMarkdown returns the table of autonomies for the README.
+// AutonomyMarkdown returns the table of autonomies for doc/manifest.md.
 func AutonomyMarkdown() string {
 	var out strings.Builder
 	out.WriteString("| what is granted |")
@@ -49,12 +49,12 @@ func AutonomyMarkdown() string {
 	return out.String()
 }
 
-// LimitMarkdown returns the table of limits for the README.
+// LimitMarkdown returns the table of limits for doc/limits.md.
 func LimitMarkdown() string {
 	var out strings.Builder
-	out.WriteString("| limit | unit | of what | held by | usual |\n|---|---|---|---|---|\n")
+	out.WriteString("| limit | unit | of what | enforced by | default |\n|---|---|---|---|---|\n")
 	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.Held, l.Default())
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.EnforcedBy, l.Default())
 	}
 	return out.String()
 }

@@ -17,9 +17,9 @@ type Pipes struct {
 // Pipe is a FIFO of the host, and its place inside.
 type Pipe struct{ Source, Dest string }
 
-// pipes covers them where there is a view. The engine landlock refuses what is read-only inside something writable.
+// pipes covers them where there is a view. The backend landlock refuses what is read-only inside something writable.
 func (c *compiler) pipes() {
-	if c.plan.Engine == EngineNone || c.plan.Engine == EngineLandlock {
+	if c.plan.Backend == BackendNone || c.plan.Backend == BackendLandlock {
 		return
 	}
 	var dests []string

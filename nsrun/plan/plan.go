@@ -14,39 +14,39 @@ import (
 // Version is the version of the plan's JSON form.
 const Version = 1
 
-// Plan is all that an engine needs to run one command.
+// Plan is all that a backend needs to run one command.
 type Plan struct {
-	Version    int        `json:"version"`
-	Name       string     `json:"name,omitempty"`
-	Autonomy   string     `json:"autonomy,omitempty"` // unless it is supervised
-	Profile    string     `json:"profile,omitempty"`  // what command lines may run
-	Rule       string     `json:"rule,omitempty"`     // of the profile, that accepted this one
-	Engine     string     `json:"engine"`
-	Command    []string   `json:"command"`
-	Dir        string     `json:"dir"`
-	Env        []string   `json:"env"`
-	Identity   Identity   `json:"identity"`
-	Namespaces []string   `json:"namespaces"`
-	Hostname   string     `json:"hostname"`
-	Network    string     `json:"network"`
-	Mounts     []mount    `json:"mounts"`
-	Landlock   *Landlock  `json:"landlock,omitempty"`
-	Seccomp    *Seccomp   `json:"seccomp,omitempty"`
-	Limits     []limit    `json:"limits,omitempty"`  // of each process
-	AtMost     []limit    `json:"at_most,omitempty"` // likewise, where those in force are not below already
-	Scope      *Scope     `json:"scope,omitempty"`   // what nsrun's own process is moved to first
-	Cgroups    []tree     `json:"cgroups,omitempty"` // what is made for the sandbox, in each tree
-	PidMax     int64      `json:"pid_max,omitempty"` // kernel.pid_max of the sandbox's pid namespace; 0 leaves it
-	Held       []Held     `json:"held,omitempty"`    // what else holds limits
-	Output     *Output    `json:"output,omitempty"`
-	Terminal   bool       `json:"terminal,omitempty"`
-	Timeout    Duration   `json:"timeout,omitempty"`
-	Longest    Duration   `json:"longest,omitempty"` // of a process in a session, which Timeout does not bound
-	KillGrace  Duration   `json:"kill_grace"`
-	LastCap    int        `json:"last_cap"` // the bounding set is dropped up to this capability
-	Mechanisms Mechanisms `json:"mechanisms"`
-	Bwrap      *Bwrap     `json:"bwrap,omitempty"` // by bubblewrap's rules
-	Container  *Container `json:"container,omitempty"`
+	Version        int           `json:"version"`
+	Name           string        `json:"name,omitempty"`
+	Autonomy       string        `json:"autonomy,omitempty"`      // unless it is supervised
+	CommandRules   string        `json:"command_rules,omitempty"` // what command lines may run
+	Rule           string        `json:"rule,omitempty"`          // of them, that accepted this one
+	Backend        string        `json:"backend"`
+	Command        []string      `json:"command"`
+	Dir            string        `json:"dir"`
+	Env            []string      `json:"env"`
+	Identity       Identity      `json:"identity"`
+	Namespaces     []string      `json:"namespaces"`
+	Hostname       string        `json:"hostname"`
+	Network        string        `json:"network"`
+	Mounts         []mount       `json:"mounts"`
+	Landlock       *Landlock     `json:"landlock,omitempty"`
+	Seccomp        *Seccomp      `json:"seccomp,omitempty"`
+	Limits         []limit       `json:"limits,omitempty"`      // of each process
+	SoftCaps       []limit       `json:"soft_caps,omitempty"`   // likewise, where those in force are not below already
+	Scope          *Scope        `json:"scope,omitempty"`       // what nsrun's own process is moved to first
+	Cgroups        []tree        `json:"cgroups,omitempty"`     // what is made for the sandbox, in each tree
+	PidMax         int64         `json:"pid_max,omitempty"`     // kernel.pid_max of the sandbox's pid namespace; 0 leaves it
+	EnforcedBy     []Enforcement `json:"enforced_by,omitempty"` // what else enforces limits
+	Output         *Output       `json:"output,omitempty"`
+	Terminal       bool          `json:"terminal,omitempty"`
+	Timeout        Duration      `json:"timeout,omitempty"`
+	MaxProcessTime Duration      `json:"max_process_time,omitempty"` // of a process in a session, which Timeout does not bound
+	KillGrace      Duration      `json:"kill_grace"`
+	LastCap        int           `json:"last_cap"` // the bounding set is dropped up to this capability
+	Mechanisms     Mechanisms    `json:"mechanisms"`
+	Bwrap          *Bwrap        `json:"bwrap,omitempty"` // by bubblewrap's rules
+	Container      *Container    `json:"container,omitempty"`
 	// KillScope kills what is left of the command's processes by the Landlock domain that they are in; without it and without a pid
 	// namespace, by their process group.
 	KillScope bool `json:"kill_scope,omitempty"`
@@ -93,7 +93,7 @@ type Output struct {
 	Pipes bool `json:"pipes,omitempty"`
 }
 
-// Container is what the engine docker takes beside the rest of a plan. Amounts of 0 mean no bound.
+// Container is what the backend docker takes beside the rest of a plan. Amounts of 0 mean no bound.
 type Container struct {
 	CLI        string `json:"cli"`                   // "docker" or "podman"
 	MemoryMB   int64  `json:"memory_mb,omitempty"`   // the most memory of all processes together, in MiB
@@ -117,17 +117,17 @@ const InScope = "the scope"
 
 // Seccomp says which filters are installed.
 type Seccomp struct {
-	Profile string   `json:"profile"`
-	Hash    string   `json:"hash,omitempty"` // SHA-256 of the profile's filter for the host's architecture
-	Deny    []string `json:"deny,omitempty"`
-	Raw     []byte   `json:"raw,omitempty"`
-	// Refuse lists groups of calls that are refused in the stead of namespaces that an engine does not have, and of noexec where there is no
+	Filter string   `json:"filter"`
+	Hash   string   `json:"hash,omitempty"` // SHA-256 of the filter for the host's architecture
+	Deny   []string `json:"deny,omitempty"`
+	Raw    []byte   `json:"raw,omitempty"`
+	// Refuse lists groups of calls that are refused in the stead of namespaces that a backend does not have, and of noexec where there is no
 	// mount: see [seccomp.Refuse].
 	Refuse []string `json:"refuse,omitempty"`
 }
 
-// HasProfile reports whether a built-in profile is installed. The other filters are the caller's own, and may allow anything.
-func (s *Seccomp) HasProfile() bool { return s != nil && s.Profile != policy.SeccompOff }
+// HasBuiltin reports whether a built-in filter is installed. The other filters are the caller's own, and may allow anything.
+func (s *Seccomp) HasBuiltin() bool { return s != nil && s.Filter != policy.SeccompOff }
 
 // Mechanisms are the ways of the kernel that lowering uses.
 type Mechanisms struct {
@@ -154,13 +154,13 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// The engines.
+// The backends.
 const (
-	EngineNative   = "native"
-	EngineBwrap    = "bwrap"
-	EngineDocker   = "docker"
-	EngineLandlock = "landlock"
-	EngineNone     = "none"
+	BackendNative   = "native"
+	BackendBwrap    = "bwrap"
+	BackendDocker   = "docker"
+	BackendLandlock = "landlock"
+	BackendNone     = "none"
 )
 
 // The names of the namespaces, in the order that plans list them.

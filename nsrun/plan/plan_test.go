@@ -65,7 +65,7 @@ func workspacePolicy() policy.Policy {
 func networkPolicy() policy.Policy {
 	p := workspacePolicy()
 	p.Network = policy.NetworkHost
-	p.Seccomp = policy.Seccomp{Profile: "compute", Deny: []string{"prctl"}}
+	p.Seccomp = policy.Seccomp{Filter: "compute", Deny: []string{"prctl"}}
 	p.FS = append(p.FS, policy.FS{Kind: policy.Socket, Source: "/run/mcp.sock", Dest: "/run/mcp.sock", Write: true, Why: "sockets[0]"})
 	return p
 }
@@ -151,8 +151,8 @@ func TestDegradeNeverComesToNone(t *testing.T) {
 	var refused *CompatibilityError
 	require.ErrorAs(t, err, &refused, "to go without a sandbox takes a word of its own")
 	assert.Contains(t, err.Error(), "user_namespace: ")
-	assert.Contains(t, err.Error(), "nor can the engine bwrap: ", "each engine says why not")
-	assert.Contains(t, err.Error(), "nor can the engine landlock: ")
+	assert.Contains(t, err.Error(), "nor can the backend bwrap: ", "each backend says why not")
+	assert.Contains(t, err.Error(), "nor can the backend landlock: ")
 }
 
 func TestDegradeNotesEachLoss(t *testing.T) {
@@ -239,8 +239,8 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 			changed.Scope = &Scope{Socket: "/run/x"}
 		case "Cgroups":
 			changed.Cgroups = []cgroup.Tree{{Version: 2, Dir: "/x"}}
-		case "Held":
-			changed.Held = []Held{{Limit: "a=1", By: "b"}}
+		case "EnforcedBy":
+			changed.EnforcedBy = []Enforcement{{Limit: "a=1", By: "b"}}
 		case "SelfTest":
 			changed.SelfTest = []Act{ActMount}
 		case "Audit":
@@ -254,9 +254,9 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 
 // TestEveryPolicyFieldReachesThePlan does the same for policies.
 func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
-	// They show only on a host, or with an engine, that lacks something: TestDegradeNotesEachLoss, TestRequire.
+	// They show only on a host, or with a backend, that lacks something: TestDegradeNotesEachLoss, TestRequire.
 	explained := map[string]bool{"Fallback": true, "Require": true,
-		"Profiles": true} // definitions, which are asked before there is a plan
+		"CommandRules": true} // definitions, which are asked before there is a plan
 	explained["ManifestSHA256"] = true // for audit logs, which whoever runs a plan keeps
 	plain := policy.Policy{FS: []policy.FS{{Kind: policy.Bind, Source: "/etc", Dest: "/etc"}}}
 	text := func(p policy.Policy) string {
@@ -282,7 +282,7 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 		case "Limits":
 			p.Limits = []policy.Limit{{Name: "core", Value: 0}}
 		case "Seccomp":
-			p.Seccomp.Profile = policy.SeccompOff
+			p.Seccomp.Filter = policy.SeccompOff
 		case "Audit":
 			p.Audit = []string{"/a.jsonl"}
 		case "Labels":
@@ -339,25 +339,25 @@ func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
 	}
 }
 
-// TestACommandNobodyHasJudgedIsNotPlanned: under a profile, forgetting to ask it is an error and not a run.
-func TestACommandNobodyHasJudgedIsNotPlanned(t *testing.T) {
-	pol := policy.Policy{Profile: "passive"}
+// TestACommandNobodyHasCheckedIsNotPlanned: under command rules, forgetting to check by them is an error and not a run.
+func TestACommandNobodyHasCheckedIsNotPlanned(t *testing.T) {
+	pol := policy.Policy{Commands: "passive"}
 	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
-	assert.ErrorContains(t, err, "bug: nobody has asked the profile passive")
+	assert.ErrorContains(t, err, "bug: nothing has checked the command by the command rules passive")
 	p, err := Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x FILE", RuleEnv: []string{"A=2", "HOME=/x"}, Environ: []string{"A=1"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.Subset(t, p.Env, []string{"A=2", "HOME=/x"}, "what a rule sets wins")
-	assert.Contains(t, p.String(), `profile     passive, by the rule "x FILE"`)
+	assert.Contains(t, p.String(), `commands    passive, by the rule "x FILE"`)
 	pol.Isolation = policy.Permissive
 	p, err = Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x", RuleEnv: []string{"A=2"}, Environ: []string{"A=1", "B=1"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.Equal(t, []string{"B=1", "A=2"}, p.Env, "once")
-	_, err = Compile(Request{Policy: policy.Policy{Profile: "passive"}, Session: true}, hosts["kernel 6.18, user"])
-	assert.NoError(t, err, "a session's commands are judged one by one")
+	_, err = Compile(Request{Policy: policy.Policy{Commands: "passive"}, Session: true}, hosts["kernel 6.18, user"])
+	assert.NoError(t, err, "a session's commands are checked one by one")
 }
 
-// TestDroppedVariablesAreTold, with the reason: a secret, or a hook that was not named.
-func TestDroppedVariablesAreTold(t *testing.T) {
+// TestDroppedVariablesAreReported, with the reason: a secret, or a hook that was not named.
+func TestDroppedVariablesAreReported(t *testing.T) {
 	p := policy.Policy{Env: policy.Env{All: true, Pass: []string{"EDITOR"}, Set: []policy.Var{{Name: "PATH", Value: "/bin:.:/usr/bin"}}}}
 	out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: append([]string{"LD_AUDIT=/evil.so", "BASH_ENV=/evil"}, environ...)}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
@@ -414,6 +414,6 @@ func TestReadOnlyLeavesAreKeptInPlace(t *testing.T) {
 	assert.Less(t, slices.Index(at, "/w/a/b"), slices.Index(at, "/w/a/b/leaf"))
 }
 
-func TestPoliciesNameTheSeccompProfilesThereAre(t *testing.T) {
-	assert.Equal(t, append(seccomp.Names(), policy.SeccompOff), policy.SeccompProfiles)
+func TestPoliciesNameTheSeccompFiltersThereAre(t *testing.T) {
+	assert.Equal(t, append(seccomp.Names(), policy.SeccompOff), policy.SeccompFilters)
 }

@@ -24,7 +24,7 @@ func managed(uid int, controllers []string, groups ...facts.Group) facts.Facts {
 // TestWhenAScopeIsAskedFor changes one thing at a time of a plan that has one.
 func TestWhenAScopeIsAskedFor(t *testing.T) {
 	const in = "cgroup v2, in a systemd scope"
-	memory := []Held{{"memory_mb=50", in, false}}
+	memory := []Enforcement{{"memory_mb=50", in, false}}
 	limited := func(names ...string) func(*Request, *facts.Facts) {
 		return func(r *Request, _ *facts.Facts) {
 			r.Policy.Limits = nil
@@ -41,11 +41,11 @@ func TestWhenAScopeIsAskedFor(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*Request, *facts.Facts)
-		held   []Held // by more than each process's limits
+		held   []Enforcement // by more than each process's limits
 		unmet  string
 	}{
 		"all three": {limited("memory_mb", "pids", "cpu_percent"),
-			[]Held{{"memory_mb=50", in, false}, {"pids=50", in, false}, {"cpu_percent=50", in, false}}, ""},
+			[]Enforcement{{"memory_mb=50", in, false}, {"pids=50", in, false}, {"cpu_percent=50", in, false}}, ""},
 		"memory":            {nil, memory, ""},
 		"by a bus":          {known(func(f *facts.Facts) { f.Manager.Bus = true }), memory, ""},
 		"Landlock alone":    {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendLandlock }, memory, ""},
@@ -55,21 +55,21 @@ func TestWhenAScopeIsAskedFor(t *testing.T) {
 			r.Policy = r.Policy.WithLimit("cpu_percent", 50)
 			f.Groups = []facts.Group{v1("cpu")}
 		},
-			[]Held{{"memory_mb=50", in, false}, {"cpu_percent=50", "cgroup v1", false}}, ""},
+			[]Enforcement{{"memory_mb=50", in, false}, {"cpu_percent=50", "cgroup v1", false}}, ""},
 
-		"usual limits":        {limited(), nil, ""},
+		"default limits":      {limited(), nil, ""},
 		"of each process":     {limited("open_files"), nil, ""},
 		"a session":           {func(r *Request, _ *facts.Facts) { r.Session, r.Command = true, nil }, nil, ""},
 		"a program of others": {func(r *Request, _ *facts.Facts) { r.Sole = false }, nil, ""},
-		"no engine":           {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendNone }, nil, ""},
+		"no backend":          {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendNone }, nil, ""},
 		"bubblewrap":          {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendBwrap }, nil, ""},
 		"a container": {func(r *Request, _ *facts.Facts) { r.Policy.Backend = policy.BackendDocker },
-			[]Held{{"memory_mb=50", "cgroup", false}, {"pids=4096", "cgroup", true}}, ""},
+			[]Enforcement{{"memory_mb=50", "cgroup", false}, {"pids=4096", "cgroup", true}}, ""},
 		"nobody answers": {answered(facts.No), nil, ""},
 		"no manager":     {known(func(f *facts.Facts) { f.Manager = nil }), nil, ""},
 		"version 1 has it": {known(func(f *facts.Facts) { f.Groups = []facts.Group{v1("memory")} }),
-			[]Held{{"memory_mb=50", "cgroup v1", false}}, ""},
-		"version 2 has it": {known(func(f *facts.Facts) { f.Groups = []facts.Group{v2} }), []Held{{"memory_mb=50", "cgroup v2", false}}, ""},
+			[]Enforcement{{"memory_mb=50", "cgroup v1", false}}, ""},
+		"version 2 has it": {known(func(f *facts.Facts) { f.Groups = []facts.Group{v2} }), []Enforcement{{"memory_mb=50", "cgroup v2", false}}, ""},
 		"version 2, by halves": {known(func(f *facts.Facts) {
 			f.Groups = []facts.Group{{Version: 2, Dir: "/own", Controllers: []string{"pids"}}}
 		}), nil, ""},
@@ -81,7 +81,7 @@ func TestWhenAScopeIsAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, f := Request{Policy: policy.Policy{}.WithLimit("memory_mb", 50), Command: []string{"true"}, Sole: true}, managed(1000, all)
-			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the usual ones to keep out of it
+			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the default ones to keep out of it
 			if c.change != nil {
 				c.change(&r, &f)
 			}
@@ -91,22 +91,22 @@ func TestWhenAScopeIsAskedFor(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			var held []Held
+			var enforced []Enforcement
 			scoped := false
-			for _, h := range p.Held {
+			for _, h := range p.EnforcedBy {
 				if h.By != "tmpfs" {
-					held = append(held, h)
+					enforced = append(enforced, h)
 				}
 				scoped = scoped || h.By == in
 			}
-			assert.Equal(t, c.held, held)
+			assert.Equal(t, c.held, enforced)
 			assert.Equal(t, scoped, p.Scope != nil)
 			assert.Equal(t, scoped, strings.Contains(p.String(), "\nscope       "), p.String())
 		})
 	}
 }
 
-// TestAPlanSaysAllOfAScope is what its reader sees, and what the engine is given.
+// TestAPlanSaysAllOfAScope is what its reader sees, and what the backend is given.
 func TestAPlanSaysAllOfAScope(t *testing.T) {
 	r := Request{Policy: policy.Policy{}.WithLimit("memory_mb", 50).WithLimit("pids", 20), Command: []string{"true"}, Sole: true}
 	p, err := Compile(r, managed(1000, all))

@@ -9,32 +9,32 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// DefaultProfile is the seccomp profile of a policy that names none.
-const DefaultProfile = "default"
+// DefaultFilter is the seccomp filter of a policy that names none.
+const DefaultFilter = "default"
 
 func (c *compiler) seccomp() error {
 	want := c.pol.Seccomp
-	if want.Profile == policy.SeccompOff && len(want.Deny) == 0 && len(want.Raw) == 0 {
+	if want.Filter == policy.SeccompOff && len(want.Deny) == 0 && len(want.Raw) == 0 {
 		c.note("seccomp", "switched off by the policy", "")
-		if c.plan.Engine != EngineLandlock { // which has a filter of its own
+		if c.plan.Backend != BackendLandlock { // which has a filter of its own
 			return nil
 		}
 	}
 	if !c.facts.Can(facts.Seccomp) {
-		c.lack(facts.Seccomp, c.plan.Engine == EngineLandlock)
+		c.lack(facts.Seccomp, c.plan.Backend == BackendLandlock)
 		return nil
 	}
-	if want.Profile == "" {
-		want.Profile = DefaultProfile
+	if want.Filter == "" {
+		want.Filter = DefaultFilter
 	}
-	s := &Seccomp{Profile: want.Profile, Deny: want.Deny, Raw: want.Raw}
-	if s.HasProfile() && c.runsNothingWritten() {
+	s := &Seccomp{Filter: want.Filter, Deny: want.Deny, Raw: want.Raw}
+	if s.HasBuiltin() && c.runsNothingWritten() {
 		s.Refuse = append(s.Refuse, seccomp.RefuseMemfdExec)
 	}
 	if _, err := s.Filters(c.facts.Arch); err != nil {
 		return err
 	}
-	s.Hash = seccomp.BuiltinHash(want.Profile, arch(c.facts.Arch))
+	s.Hash = seccomp.BuiltinHash(want.Filter, arch(c.facts.Arch))
 	c.plan.Seccomp = s
 	return nil
 }
@@ -45,13 +45,13 @@ func (c *compiler) runsNothingWritten() bool {
 	return c.pol.Autonomy == policy.ReadOnly && !slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Write && !e.NoExec })
 }
 
-// Filters returns the filters in the order they are installed: the profile, the raw filter, the denied names. The kernel takes
+// Filters returns the filters in the order they are installed: the built-in filter, the raw one, the denied names. The kernel takes
 // the strictest verdict of all, so the order has no say in it.
 func (s *Seccomp) Filters(goarch string) ([]seccomp.Filter, error) {
 	a := arch(goarch)
 	var filters []seccomp.Filter
-	if s.Profile != policy.SeccompOff {
-		f, err := seccomp.Builtin(s.Profile, a)
+	if s.Filter != policy.SeccompOff {
+		f, err := seccomp.Builtin(s.Filter, a)
 		if err != nil {
 			return nil, err
 		}

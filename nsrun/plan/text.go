@@ -19,19 +19,19 @@ func (p *Plan) String() string {
 		line("policy", "%s", p.Name)
 	}
 	line("command", "%s", quoteWords(p.Command))
-	if p.Profile != "" || p.Rule != "" {
-		line("profile", "%s", strings.TrimSuffix(p.Profile+", by the rule "+quote(p.Rule), `, by the rule ""`))
+	if p.CommandRules != "" || p.Rule != "" {
+		line("commands", "%s", strings.TrimSuffix(p.CommandRules+", by the rule "+quote(p.Rule), `, by the rule ""`))
 	}
 	if p.Autonomy != "" {
 		line("autonomy", "%s", strings.TrimSuffix(p.Autonomy+": "+autonomyText(p.Autonomy), ": "))
 	}
 	line("directory", "%s", p.Dir)
-	line("engine", "%s", p.Engine)
+	line("backend", "%s", p.Backend)
 	if b := p.Container; b != nil {
 		line("container", "%s", strings.Join(append([]string{b.CLI}, b.Limits()...), " "))
 	}
 	id, privileges := p.Identity, "no capabilities, no_new_privs"
-	if p.Engine == EngineNone {
+	if p.Backend == BackendNone {
 		privileges = "the caller's privileges"
 	}
 	line("identity", "uid %d gid %d (on the host %d, %d), %s", id.UID, id.GID, id.HostUID, id.HostGID, privileges)
@@ -49,7 +49,7 @@ func (p *Plan) String() string {
 		line("self-test", "%s", JoinActs(p.SelfTest))
 	}
 	if p.Bwrap == nil {
-		line("guarantees", "%s", p.held())
+		line("guarantees", "%s", p.guaranteesText())
 	}
 	line("mechanisms", "%s", p.Mechanisms)
 	if p.Terminal {
@@ -63,9 +63,9 @@ func (p *Plan) String() string {
 		line("label", "%s=%s", l.Name, l.Value)
 	}
 	p.Bwrap.text(&out)
-	if p.Engine == EngineNone && len(p.Mounts) > 0 {
+	if p.Backend == BackendNone && len(p.Mounts) > 0 {
 		out.WriteString("\nlooked for, and no more\n")
-	} else if p.Engine == EngineLandlock {
+	} else if p.Backend == BackendLandlock {
 		out.WriteString("\ngrants\n")
 	} else if len(p.Mounts) > 0 || p.Bwrap != nil {
 		out.WriteString("\nmounts\n")
@@ -113,8 +113,8 @@ func (p *Plan) Lost() (names []string) {
 	return names
 }
 
-// held says which guarantees hold, in the fewest words.
-func (p *Plan) held() string {
+// guaranteesText says which guarantees hold, in the fewest words.
+func (p *Plan) guaranteesText() string {
 	lost := p.Lost()
 	switch {
 	case len(lost) == 0:
@@ -148,14 +148,14 @@ func JoinActs(acts []Act) string {
 }
 
 func (p *Plan) timeText() string {
-	grace, longest := time.Duration(p.KillGrace), ""
-	if p.Longest > 0 {
-		longest = fmt.Sprintf("; a process of a session has %v", time.Duration(p.Longest))
+	grace, maxProcessTime := time.Duration(p.KillGrace), ""
+	if p.MaxProcessTime > 0 {
+		maxProcessTime = fmt.Sprintf("; a process of a session has %v", time.Duration(p.MaxProcessTime))
 	}
 	if p.Timeout == 0 {
-		return fmt.Sprintf("none (kill grace %v)%s", grace, longest)
+		return fmt.Sprintf("none (kill grace %v)%s", grace, maxProcessTime)
 	}
-	return fmt.Sprintf("%v, then SIGTERM, and SIGKILL after %v%s", time.Duration(p.Timeout), grace, longest)
+	return fmt.Sprintf("%v, then SIGTERM, and SIGKILL after %v%s", time.Duration(p.Timeout), grace, maxProcessTime)
 }
 
 func (p *Plan) confinementText(out *strings.Builder) {
@@ -177,7 +177,7 @@ func (p *Plan) confinementText(out *strings.Builder) {
 		}
 	}
 	if s := p.Seccomp; s != nil {
-		fmt.Fprintf(out, "\nseccomp     profile %s", s.Profile)
+		fmt.Fprintf(out, "\nseccomp     filter %s", s.Filter)
 		if s.Hash != "" {
 			fmt.Fprintf(out, " sha256 %.16s", s.Hash)
 		}
@@ -200,8 +200,8 @@ func (p *Plan) limitText(out *strings.Builder) {
 	for _, l := range p.Limits {
 		lines = append(lines, l.String())
 	}
-	for _, h := range p.Held {
-		if !h.Usual {
+	for _, h := range p.EnforcedBy {
+		if !h.Default {
 			lines = append(lines, h.String())
 		}
 	}
@@ -211,20 +211,20 @@ func (p *Plan) limitText(out *strings.Builder) {
 	if len(lines) > 0 {
 		fmt.Fprintf(out, "\nlimits\n      %s\n", strings.Join(lines, "\n      "))
 	}
-	var usual []string
-	for _, l := range p.AtMost {
-		usual = append(usual, l.String())
+	var byDefault []string
+	for _, l := range p.SoftCaps {
+		byDefault = append(byDefault, l.String())
 	}
-	for _, h := range p.Held {
-		if h.Usual {
-			usual = append(usual, h.String())
+	for _, h := range p.EnforcedBy {
+		if h.Default {
+			byDefault = append(byDefault, h.String())
 		}
 	}
 	if o := p.Output; o != nil && o.Pipes {
-		usual = append(usual, fmt.Sprintf("output_bytes=%d (of each pipe)", o.Bytes))
+		byDefault = append(byDefault, fmt.Sprintf("output_bytes=%d (of each pipe)", o.Bytes))
 	}
-	if len(usual) > 0 {
-		fmt.Fprintf(out, "at most     %s\n", strings.Join(usual, " "))
+	if len(byDefault) > 0 {
+		fmt.Fprintf(out, "at most     %s\n", strings.Join(byDefault, " "))
 	}
 	if p.PidMax > 0 {
 		fmt.Fprintf(out, "pid_max     %d\n", p.PidMax)

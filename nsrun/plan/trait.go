@@ -2,18 +2,18 @@ package plan
 
 import "slices"
 
-// Trait is one guarantee that policies rely on an engine for, and how far each engine gives it. `require` names guarantees.
+// Trait is one guarantee that policies rely on a backend for, and how far each backend gives it. `require` names guarantees.
 type Trait struct {
 	Name string
 	// Promise is what holds, in words that can be put to the test; the contract suite does.
 	Promise string
 	// Without is what is the case where it does not hold at all.
 	Without string
-	// Engines says how far each engine gives it, in the order of [Engines].
-	Engines [len(engines)]Cell
+	// Backends says how far each backend gives it, in the order of [Backends].
+	Backends [len(backends)]Cell
 }
 
-// Cell is one engine's part in a guarantee.
+// Cell is one backend's part in a guarantee.
 type Cell struct {
 	Grade Grade
 	// Loss is what is missing where Grade is Weaker; where it is Missing, and not more than Trait.Without, it is empty.
@@ -23,7 +23,7 @@ type Cell struct {
 // Grade is how far a guarantee holds.
 type Grade uint8
 
-// The grades. The zero Grade is Missing: an engine gives nothing that the table does not say.
+// The grades. The zero Grade is Missing: a backend gives nothing that the table does not say.
 const (
 	Missing Grade = iota // it does not hold
 	Weaker               // it holds but for what Loss says
@@ -33,10 +33,10 @@ const (
 // String gives the grade in a word.
 func (g Grade) String() string { return [...]string{"missing", "weaker", "carried"}[g] }
 
-var engines = [...]string{EngineNative, EngineBwrap, EngineDocker, EngineLandlock, EngineNone}
+var backends = [...]string{BackendNative, BackendBwrap, BackendDocker, BackendLandlock, BackendNone}
 
-// Engines lists the engines, the strongest first: the order of the ladder that fallback degrade goes down, which ends before none.
-func Engines() []string { return engines[:] }
+// Backends lists the backends, the strongest first: the order of the ladder that fallback degrade goes down, which ends before none.
+func Backends() []string { return backends[:] }
 
 // LookupTrait finds a guarantee's row.
 func LookupTrait(name string) (Trait, bool) {
@@ -47,11 +47,11 @@ func LookupTrait(name string) (Trait, bool) {
 	return Traits[i], true
 }
 
-// Loses lists the guarantees that an engine does not give in full, anywhere.
-func Loses(engine string) (names []string) {
-	at := slices.Index(engines[:], engine)
+// Loses lists the guarantees that a backend does not give in full, anywhere.
+func Loses(backend string) (names []string) {
+	at := slices.Index(backends[:], backend)
 	for _, t := range Traits {
-		if at < 0 || t.Engines[at].Grade != Carried {
+		if at < 0 || t.Backends[at].Grade != Carried {
 			names = append(names, t.Name)
 		}
 	}
@@ -60,10 +60,10 @@ func Loses(engine string) (names []string) {
 
 const inCallers = "the command is in the caller's user namespace, without a capability over it"
 
-// Traits has one row for each guarantee. What an engine gives only on some hosts, or to some policies, is here as it is at best; Compile
+// Traits has one row for each guarantee. What a backend gives only on some hosts, or to some policies, is here as it is at best; Compile
 // tells the rest.
 var Traits = [...]Trait{
-	{"sandbox", "some engine confines the command", "the command runs without a sandbox",
+	{"sandbox", "some backend confines the command", "the command runs without a sandbox",
 		[...]Cell{{Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {}}},
 	{"files", "no file of the host can be read, written, made or removed but in what is granted", "all files of the caller's can be read and changed",
 		[...]Cell{{Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {}}},
@@ -117,6 +117,6 @@ var Traits = [...]Trait{
 		[...]Cell{{Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {Grade: Carried}, {Grade: Carried}}},
 	{"terminal", "--tty gives the command a terminal of its own", "there is no terminal of the command's own",
 		[...]Cell{{Grade: Carried}, {}, {}, {}, {}}},
-	{"status", "the signal that killed the command is told", "only the exit code is told, in which a signal is 128+n",
+	{"status", "the signal that killed the command is reported", "only the exit code is reported, in which a signal is 128+n",
 		[...]Cell{{Grade: Carried}, {}, {Grade: Carried}, {Grade: Carried}, {Grade: Carried}}},
 }

@@ -20,26 +20,26 @@ func compileFor(t *testing.T, p policy.Policy, f facts.Facts) *Plan {
 }
 
 func TestTraitsAreComplete(t *testing.T) {
-	seen := map[string]bool{}
+	resolved := map[string]bool{}
 	for _, row := range Traits {
 		assert.NotEmpty(t, row.Promise, row.Name)
 		assert.NotEmpty(t, row.Without, row.Name)
-		assert.False(t, seen[row.Name], "%s has two rows", row.Name)
-		seen[row.Name] = true
-		assert.Equal(t, Carried, row.Engines[0].Grade, "%s: native gives every guarantee", row.Name)
-		for i, cell := range row.Engines {
+		assert.False(t, resolved[row.Name], "%s has two rows", row.Name)
+		resolved[row.Name] = true
+		assert.Equal(t, Carried, row.Backends[0].Grade, "%s: native gives every guarantee", row.Name)
+		for i, cell := range row.Backends {
 			if cell.Grade == Weaker {
-				assert.NotEmpty(t, cell.Loss, "%s, %s: weaker says by what", row.Name, Engines()[i])
+				assert.NotEmpty(t, cell.Loss, "%s, %s: weaker says by what", row.Name, Backends()[i])
 			}
 			if cell.Grade == Carried {
-				assert.Empty(t, cell.Loss, "%s, %s", row.Name, Engines()[i])
+				assert.Empty(t, cell.Loss, "%s, %s", row.Name, Backends()[i])
 			}
 		}
 		got, ok := LookupTrait(row.Name)
 		assert.True(t, ok)
 		assert.Equal(t, row, got)
 	}
-	assert.Len(t, policy.Guarantees, len(seen))
+	assert.Len(t, policy.Guarantees, len(resolved))
 	for i, name := range policy.Guarantees {
 		assert.Equal(t, Traits[i].Name, name, "the names of both tables, in the same order")
 	}
@@ -47,7 +47,7 @@ func TestTraitsAreComplete(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// TestNoGuaranteeIsLostInSilence holds for every engine, host and policy here: a guarantee holds, or a note tells, or the policy has no
+// TestNoGuaranteeIsLostInSilence holds for every backend, host and policy here: a guarantee holds, or a note tells, or the policy has no
 // use for it.
 func TestNoGuaranteeIsLostInSilence(t *testing.T) {
 	for name, pol := range map[string]policy.Policy{"workspace": workspacePolicy(), "network": networkPolicy()} {
@@ -61,10 +61,10 @@ func TestNoGuaranteeIsLostInSilence(t *testing.T) {
 					useless := row.Name == "terminal" || row.Name == "device_modes" && f.UID != 0 ||
 						pol.Network == policy.NetworkHost && (row.Name == "network" || row.Name == "loopback")
 					noted := slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Feature == row.Name })
-					held := slices.Contains(p.Holds, row.Name)
-					noted = noted || !held && p.Engine == EngineNone && strings.Contains(p.String(), "sandbox: the command runs without a sandbox: no guarantee holds but ")
-					assert.True(t, held || noted || useless, "%s, engine %s, %s: %s is lost in silence", name, p.Engine, where, row.Name)
-					assert.False(t, held && noted && row.Name != "landlock", "%s, engine %s, %s: %s holds and does not", name, p.Engine, where, row.Name)
+					enforced := slices.Contains(p.Holds, row.Name)
+					noted = noted || !enforced && p.Backend == BackendNone && strings.Contains(p.String(), "sandbox: the command runs without a sandbox: no guarantee holds but ")
+					assert.True(t, enforced || noted || useless, "%s, backend %s, %s: %s is lost in silence", name, p.Backend, where, row.Name)
+					assert.False(t, enforced && noted && row.Name != "landlock", "%s, backend %s, %s: %s holds and does not", name, p.Backend, where, row.Name)
 				}
 			}
 		}
@@ -80,7 +80,7 @@ func TestRequire(t *testing.T) {
 		}
 	}
 	p := compileFor(t, pol, user)
-	assert.Equal(t, EngineNative, p.Engine, "native holds what can be required")
+	assert.Equal(t, BackendNative, p.Backend, "native holds what can be required")
 
 	pol.Backend = policy.BackendLandlock
 	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, user)
@@ -109,7 +109,7 @@ func TestRequireIsStrongerThanDegrade(t *testing.T) {
 	_, err = Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
 	var refused *CompatibilityError
 	require.ErrorAs(t, err, &refused, "the ladder does not go below what is required")
-	assert.Contains(t, err.Error(), "nor can the engine landlock: view: ")
+	assert.Contains(t, err.Error(), "nor can the backend landlock: view: ")
 }
 
 func TestTheLadder(t *testing.T) {
@@ -118,21 +118,21 @@ func TestTheLadder(t *testing.T) {
 		lacks []facts.Name
 		want  string
 	}{
-		{nil, EngineNative},
-		{[]facts.Name{facts.UserNS}, EngineBwrap},
-		{[]facts.Name{facts.UserNS, facts.Bwrap}, EngineDocker},
-		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker}, EngineDocker},
-		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker, facts.Podman}, EngineLandlock},
-		{[]facts.Name{facts.Landlock}, EngineNative},
+		{nil, BackendNative},
+		{[]facts.Name{facts.UserNS}, BackendBwrap},
+		{[]facts.Name{facts.UserNS, facts.Bwrap}, BackendDocker},
+		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker}, BackendDocker},
+		{[]facts.Name{facts.UserNS, facts.Bwrap, facts.Docker, facts.Podman}, BackendLandlock},
+		{[]facts.Name{facts.Landlock}, BackendNative},
 	} {
 		p := compileFor(t, pol, host("6.18", 7, 1000, tt.lacks...))
-		assert.Equal(t, tt.want, p.Engine, tt.lacks)
-		if p.Engine != EngineNative {
+		assert.Equal(t, tt.want, p.Backend, tt.lacks)
+		if p.Backend != BackendNative {
 			assert.Contains(t, p.String(), "native cannot be used here: user_namespace")
 		}
 	}
 	unasked := facts.Facts{Arch: "amd64", UID: 1, LandlockABI: 7, Answers: map[facts.Name]facts.Answer{facts.UserNS: {State: facts.No}}}
-	assert.Equal(t, EngineLandlock, compileFor(t, pol, unasked).Engine, "a program that nobody has asked about is no rung")
+	assert.Equal(t, BackendLandlock, compileFor(t, pol, unasked).Backend, "a program that nobody has asked about is no rung")
 	podman := compileFor(t, backend(pol, policy.BackendDocker), host("6.18", 7, 1000, facts.Docker))
 	assert.Equal(t, "podman", podman.Container.CLI)
 }
@@ -140,7 +140,7 @@ func TestTheLadder(t *testing.T) {
 func TestStrictSaysWhatDegradeWouldDo(t *testing.T) {
 	_, err := Compile(Request{Policy: workspacePolicy(), Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
 	require.Error(t, err)
-	assert.Contains(t, err.Error(), "with fallback degrade (--fallback degrade) the engine landlock would run it, without the guarantees view,")
+	assert.Contains(t, err.Error(), "with fallback degrade (--fallback degrade) the backend landlock would run it, without the guarantees view,")
 }
 
 func TestLandlockRefusesWhatTakesAMount(t *testing.T) {
@@ -178,7 +178,7 @@ func TestIsolationLevels(t *testing.T) {
 	pol := workspacePolicy()
 	pol.Isolation = policy.Subprocess
 	p := compileFor(t, pol, hosts["kernel 6.18, user"])
-	assert.Equal(t, EngineNone, p.Engine)
+	assert.Equal(t, BackendNone, p.Backend)
 	assert.Equal(t, []string{"environment", "descriptors", "status"}, p.Holds, "memory_mb binds each process alone")
 	assert.NotContains(t, strings.Join(p.Env, "\n"), "GH_TOKEN")
 	assert.NotEmpty(t, p.Limits)
@@ -198,22 +198,23 @@ func TestDockerCarriesLimitsOfAllTogether(t *testing.T) {
 	assert.Contains(t, p.Holds, "limits")
 }
 
-// TestReadmeHasTheTraits keeps the tables in the README in step; -update writes them anew.
-func TestReadmeHasTheTraits(t *testing.T) {
-	for name, table := range map[string]string{"traits": Markdown(), "autonomy": AutonomyMarkdown(), "limits": LimitMarkdown()} {
-		readme, begin, end := "../../README.md", "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->\n"
-		data, err := os.ReadFile(readme)
+// TestDocsHaveTheTables compares the tables in doc with those in the code; -update writes them anew.
+func TestDocsHaveTheTables(t *testing.T) {
+	for name, table := range map[string]string{"backends.md traits": Markdown(), "manifest.md autonomy": AutonomyMarkdown(), "limits.md limits": LimitMarkdown()} {
+		file, name, _ := strings.Cut(name, " ")
+		page, begin, end := "../../doc/"+file, "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->\n"
+		data, err := os.ReadFile(page)
 		require.NoError(t, err)
 		before, rest, ok := strings.Cut(string(data), begin)
-		require.True(t, ok, "the README has a place for the table %s", name)
+		require.True(t, ok, "%s has a place for the table %s", page, name)
 		_, after, ok := strings.Cut(rest, end)
 		require.True(t, ok)
 		want := before + begin + table + end + after
 		if *update {
-			require.NoError(t, os.WriteFile(readme, []byte(want), 0o644))
+			require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 			continue
 		}
-		assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Readme -update")
+		assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Docs -update")
 	}
 }
 
@@ -233,13 +234,13 @@ func TestRefusedRightsWeaken(t *testing.T) {
 	assert.Contains(t, old.String(), "files that can be read can be cut short")
 }
 
-func TestWithoutAProfile(t *testing.T) {
+func TestWithoutABuiltinFilter(t *testing.T) {
 	for b, lost := range map[policy.Backend][]string{
 		policy.BackendNative: {"network", "seccomp"}, policy.BackendBwrap: {"network", "privileges"}, policy.BackendDocker: {"network", "privileges", "keyring"},
 		policy.BackendLandlock: {"privileges", "keyring"},
 	} {
 		pol := backend(workspacePolicy(), b)
-		pol.Seccomp.Profile = policy.SeccompOff
+		pol.Seccomp.Filter = policy.SeccompOff
 		p := compileFor(t, pol, hosts["kernel 6.18, user"])
 		for _, name := range lost {
 			assert.NotContains(t, p.Holds, name, b)
@@ -250,5 +251,5 @@ func TestWithoutAProfile(t *testing.T) {
 func TestTmpfsLimitNeedsATmpfs(t *testing.T) {
 	pol := backend(policy.Default("/home/me"), policy.BackendLandlock).WithLimit("tmpfs_mb", 1)
 	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
-	assert.ErrorContains(t, err, "tmpfs_mb: the engine landlock has no private file systems to bound")
+	assert.ErrorContains(t, err, "tmpfs_mb: the backend landlock has no private file systems to bound")
 }

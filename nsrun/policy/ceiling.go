@@ -29,7 +29,7 @@ type Ceiling struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// KillGrace is the longest time between SIGTERM and SIGKILL. 0 means any, or [DefaultKillGrace] where Timeout is given.
 	KillGrace time.Duration `json:"kill_grace,omitempty"`
-	// Seccomp names the profiles that may be used; none means "default". Any other is replaced by the first.
+	// Seccomp names the filters that may be used; none means "default". Any other is replaced by the first.
 	Seccomp []string `json:"seccomp,omitempty"`
 	// Fallback permits policies that degrade.
 	Fallback Fallback `json:"fallback,omitempty"`
@@ -37,8 +37,8 @@ type Ceiling struct {
 	Isolation Isolation `json:"isolation,omitempty"`
 	// Require lists guarantees that every policy gets to require.
 	Require []string `json:"require,omitempty"`
-	// Profiles lists the built-in profiles that may be used, one of which every policy must name then: see [Ceiling.Refuses].
-	Profiles []string `json:"profiles,omitempty"`
+	// Commands lists the built-in command rules that may be used; every policy must name one of them then: see [Ceiling.Refuses].
+	Commands []string `json:"commands,omitempty"`
 	// NoLandlock permits policies without Landlock.
 	NoLandlock bool `json:"no_landlock,omitempty"`
 	// HostEtc permits the host's account files.
@@ -49,7 +49,7 @@ type Ceiling struct {
 // both: what c does not permit is left out, or made read-only, and what is kept is bound by FS.Within to the directories of c
 // that permit it, so that a symlink cannot lead out. Entries of the system stay. It is idempotent.
 //
-// Seccomp profiles have no order here: one that c does not name is replaced, which may be by a wider one that c does name. A raw
+// Seccomp filters have no order here: one that c does not name is replaced, which may be by a wider one that c does name. A raw
 // filter and further denied calls stay, as they only take away.
 //
 // Precondition: p is valid and its entries are in the order of [Arrange].
@@ -70,22 +70,22 @@ func (p Policy) Under(c Ceiling) (Policy, []Note) {
 // ErrAudit is an audit log that a ceiling does not permit. Nothing is to be written to it.
 var ErrAudit = errors.New("the audit log is beyond the operator's ceiling")
 
-// Refuses says why no policy can be made of p that c permits: its profile is none of those that c lists, or its audit log, which is made where
-// there is none, lies in no directory that may be written. A profile of one's own is never one of those listed, whatever its name.
+// Refuses says why no policy can be made of p that c permits: its command rules are none of those that c lists, or its audit log, which is made where
+// there is none, lies in no directory that may be written. A policy's own rules are never among those listed, whatever their name.
 func (c Ceiling) Refuses(p Policy) error {
 	for _, file := range p.Audit {
 		if !slices.ContainsFunc(c.FSWrite, func(dir string) bool { return Inside(file, dir) }) {
 			return fmt.Errorf("audit %s: %w; name a file in one of fs_write, which are: %s", file, ErrAudit, cmp.Or(strings.Join(c.FSWrite, ", "), "none"))
 		}
 	}
-	own := slices.ContainsFunc(p.Profiles, func(o Profile) bool { return o.Name == p.Profile })
+	own := slices.ContainsFunc(p.CommandRules, func(o CommandRules) bool { return o.Name == p.Commands })
 	switch {
-	case len(c.Profiles) == 0, slices.Contains(c.Profiles, p.Profile) && !own:
+	case len(c.Commands) == 0, slices.Contains(c.Commands, p.Commands) && !own:
 		return nil
-	case p.Profile == "":
-		return fmt.Errorf("the operator's ceiling asks for a profile; name %s, as with --profile", strings.Join(c.Profiles, " or "))
+	case p.Commands == "":
+		return fmt.Errorf("the operator's ceiling asks for command rules; name %s, as with --commands", strings.Join(c.Commands, " or "))
 	}
-	return fmt.Errorf("profile %s is beyond the operator's ceiling, which permits %s", p.Profile, strings.Join(c.Profiles, ", "))
+	return fmt.Errorf("command rules %s: beyond the operator's ceiling, which permits %s", p.Commands, strings.Join(c.Commands, ", "))
 }
 
 // cutter is a policy while it is cut.
@@ -228,8 +228,8 @@ func (k *cutter) times(c Ceiling) {
 		k.note("timeout", "the time asked for is beyond the ceiling; it is "+c.Timeout.String(), "a longer timeout")
 		k.Timeout = c.Timeout
 	}
-	if c.Timeout > 0 && (k.Longest == 0 || k.Longest > c.Timeout) {
-		k.Longest = c.Timeout
+	if c.Timeout > 0 && (k.MaxProcessTime == 0 || k.MaxProcessTime > c.Timeout) {
+		k.MaxProcessTime = c.Timeout
 	}
 	most := c.KillGrace
 	if most == 0 && c.Timeout > 0 {
@@ -247,17 +247,17 @@ func (k *cutter) times(c Ceiling) {
 
 // layers cuts wishes to do with less protection.
 func (k *cutter) layers(c Ceiling) {
-	profiles := c.Seccomp
-	if len(profiles) == 0 {
-		profiles = []string{"default"}
+	filters := c.Seccomp
+	if len(filters) == 0 {
+		filters = []string{"default"}
 	}
-	name := k.Seccomp.Profile
+	name := k.Seccomp.Filter
 	if name == "" {
 		name = "default"
 	}
-	if !slices.Contains(profiles, name) {
-		k.Seccomp.Profile = profiles[0]
-		k.note("seccomp", name+" is beyond the ceiling; the profile is "+profiles[0], fmt.Sprintf(`"seccomp": [%q]`, name))
+	if !slices.Contains(filters, name) {
+		k.Seccomp.Filter = filters[0]
+		k.note("seccomp", name+" is beyond the ceiling; the filter is "+filters[0], fmt.Sprintf(`"seccomp": [%q]`, name))
 	}
 	if k.NoLandlock && !c.NoLandlock {
 		k.NoLandlock = false
@@ -267,22 +267,22 @@ func (k *cutter) layers(c Ceiling) {
 		k.Fallback = Strict
 		k.note("fallback", "degrade is beyond the ceiling; what cannot be enforced refuses the run", `"fallback": "degrade"`)
 	}
-	k.engine(c)
+	k.backend(c)
 	if k.HostEtc && !c.HostEtc {
 		k.HostEtc = false
 		k.note("fs", "the host's account files are beyond the ceiling; the sandbox has its own", `"host_etc": true`)
 	}
 }
 
-// engine cuts wishes for less of a sandbox, and adds what the operator requires.
-func (k *cutter) engine(c Ceiling) {
+// backend cuts wishes for less of a sandbox, and adds what the operator requires.
+func (k *cutter) backend(c Ceiling) {
 	switch b := k.Backend; {
 	case b == BackendNone && c.Isolation.Level() == Container:
 		k.Backend = BackendAuto
 		k.note("backend", "none is beyond the ceiling; there is a sandbox", `"isolation": "subprocess"`)
 	case b != "" && b != BackendAuto && b != BackendNative && b != BackendNone && c.Fallback != Degrade: // it carries less: see plan
 		k.Backend = BackendAuto
-		k.note("backend", string(b)+" is beyond the ceiling; the engine is nsrun's own", `"fallback": "degrade"`)
+		k.note("backend", string(b)+" is beyond the ceiling; the backend is nsrun's own", `"fallback": "degrade"`)
 	}
 	most := c.Isolation.Level()
 	if most == Permissive && (len(c.Limits) > 0 || !slices.Contains(c.PassEnv, "*")) { // permissive has neither limits nor a choice of variables

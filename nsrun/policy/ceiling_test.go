@@ -69,16 +69,16 @@ func TestUnder(t *testing.T) {
 
 func TestUnderCutsEverythingElse(t *testing.T) {
 	wide := Policy{Network: NetworkHost, Env: Env{Pass: []string{"A", "CI_X", "LANG"}}, Limits: []Limit{{"pids", 100}, {"core", 0}}, Timeout: time.Hour, KillGrace: time.Minute,
-		Seccomp: Seccomp{Profile: SeccompOff, Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, NoLandlock: true, Fallback: Degrade, Backend: BackendBwrap, HostEtc: true, Dir: "/w", FS: []FS{bind("/w", true)}}
+		Seccomp: Seccomp{Filter: SeccompOff, Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, NoLandlock: true, Fallback: Degrade, Backend: BackendBwrap, HostEtc: true, Dir: "/w", FS: []FS{bind("/w", true)}}
 	got, notes := wide.Under(Ceiling{})
 	assert.Equal(t, Policy{Network: NetworkNone, Env: Env{Pass: []string{"LANG"}}, Limits: wide.Limits, Timeout: time.Hour, KillGrace: time.Minute,
-		Seccomp: Seccomp{Profile: "default", Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, Fallback: Strict, Backend: BackendAuto, Dir: "/"}, got)
+		Seccomp: Seccomp{Filter: "default", Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, Fallback: Strict, Backend: BackendAuto, Dir: "/"}, got)
 	assert.Len(t, notes, 10, "each cut is said: fs, dir, network, two names, seccomp, landlock, fallback, backend, etc")
 
 	all := Ceiling{FSWrite: []string{"/"}, Network: NetworkHost, PassEnv: []string{"CI_*", "A"}, Limits: []Limit{{"pids", 100}}, Timeout: time.Hour, KillGrace: time.Minute,
 		Seccomp: []string{"default", SeccompOff}, NoLandlock: true, Fallback: Degrade, HostEtc: true}
 	got, notes = wide.Under(all)
-	wide.FS[0].Within, wide.Longest = []string{"/"}, time.Hour // of processes, which have no time of their own
+	wide.FS[0].Within, wide.MaxProcessTime = []string{"/"}, time.Hour // of processes, which have no time of their own
 	assert.Equal(t, wide, got, "a ceiling that names everything cuts nothing")
 	assert.Empty(t, notes)
 
@@ -86,7 +86,7 @@ func TestUnderCutsEverythingElse(t *testing.T) {
 	assert.ElementsMatch(t, []Limit{{"pids", 10}, {"memory_mb", 5}, {"core", 0}}, got.Limits, "larger ones are cut, missing ones set")
 	assert.Equal(t, time.Second, got.Timeout)
 	assert.Equal(t, DefaultKillGrace, got.KillGrace, "a long grace would outlive the timeout")
-	assert.Equal(t, "compute", got.Seccomp.Profile)
+	assert.Equal(t, "compute", got.Seccomp.Filter)
 	got, _ = Policy{}.Under(Ceiling{Timeout: time.Second})
 	assert.Equal(t, time.Second, got.Timeout, "no timeout is the longest one")
 	got, _ = Policy{Env: Env{All: true, Pass: []string{"Q"}}}.Under(Ceiling{PassEnv: []string{"A", "CI_*"}})
@@ -258,7 +258,7 @@ func TestAWorkingDirectoryThatWasCutIsTheRoot(t *testing.T) {
 	}
 }
 
-func TestCeilingOnEngines(t *testing.T) {
+func TestCeilingOnBackends(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		p    Policy

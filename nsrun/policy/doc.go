@@ -1,7 +1,7 @@
 // Package policy says what is wanted of a sandbox: a value without system calls, without knowledge of any host, complete.
 //
 // The zero Policy is the most closed one: nothing of the host is visible, nothing is writable, there is no network, no
-// environment, the default seccomp profile and Landlock are on, and every wish is strict. Front ends (the manifest, the command
+// environment, the default seccomp filter and Landlock are on, and every wish is strict. Front ends (the manifest, the command
 // line, Go programs) open it up; package plan decides how it is carried out on one host.
 //
 //	p := policy.Default("/home/me/project")
@@ -9,5 +9,5 @@
 //	if err := p.Validate(); err != nil { ... } // all faults, joined
 //
 // A Policy protects nothing: it is a wish. It cannot say whether a path exists, where a symlink leads, or what the kernel can
-// enforce; plan, engine and facts do.
+// enforce; plan, backend and facts do.
 package policy

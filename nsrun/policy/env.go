@@ -61,8 +61,8 @@ func BaseName(name string) bool {
 	return slices.Contains(BaseEnv, name)
 }
 
-// LoosePath says which directory of a PATH is a different one wherever a program happens to be: a relative or empty entry.
-func LoosePath(value string) (entry string, loose bool) {
+// RelativePathEntry says which directory of a PATH is a different one wherever a program happens to be: a relative or empty entry.
+func RelativePathEntry(value string) (entry string, relative bool) {
 	for dir := range strings.SplitSeq(value, ":") {
 		if !strings.HasPrefix(dir, "/") {
 			return dir, true

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Guarantees are the names that Policy.Require may list. What each promises, and which engine gives it, is in package plan.
+// Guarantees are the names that Policy.Require may list. What each promises, and which backend gives it, is in package plan.
 var Guarantees = [...]string{
 	"sandbox", "files", "view", "places", "private_tmp", "tmp_bounds", "devices", "device_modes", "processes", "process_view", "init",
 	"ownership", "kill_tree", "network", "loopback", "unix_sockets", "ipc", "hostname", "identity", "privileges", "landlock",

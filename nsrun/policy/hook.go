@@ -25,7 +25,7 @@ var hooks = []struct{ shapes, why string }{
 	{"NSRUN_*", "nsrun acts on it"},
 }
 
-// PlainEnv lists the variables that a request may set under the built-in profile passive. No list of hooks is complete; of these it is known
+// PlainEnv lists the variables that a request may set under the built-in command rules passive. No list of hooks is complete; of these it is known
 // that they say how output looks, and choose no code. A trailing * matches any rest.
 var PlainEnv = slices.Concat([]string{"LANG"}, locales, []string{"TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "CI"})
 

@@ -15,12 +15,12 @@ type Limit struct {
 
 // LimitName describes a limit that a policy may set.
 type LimitName struct {
-	Name  string
-	Unit  string
-	Help  string // of what
-	Max   int64
-	Held  string // by what
-	Usual string // on the value that it has where no policy says one, see [LimitName.Default]
+	Name        string
+	Unit        string
+	Help        string // of what
+	Max         int64
+	EnforcedBy  string // by what
+	DefaultText string // on the value that it has where no policy says one, see [LimitName.Default]
 }
 
 const (
@@ -73,21 +73,21 @@ const DefaultTmpfsMB = 512
 // Default says in words what holds where no policy says otherwise; empty if nothing does.
 func (d LimitName) Default() string {
 	known := append([]Limit{{"tmpfs_mb", DefaultTmpfsMB}}, Default("").Limits...)
-	for _, l := range append(known, UsualLimits...) {
+	for _, l := range append(known, DefaultLimits...) {
 		switch {
 		case l.Name != d.Name:
-		case d.Usual == "":
+		case d.DefaultText == "":
 			return strconv.FormatInt(l.Value, 10)
 		default:
-			return strconv.FormatInt(l.Value, 10) + ", " + d.Usual
+			return strconv.FormatInt(l.Value, 10) + ", " + d.DefaultText
 		}
 	}
-	return d.Usual
+	return d.DefaultText
 }
 
-// UsualLimits hold in every sandbox whose policy does not name others: against accidents, far above what an honest program needs. To them
+// DefaultLimits hold in every sandbox whose policy does not name others: against accidents, far above what an honest program needs. To them
 // comes memory_mb, three quarters of the host's, where a cgroup can be made. Where lower ones are in force already these stay.
-var UsualLimits = []Limit{{"pids", 4096}, {"open_files", 65536}, {"file_size_mb", 64 << 10}, {"cpu_seconds", 24 * 60 * 60}, {"locked_mb", 64},
+var DefaultLimits = []Limit{{"pids", 4096}, {"open_files", 65536}, {"file_size_mb", 64 << 10}, {"cpu_seconds", 24 * 60 * 60}, {"locked_mb", 64},
 	{"message_queues", 800 << 10}, {"pending_signals", 4096}, {"output_bytes", 10 << 30}}
 
 // LookupLimit finds a limit's description by name.

@@ -32,13 +32,13 @@ type Policy struct {
 	NoLandlock bool `json:"no_landlock,omitempty"`
 	// Timeout ends the run after that much wall-clock time. 0 means no limit.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Longest bounds what Timeout does not, a process of a session that is started to go on. 0 means no limit. It is a ceiling's Timeout.
-	Longest time.Duration `json:"longest,omitempty"`
+	// MaxProcessTime bounds what Timeout does not, a process of a session that is started to go on. 0 means no limit. It is a ceiling's Timeout.
+	MaxProcessTime time.Duration `json:"max_process_time,omitempty"`
 	// KillGrace is the time between the polite signal and the kill. 0 means [DefaultKillGrace].
 	KillGrace time.Duration `json:"kill_grace,omitempty"`
 	// Fallback says what to do with a wish that the host cannot enforce. The zero value refuses the run.
 	Fallback Fallback `json:"fallback,omitempty"`
-	// Backend is the engine that carries the policy out. The zero value is BackendAuto. To name one is to accept what it cannot carry.
+	// Backend is the backend that carries the policy out. The zero value is BackendAuto. To name one is to accept what it cannot carry.
 	Backend Backend `json:"backend,omitempty"`
 	// Isolation is how much of a sandbox there is. The zero value is Container, all of it.
 	Isolation Isolation `json:"isolation,omitempty"`
@@ -48,10 +48,11 @@ type Policy struct {
 	SelfTest bool `json:"self_test,omitempty"`
 	// Autonomy is what becomes of grants: see [Policy.ByAutonomy]. The zero value is Supervised.
 	Autonomy Autonomy `json:"autonomy,omitempty"`
-	// Profile names what command lines may run at all: a built-in profile, or one of Profiles. Empty means any. See package profile.
-	Profile string `json:"profile,omitempty"`
-	// Profiles are the user's own.
-	Profiles []Profile `json:"profiles,omitempty"`
+	// Commands names the rules for what command lines may run at all: built-in ones, or some of CommandRules. Empty means any. See package
+	// commands.
+	Commands string `json:"commands,omitempty"`
+	// CommandRules are the user's own.
+	CommandRules []CommandRules `json:"command_rules,omitempty"`
 	// Audit lists files that get a row when a command starts and one when it has ended, absolute and clean: see the package audit. No
 	// sandbox is shown them.
 	Audit []string `json:"audit,omitempty"`
@@ -63,10 +64,10 @@ type Policy struct {
 	Notes []Note `json:"notes,omitempty"`
 }
 
-// Profile is a set of command lines that may run, by program.
-type Profile struct {
+// CommandRules is a set of command lines that may run, by program.
+type CommandRules struct {
 	Name string `json:"name"`
-	// Extends is a built-in profile whose rules count too, or empty.
+	// Extends names built-in rules that count too, or empty.
 	Extends  string    `json:"extends,omitempty"`
 	Programs []Program `json:"programs,omitempty"`
 }
@@ -167,19 +168,19 @@ func (n Network) Mode() Network {
 
 // Seccomp is what is left of the system call table.
 type Seccomp struct {
-	// Profile names a built-in profile. Empty means "default"; [SeccompOff] installs none.
-	Profile string `json:"profile,omitempty"`
+	// Filter names a built-in filter. Empty means "default"; [SeccompOff] installs none.
+	Filter string `json:"filter,omitempty"`
 	// Deny names further system calls to refuse with EPERM.
 	Deny []string `json:"deny,omitempty"`
-	// Raw is a classic BPF program, 8 bytes an instruction in host byte order, installed beside the profile.
+	// Raw is a classic BPF program, 8 bytes an instruction in host byte order, installed beside the filter.
 	Raw []byte `json:"raw,omitempty"`
 }
 
-// SeccompOff is the profile name that installs no filter.
+// SeccompOff is the filter name that installs no filter.
 const SeccompOff = "off"
 
-// SeccompProfiles lists the names that Profile may have: those of the package seccomp, and [SeccompOff].
-var SeccompProfiles = []string{"default", "compute", "network", "build", SeccompOff}
+// SeccompFilters lists the names that Filter may have: those of the package seccomp, and [SeccompOff].
+var SeccompFilters = []string{"default", "compute", "network", "build", SeccompOff}
 
 // Fallback says what happens to wishes that cannot be enforced.
 type Fallback string
@@ -190,15 +191,15 @@ const (
 	Degrade Fallback = "degrade" // run without, and say so in a Note
 )
 
-// Backend names an engine.
+// Backend names a backend.
 type Backend string
 
 // The backends. The empty Backend is BackendAuto.
 const (
 	BackendAuto     Backend = "auto"     // the strongest that works here: see plan
 	BackendNative   Backend = "native"   // nsrun's own
-	BackendBwrap    Backend = "bwrap"    // a bubblewrap found on PATH, with nsrun's own last mile inside
-	BackendDocker   Backend = "docker"   // a container of Docker's or Podman's, with nsrun's own last mile inside
+	BackendBwrap    Backend = "bwrap"    // a bubblewrap found on PATH, with nsrun's own exec stages inside
+	BackendDocker   Backend = "docker"   // a container of Docker's or Podman's, with nsrun's own exec stages inside
 	BackendLandlock Backend = "landlock" // no namespaces: Landlock, seccomp, limits
 	BackendNone     Backend = "none"     // no sandbox: limits, time and environment alone
 )
@@ -231,7 +232,7 @@ func (i Isolation) Level() Isolation {
 type Note struct {
 	Feature string `json:"feature"`         // what it is about: a guarantee, a feature of hosts, a limit, or a part of the policy
 	Loss    string `json:"loss"`            // what is not as asked
-	Found   string `json:"found,omitempty"` // what a probe was told here
+	Found   string `json:"found,omitempty"` // what a probe found here
 	Fix     string `json:"fix,omitempty"`   // one action that helps
 }
 

@@ -96,7 +96,7 @@ func TestDefaultsOfLimitsAreThoseInForce(t *testing.T) {
 	}
 	assert.Equal(t, DefaultKillGrace.String(), TimeNames[1].Default())
 	for _, l := range append(LimitNames, TimeNames...) {
-		assert.NotEmpty(t, l.Held, l.Name)
+		assert.NotEmpty(t, l.EnforcedBy, l.Name)
 	}
 }
 
@@ -236,9 +236,9 @@ func TestCeilingHasAPlaceForEveryGrantOfAPolicy(t *testing.T) {
 	known := map[string]string{
 		"Name": "a word", "FS": "FSRead FSWrite Sockets", "Dir": "a place inside", "HostEtc": "HostEtc", "Home": "a place inside", "Env": "PassEnv",
 		"Network": "Network", "Hostname": "a word", "UID": "an id inside a namespace of its own", "GID": "the same", "Limits": "Limits",
-		"Seccomp": "Seccomp", "NoLandlock": "NoLandlock", "Timeout": "Timeout", "Longest": "Timeout", "KillGrace": "KillGrace", "Fallback": "Fallback", "Notes": "words",
+		"Seccomp": "Seccomp", "NoLandlock": "NoLandlock", "Timeout": "Timeout", "MaxProcessTime": "Timeout", "KillGrace": "KillGrace", "Fallback": "Fallback", "Notes": "words",
 		"Backend": "Fallback Isolation", "Isolation": "Isolation", "Require": "Require", "SelfTest": "only more",
-		"Autonomy": "Network", "Profile": "Profiles", "Profiles": "Profiles",
+		"Autonomy": "Network", "Commands": "Commands", "CommandRules": "Commands",
 		"Audit": "a word to the caller, that opens nothing to the command", "ManifestSHA256": "a word", "Labels": "words",
 	}
 	for i := range reflect.TypeFor[Policy]().NumField() {

@@ -43,7 +43,7 @@ func (p Policy) Validate() error {
 	checkID("uid", p.UID, say)
 	checkID("gid", p.GID, say)
 	p.checkLimits(say)
-	if p.Timeout < 0 || p.KillGrace < 0 || p.Longest < 0 {
+	if p.Timeout < 0 || p.KillGrace < 0 || p.MaxProcessTime < 0 {
 		say("timeout", "durations cannot be negative")
 	}
 	if !slices.Contains([]Fallback{"", Strict, Degrade}, p.Fallback) {

@@ -24,14 +24,14 @@ var floors = []floor{
 	{"e2e/bwrap as root", "bwrap scenes", 3298},
 	{"all of e2e/bwrap as root", "bwrap scenes", 8400},
 	{"e2e/bwrap as ", "bwrap scenes", 1390},
-	{"e2e/engine as root", "failed looks", 340},
-	{"all of e2e/engine as root", "failed looks", 3000},
-	{"e2e/engine as root", "kills", 200},
-	{"all of e2e/engine as root", "kills", 4000},
-	{"nsrun/internal/engine as root", "fault points", 2520},
-	{"nsrun/internal/engine as ", "fault points", 2270},
-	{"all of nsrun/internal/engine as root", "fault points", 10200},
-	{"all of nsrun/internal/engine as ", "fault points", 8080},
+	{"e2e/backend as root", "failed looks", 340},
+	{"all of e2e/backend as root", "failed looks", 3000},
+	{"e2e/backend as root", "kills", 200},
+	{"all of e2e/backend as root", "kills", 4000},
+	{"nsrun/internal/backend as root", "fault points", 2520},
+	{"nsrun/internal/backend as ", "fault points", 2270},
+	{"all of nsrun/internal/backend as root", "fault points", 10200},
+	{"all of nsrun/internal/backend as ", "fault points", 8080},
 }
 
 // tooFew returns an error if a stage counted less than the first floor for it that fits.

@@ -111,20 +111,20 @@ func (m machine) changes(before machine, run string) (lines []string) {
 // runVar names the environment variable that every process of this run has inherited.
 const runVar = "NSRUN_TEST_RUN"
 
-// engines are programs that own mounts and control groups, and where they keep them.
-var engines = map[string][]string{
+// backends are programs that own mounts and control groups, and where they keep them.
+var backends = map[string][]string{
 	"dockerd":    {"/var/lib/docker/", "/run/docker/", "/sys/fs/cgroup/docker", "/sys/fs/cgroup/system.slice/docker"},
 	"containerd": {"/var/lib/containerd/", "/run/containerd/"},
 	"podman":     {"/var/lib/containers/", "/run/containers/", "/sys/fs/cgroup/machine.slice"},
 	"systemd":    {"/run/user/", "/run/credentials/"},
 }
 
-// foreign reports whether a line's owner is not this test run: a running engine that it did not start and that keeps such things there, or
+// foreign reports whether a line's owner is not this test run: a running backend that it did not start and that keeps such things there, or
 // for a control group the program whose processes are in it or in the directory that it is made in.
 func foreign(line, run string) bool {
-	for engine, places := range engines {
+	for backend, places := range backends {
 		for _, place := range places {
-			if strings.Contains(line, place) && runs(engine, run) {
+			if strings.Contains(line, place) && runs(backend, run) {
 				return true
 			}
 		}

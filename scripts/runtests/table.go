@@ -33,17 +33,18 @@ var table = map[string]pkg{
 	"e2e/clients":                {once: true, leaves: true, slow: 60, slice: 7, more: "bubblewrap"},
 	"e2e/container":              {once: true, leaves: true, slow: 15, slice: 7, more: docker},
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
-	"e2e/engine":                 {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
+	"e2e/backend":                {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
 	"e2e/host":                   {seconds: 13, once: true},
 	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
 	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
+	"internal/doctest":           {quick: true, seconds: 1, once: true},
 	"internal/sys":               {quick: true, seconds: 3, race: 5},
 	"nsrun":                      {seconds: 65, slow: 90, slice: 6, race: 120},
 	"nsrun/audit":                {quick: true, seconds: 6, race: 8},
 	"nsrun/bwrap":                {quick: true, seconds: 1},
 	"nsrun/facts":                {quick: true, seconds: 1},
-	"nsrun/internal/engine":      {seconds: 30, slow: 95, slice: 6, race: 90},
-	"nsrun/internal/house":       {quick: true, seconds: 1},
+	"nsrun/internal/backend":     {seconds: 30, slow: 95, slice: 6, race: 90},
+	"nsrun/internal/importcheck": {quick: true, seconds: 1},
 	"nsrun/internal/probe":       {quick: true, seconds: 2},
 	"nsrun/internal/scope":       {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},
 	"nsrun/internal/wire":        {quick: true, seconds: 2, slow: 6, slice: 6, race: 6},
@@ -51,7 +52,7 @@ var table = map[string]pkg{
 	"nsrun/manifest":             {quick: true, seconds: 5},
 	"nsrun/plan":                 {quick: true, seconds: 1},
 	"nsrun/policy":               {quick: true, seconds: 1},
-	"nsrun/profile":              {quick: true, seconds: 1},
+	"nsrun/commands":             {quick: true, seconds: 1},
 	"landlock":                   {quick: true, seconds: 1},
 	"mounts":                     {quick: true, seconds: 2},
 	"rlimit":                     {quick: true, seconds: 1},
@@ -61,11 +62,11 @@ var table = map[string]pkg{
 }
 
 // testPrograms are what tests start, beside cmd/nsrun.
-var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/engine/testdata/act", "e2e/engine/testdata/unlucky", "e2e/host/testdata/lock",
+var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/backend/testdata/act", "e2e/backend/testdata/unlucky", "e2e/host/testdata/lock",
 	"e2e/container/testdata/inside", "e2e/docker/testdata/probe"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
-var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/profile"}
+var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands"}
 
 // portable are the packages that build on another system.
 var portable = append([]string{"./mounts", "./landlock", "./seccomp", "./rlimit", "./rlimit/cgroup"}, pure...)
@@ -162,7 +163,7 @@ func (r *runner) tests(j job, s stage) stage {
 		j.how = plain
 	}
 	s.inputs.tests = j.dir
-	if strings.HasSuffix(j.dir, "/house") { // it reads every file
+	if j.dir == "internal/doctest" || strings.HasSuffix(j.dir, "/importcheck") { // they read every file
 		s.inputs.tests = ""
 	}
 	s.run = func(ctx context.Context, log io.Writer) (tally, error) { return j.run(ctx, r.builder, log) }

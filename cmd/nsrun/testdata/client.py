@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from nsrun_session import Closed, NotInstalled, Refused, Session
+from nsrun_session import Closed, NotFound, Refused, Session
 
 policy = {"workspace": sys.argv[1], "limits": {"timeout": "60s"}}
 
@@ -14,7 +14,7 @@ def tell(what, call, *args, **options):
     try:
         call(*args, **options)
         print(what, "was done")
-    except (Closed, NotInstalled, Refused, TypeError) as error:
+    except (Closed, NotFound, Refused, TypeError) as error:
         print(what, type(error).__name__, str(error))
 
 

@@ -155,8 +155,8 @@ func (o options) addWith(root vm.Tree) error {
 	return root.AddTree(withDir, dir)
 }
 
-// patience bounds what a person does in a guest.
-const patience = 24 * time.Hour
+// bootTimeout bounds what a person does in a guest.
+const bootTimeout = 24 * time.Hour
 
 // shell gives this process's terminal to the guest's shell.
 func shell(ctx context.Context, m vm.Machine) error {
@@ -173,12 +173,12 @@ func shell(ctx context.Context, m vm.Machine) error {
 		io.Reader
 		io.Writer
 	}{os.Stdin, os.Stdout}
-	return m.Boot(ctx, patience, func(guest.Frame) {})
+	return m.Boot(ctx, bootTimeout, func(guest.Frame) {})
 }
 
 // command prints what the guest's command prints.
 func command(ctx context.Context, m vm.Machine) (code int, err error) {
-	err = m.Boot(ctx, patience, func(f guest.Frame) {
+	err = m.Boot(ctx, bootTimeout, func(f guest.Frame) {
 		switch f.Kind {
 		case guest.Out:
 			os.Stdout.Write(f.Data)

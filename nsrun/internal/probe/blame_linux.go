@@ -40,7 +40,7 @@ func (b blamer) explain(name facts.Name, err error) error {
 	return &unsupported{reason: err.Error()}
 }
 
-func join(said, detail string) string { return strings.Trim(said+"; "+detail, "; ") }
+func join(printed, detail string) string { return strings.Trim(printed+"; "+detail, "; ") }
 
 // in reports whether the caller is in one of the surroundings.
 func (b blamer) in(words ...string) bool {

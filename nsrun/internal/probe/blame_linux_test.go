@@ -183,13 +183,13 @@ func TestOneListenerForAProcess(t *testing.T) {
 	refused := func(errno unix.Errno) error { return &refusal{sys.Step{Stage: "seccomp", Op: "new listener"}, errno} }
 	var u *unsupported
 	mirrored := blamer{files: tree(hosts["WSL 2, mirrored"]), surroundings: []string{"wsl2", "wsl2-mirrored"}}
-	require.ErrorAs(t, mirrored.unheard(refused(unix.EBUSY)), &u)
+	require.ErrorAs(t, mirrored.noListener(refused(unix.EBUSY)), &u)
 	assert.Contains(t, u.reason, "device or resource busy; WSL 2's mirrored networking has a listener")
 	assert.Contains(t, u.fix, "networkingMode=nat")
-	require.ErrorAs(t, blamer{files: tree(nil)}.unheard(refused(unix.EBUSY)), &u)
+	require.ErrorAs(t, blamer{files: tree(nil)}.noListener(refused(unix.EBUSY)), &u)
 	assert.NotContains(t, u.reason+u.fix, "WSL")
-	require.ErrorAs(t, blamer{files: tree(nil)}.unheard(refused(unix.EINVAL)), &u, "gVisor has none")
-	assert.NoError(t, mirrored.unheard(nil))
+	require.ErrorAs(t, blamer{files: tree(nil)}.noListener(refused(unix.EINVAL)), &u, "gVisor has none")
+	assert.NoError(t, mirrored.noListener(nil))
 }
 
 // TestGVisorsLandlock: no Linux is to be had by another kernel there.

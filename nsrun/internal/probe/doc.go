@@ -5,8 +5,8 @@
 //
 //	f := probe.Quick()     // system calls alone: what each run can afford
 //	f = probe.Host()       // namespaces, mounts, cgroups too, really made: after a start that failed
-//	f = probe.Engines(f)   // and other programs that make sandboxes, which are started to ask for their version
+//	f = probe.Backends(f)   // and other programs that make sandboxes, which are started to ask for their version
 //	f = probe.Full()       // all of that: for doctor
 //
-// What a probe found may be untrue a moment later; engines fail closed whatever facts say.
+// What a probe found may be untrue a moment later; backends fail closed whatever facts say.
 package probe

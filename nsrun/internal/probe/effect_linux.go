@@ -52,13 +52,13 @@ func listening(f facts.Facts, b blamer) {
 	p.At(sys.Step{Stage: "seccomp", Op: "new listener"})
 	p.Add(unix.SYS_PRCTL, sys.Int(unix.PR_SET_NO_NEW_PRIVS), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	p.Add(unix.SYS_SECCOMP, sys.Int(unix.SECCOMP_SET_MODE_FILTER), sys.Words(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, "NEW_LISTENER"), sys.Struct(&prog))
-	if err := b.unheard(run(&p, 0)); err != nil {
+	if err := b.noListener(run(&p, 0)); err != nil {
 		answer(f, facts.SeccompNotify, err)
 	}
 }
 
-// unheard explains why a filter has no listener.
-func (b blamer) unheard(err error) error {
+// noListener explains why a filter has no listener.
+func (b blamer) noListener(err error) error {
 	var r *refusal
 	switch {
 	case !errors.As(err, &r):

@@ -76,7 +76,7 @@ func withoutProcfs() error {
 	return nil
 }
 
-// nested makes a second user namespace in the first, as the engine native does. Debian's kernel.unprivileged_userns_clone lets root make
+// nested makes a second user namespace in the first, as the backend native does. Debian's kernel.unprivileged_userns_clone lets root make
 // the first one only.
 func nested(p *sys.Program) {
 	p.At(sys.Step{Stage: "unshare", Op: "second user namespace"})

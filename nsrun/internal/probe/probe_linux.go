@@ -50,8 +50,8 @@ func Quick() facts.Facts {
 	return f
 }
 
-// Full is [Host] and [Engines].
-func Full() facts.Facts { return Engines(Host()) }
+// Full is [Host] and [Backends].
+func Full() facts.Facts { return Backends(Host()) }
 
 func answer(f facts.Facts, name facts.Name, err error) {
 	a := facts.Answer{State: facts.Yes}

@@ -96,10 +96,10 @@ func TestProbesLeaveNothing(t *testing.T) {
 		return fmt.Sprint(string(mounts), groups, len(fds), files.ModTime().UnixNano(), shm)
 	}
 	Host() // opens what the runtime polls by
-	Engines(facts.Facts{})
+	Backends(facts.Facts{})
 	files, err := os.ReadDir(tmp)
 	require.NoError(t, err)
-	assert.Empty(t, files, "the engines that were started leave no files either")
+	assert.Empty(t, files, "the backends that were started leave no files either")
 	var before, after string
 	for range 5 { // others mount too
 		before = look()

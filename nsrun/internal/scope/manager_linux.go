@@ -26,7 +26,7 @@ const (
 type conn struct {
 	fd       int
 	deadline time.Time
-	patience time.Duration
+	timeout  time.Duration
 	stop     func() error // why not to wait any longer
 	serial   uint32
 	in       []byte // what has been read and not taken
@@ -35,8 +35,8 @@ type conn struct {
 }
 
 // dial connects to a manager of this user's or of root's, and says who asks. See the D-Bus Specification, Authentication Protocol.
-func dial(socket string, patience time.Duration, stop func() error) (c *conn, err error) {
-	c = &conn{fd: -1, deadline: time.Now().Add(patience), patience: patience, stop: stop}
+func dial(socket string, timeout time.Duration, stop func() error) (c *conn, err error) {
+	c = &conn{fd: -1, deadline: time.Now().Add(timeout), timeout: timeout, stop: stop}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -96,10 +96,10 @@ func (c *conn) send(b []byte) error {
 	return nil
 }
 
-func (c *conn) late() error { return fmt.Errorf("no answer within %v", c.patience) }
+func (c *conn) late() error { return fmt.Errorf("no answer within %v", c.timeout) }
 
-// often is how often it is asked whether to wait any longer.
-const often = 10 * time.Millisecond
+// pollInterval is how often it is asked whether to wait any longer.
+const pollInterval = 10 * time.Millisecond
 
 // more waits for bytes.
 func (c *conn) more() error {
@@ -111,7 +111,7 @@ func (c *conn) more() error {
 		if !time.Now().Before(c.deadline) {
 			return c.late()
 		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}, int(often.Milliseconds()))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}, int(pollInterval.Milliseconds()))
 		if err == nil && n > 0 {
 			n, err = unix.Read(c.fd, buf[:])
 		} else if err == nil {
@@ -192,7 +192,7 @@ func (c *conn) ask(path, to, iface, member, signature string, body []byte) error
 			return fmt.Errorf("%s: %w", member, err)
 		case m.replyTo != c.serial:
 		case m.kind == errorReply:
-			return fmt.Errorf("%s: it refuses: %w", member, m.told())
+			return fmt.Errorf("%s: it refuses: %w", member, m.remoteError())
 		case m.kind == methodReturn:
 			return nil
 		}

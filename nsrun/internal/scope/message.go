@@ -185,8 +185,8 @@ func parse(b []byte) (m message, err error) {
 	return m, d.err
 }
 
-// told is what an error reply says.
-func (m message) told() error {
+// remoteError is what an error reply says.
+func (m message) remoteError() error {
 	text := ""
 	if len(m.signature) > 0 && m.signature[0] == 's' {
 		text = (&decoder{b: m.body}).str()

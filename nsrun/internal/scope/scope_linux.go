@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Patience is how long a service manager should have, in all.
-const Patience = 5 * time.Second
+// Timeout is how long a service manager should have, in all.
+const Timeout = 5 * time.Second
 
 // Enter moves this process into a new scope, whose groups can have the controllers, and returns its directory. It waits for patience at most,
 // and asks stop every few milliseconds why not to wait any longer, which is its error then.
-func Enter(s plan.Scope, controllers []string, patience time.Duration, stop func() error) (dir string, err error) {
-	c, err := dial(s.Socket, patience, stop)
+func Enter(s plan.Scope, controllers []string, timeout time.Duration, stop func() error) (dir string, err error) {
+	c, err := dial(s.Socket, timeout, stop)
 	if err != nil {
 		return "", err
 	}

@@ -98,18 +98,18 @@ func TestManagers(t *testing.T) {
 			} else if want == "" {
 				want = `its job ends with the result "failed"`
 			}
-			patience := testenv.Limit(0) // for those who answer
+			timeout := testenv.Limit(0) // for those who answer
 			if act == fake.Lies || strings.Contains(want, late) {
-				patience = testenv.Scale(200 * time.Millisecond)
+				timeout = testenv.Scale(200 * time.Millisecond)
 			}
 			var asked []fake.Ask
 			var err error
-			for again := true; again; patience *= 2 {
+			for again := true; again; timeout *= 2 {
 				var m *fake.Manager
 				m, err = fake.Listen(short(t), act, move)
 				require.NoError(t, err)
 				var dir string
-				dir, err = Enter(wish(t, m.Socket), nil, patience, goOn)
+				dir, err = Enter(wish(t, m.Socket), nil, timeout, goOn)
 				var wrong error
 				asked, wrong = m.Close()
 				require.NoError(t, wrong)
@@ -120,11 +120,11 @@ func TestManagers(t *testing.T) {
 						assert.Contains(t, now, "0::/"+filepath.Base(dir)+"\n")
 					}
 				}
-				want := strings.ReplaceAll(want, "PATIENCE", patience.String())
+				want := strings.ReplaceAll(want, "PATIENCE", timeout.String())
 				// On a busy machine the time can be up before it comes to the silence, or to the lie: then it takes more.
-				again = err != nil && !strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "no answer within "+patience.String())
+				again = err != nil && !strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "no answer within "+timeout.String())
 				if again {
-					require.Less(t, patience, testenv.Limit(0), "%v", err)
+					require.Less(t, timeout, testenv.Limit(0), "%v", err)
 				} else if want != "" {
 					require.ErrorContains(t, err, want)
 				}
@@ -165,10 +165,10 @@ func TestAScopeIsLookedAt(t *testing.T) {
 // TestNoManager connects to what is none.
 func TestNoManager(t *testing.T) {
 	dir := short(t)
-	_, err := Enter(wish(t, filepath.Join(dir, "no")), nil, Patience, goOn)
+	_, err := Enter(wish(t, filepath.Join(dir, "no")), nil, Timeout, goOn)
 	require.EqualError(t, err, "connect: no such file or directory")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	_, err = Enter(wish(t, filepath.Join(dir, "file")), nil, Patience, goOn)
+	_, err = Enter(wish(t, filepath.Join(dir, "file")), nil, Timeout, goOn)
 	require.EqualError(t, err, "connect: connection refused")
 }
 
@@ -286,7 +286,7 @@ func FuzzMessages(f *testing.F) {
 				return
 			}
 			if m.kind == errorReply {
-				assert.Error(t, m.told())
+				assert.Error(t, m.remoteError())
 			}
 		}
 		assert.Empty(t, b, "each message takes some of it: "+strconv.Quote(string(b)))

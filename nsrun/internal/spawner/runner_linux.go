@@ -7,19 +7,19 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
 
-// RunnerName is the argv[0] of a process that runs one command and ends: for engines that cannot open sessions. Its standard descriptors
+// RunnerName is the argv[0] of a process that runs one command and ends: for backends that cannot open sessions. Its standard descriptors
 // are the command's; the order comes over descriptor Socket, and what became of it goes back there. The end of that is the end of the run.
 const RunnerName = "nsrun-runner"
 
 // Runner is all that such a process does.
 func Runner() error {
 	unix.CloseOnExec(Socket)
-	var order wire.Order
+	var order wire.Request
 	if _, err := wire.Receive(Socket, &order); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func Runner() error {
 			}
 		}
 	}()
-	out, err := engine.Run(order.Whole(), engine.Options{Cancel: cancel, Protected: order.Protected, DieWithParent: true})
+	out, err := backend.Run(order.Whole(), backend.Options{Cancel: cancel, Protected: order.Protected, DieWithParent: true})
 	if err != nil {
 		return wire.Send(Socket, wire.Answer{Failure: failure(err)})
 	}

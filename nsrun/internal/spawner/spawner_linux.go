@@ -1,7 +1,7 @@
 // Package spawner is the process that forks the sandboxes of an embedding program: that program's own binary once more, doing nothing
-// else, so that a fork copies little, however large the program is. It takes orders over descriptor 3, and ends with that: see wire.
+// else, so that a fork copies little, however large the program is. It takes requests over descriptor 3, and ends with that: see wire.
 //
-// It does not protect against the program that it belongs to, whose orders it carries out.
+// It does not protect against the program that it belongs to, whose requests it carries out.
 package spawner
 
 import (
@@ -12,12 +12,12 @@ import (
 	"os/signal"
 	"runtime"
 
-	"github.com/nsrun/nsrun/nsrun/internal/engine"
+	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
 
-// Name is the argv[0] by which a program knows that it is one, and Socket where its orders come from.
+// Name is the argv[0] by which a program knows that it is one, and Socket where its requests come from.
 const (
 	Name   = "nsrun-spawner"
 	Socket = 3
@@ -55,7 +55,7 @@ func reap() {
 	}
 }
 
-// serve carries out orders, at the same time, until their end. One that does not come whole is dropped: the end of its reply tells.
+// serve carries out requests, at the same time, until their end. One that does not come whole is dropped: the end of its reply tells.
 func serve(work chan<- func()) error {
 	fork := func(f func()) {
 		done := make(chan struct{})
@@ -63,7 +63,7 @@ func serve(work chan<- func()) error {
 		<-done
 	}
 	for {
-		var order wire.Order
+		var order wire.Request
 		fds, err := wire.Receive(Socket, &order)
 		var broken *os.SyscallError
 		switch {
@@ -80,9 +80,9 @@ func serve(work chan<- func()) error {
 }
 
 // carryOut opens a sandbox and answers. Whoever does not want the answer any more closes the sandbox by not taking it.
-func carryOut(order wire.Order, reply int, fork func(func())) {
+func carryOut(order wire.Request, reply int, fork func(func())) {
 	defer unix.Close(reply)
-	opened, err := engine.Open(order.Whole(), engine.OpenOptions{Protected: order.Protected, Fork: fork})
+	opened, err := backend.Open(order.Whole(), backend.OpenOptions{Protected: order.Protected, Fork: fork})
 	if err != nil {
 		_ = wire.Send(reply, wire.Answer{Failure: failure(err)})
 		return
@@ -99,16 +99,16 @@ func carryOut(order wire.Order, reply int, fork func(func())) {
 }
 
 func failure(err error) *wire.Failure {
-	var e *engine.Error
+	var e *backend.Error
 	if !errors.As(err, &e) {
 		return &wire.Failure{Stage: "spawner", Text: err.Error()}
 	}
 	f := &wire.Failure{Stage: e.Stage, Index: e.Index, Op: e.Op, Path: e.Path, Text: e.Err.Error(), Hint: e.Hint}
 	f.SetErrno(e.Err)
 	switch {
-	case errors.Is(err, engine.ErrNotFound):
+	case errors.Is(err, backend.ErrNotFound):
 		f.Kind = kindNotFound
-	case errors.Is(err, engine.ErrNotExecutable):
+	case errors.Is(err, backend.ErrNotExecutable):
 		f.Kind = kindNotExecutable
 	}
 	return f
@@ -120,14 +120,14 @@ const (
 	kindNotExecutable = "not executable"
 )
 
-// Error is the failure as the engine's error that it was.
+// Error is the failure as the backend's error that it was.
 func Error(f *wire.Failure) error {
 	var more []error
 	switch f.Kind {
 	case kindNotFound:
-		more = []error{engine.ErrNotFound}
+		more = []error{backend.ErrNotFound}
 	case kindNotExecutable:
-		more = []error{engine.ErrNotExecutable}
+		more = []error{backend.ErrNotExecutable}
 	}
-	return &engine.Error{Stage: f.Stage, Index: f.Index, Op: f.Op, Path: f.Path, Err: f.Cause(more...), Hint: f.Hint}
+	return &backend.Error{Stage: f.Stage, Index: f.Index, Op: f.Op, Path: f.Path, Err: f.Cause(more...), Hint: f.Hint}
 }

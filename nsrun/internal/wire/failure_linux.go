@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// Failure is a step that failed, as an engine.Error has it.
+// Failure is a step that failed, as a backend.Error has it.
 type Failure struct {
 	Stage string `json:"stage"`
 	Index int    `json:"index,omitempty"`

@@ -1,8 +1,8 @@
-// Package wire is what a program and its spawner say to each other.
+// Package wire is what a program and its spawner send to each other.
 //
 //	program                                        spawner
 //	   │  socket: one message for each sandbox        │
-//	   │  [reply socket, memfd: Order as JSON] ─────► │  forks, waits until the sandbox serves
+//	   │  [reply socket, memfd: Request as JSON] ───► │  forks, waits until the sandbox serves
 //	   │                                              │
 //	   │  reply socket: one message, and the end      │
 //	   │ ◄───── [memfd: Answer as JSON, and if it     │
@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Order asks for a sandbox.
-type Order struct {
+// Request asks for a sandbox.
+type Request struct {
 	Plan      *plan.Plan `json:"plan"`
 	Protected []string   `json:"protected,omitempty"`
 	// Command and Env are the plan's, byte for byte: JSON has no strings that are not UTF-8.
@@ -35,13 +35,13 @@ type Order struct {
 	Env     [][]byte `json:"env,omitempty"`
 }
 
-// NewOrder is an order for p.
-func NewOrder(p *plan.Plan, protected []string) Order {
-	return Order{Plan: p, Protected: protected, Command: words[[]byte](p.Command), Env: words[[]byte](p.Env)}
+// NewRequest is a request for p.
+func NewRequest(p *plan.Plan, protected []string) Request {
+	return Request{Plan: p, Protected: protected, Command: words[[]byte](p.Command), Env: words[[]byte](p.Env)}
 }
 
-// Whole returns the plan as it was ordered.
-func (o *Order) Whole() *plan.Plan {
+// Whole returns the plan as it was requested.
+func (o *Request) Whole() *plan.Plan {
 	p := *o.Plan
 	p.Command, p.Env = words[string](o.Command), words[string](o.Env)
 	return &p
@@ -55,10 +55,10 @@ func words[To, From []byte | string](in []From) []To {
 	return out
 }
 
-// Answer says what came of an Order. Of its parts one is given.
+// Answer reports what came of a Request. Of its parts one is given.
 type Answer struct {
-	Info    json.RawMessage `json:"info,omitempty"`    // an engine.Info, of a sandbox that serves
-	Outcome json.RawMessage `json:"outcome,omitempty"` // an engine.Outcome, of a command that has run
+	Info    json.RawMessage `json:"info,omitempty"`    // a backend.Info, of a sandbox that serves
+	Outcome json.RawMessage `json:"outcome,omitempty"` // a backend.Outcome, of a command that has run
 	Failure *Failure        `json:"failure,omitempty"`
 }
 

@@ -28,10 +28,10 @@ func TestAMessageComesAsItWent(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	// A plan of a thousand binds is more than a socket's buffer takes.
-	sent := NewOrder(&plan.Plan{Name: strings.Repeat("long ", 1<<20), Command: []string{"echo", "\xff\xfe", ""}, Env: []string{"A=\xff\x01"}}, []string{"/x"})
+	sent := NewRequest(&plan.Plan{Name: strings.Repeat("long ", 1<<20), Command: []string{"echo", "\xff\xfe", ""}, Env: []string{"A=\xff\x01"}}, []string{"/x"})
 	require.NoError(t, Send(a, sent, int(w.Fd())))
 	w.Close()
-	var got Order
+	var got Request
 	fds, err := Receive(b, &got)
 	require.NoError(t, err)
 	require.Len(t, fds, 1)
@@ -50,15 +50,15 @@ func TestAMessageComesAsItWent(t *testing.T) {
 func TestTheEndAndNonsense(t *testing.T) {
 	a, b := pair(t)
 	require.NoError(t, unix.Send(a, []byte("x"), 0))
-	_, err := Receive(b, &Order{})
+	_, err := Receive(b, &Request{})
 	assert.ErrorContains(t, err, "bug")
 	require.NoError(t, Send(a, "not an order"))
-	_, err = Receive(b, &Order{})
+	_, err = Receive(b, &Request{})
 	assert.Error(t, err)
 	require.NoError(t, unix.Shutdown(a, unix.SHUT_RDWR))
-	_, err = Receive(b, &Order{})
+	_, err = Receive(b, &Request{})
 	assert.ErrorIs(t, err, io.EOF)
-	assert.ErrorIs(t, Send(a, Order{}), unix.EPIPE)
+	assert.ErrorIs(t, Send(a, Request{}), unix.EPIPE)
 }
 
 // TestTheEndRacesTheLastMessage looks for a message at the moment that it comes, and the end behind it: the kernel may tell of that first.

@@ -124,8 +124,8 @@ func TestWhatWaitsToStart(t *testing.T) {
 	assert.Contains(t, got, `{"id":"e","error":{"kind":"closed","text":"the session is closed"`)
 }
 
-// TestBulkIsWrittenAsItWouldBeTold whatever is in it, and wherever it is cut.
-func TestBulkIsWrittenAsItWouldBeTold(t *testing.T) {
+// TestBulkIsWrittenAsTextOrBase64 whatever is in it, and wherever it is cut.
+func TestBulkIsWrittenAsTextOrBase64(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "a line": "line\n", "NUL": "\x00", "no UTF-8": "\xff", "what looks like a gap": gap, "markup": "<a>&\u2028\"\\",
 		"many of three bytes": strings.Repeat("€", maxEvent), "many of four, and one": "x" + strings.Repeat("😀", maxEvent),
@@ -138,7 +138,7 @@ func TestBulkIsWrittenAsItWouldBeTold(t *testing.T) {
 				e := ended{Stdout: &bulk{[]byte(text), asked}, Stderr: &bulk{[]byte("e"), false}, StdoutTruncated: true}
 				e.Receipt = nil
 				require.NoError(t, line{value: answer{ID: `"` + `[\"\",[]]` + `"`, OK: e}}.write(w))
-				want := string(marshal(told([]byte(text), asked)))
+				want := string(marshal(textOrBase64([]byte(text), asked)))
 				head, tail, found := strings.Cut(got.String(), `,"stdout":`+want+`,"stderr":"e",`)
 				require.True(t, found)
 				assert.Equal(t, `"stdout_truncated":true}}`+"\n", tail)
@@ -189,6 +189,6 @@ func TestAsManyProcessesAsThereMayBe(t *testing.T) {
 func TestWhatCouldNotBeStartedIsNoProcess(t *testing.T) {
 	c := withSession(t)
 	for range maxProcesses + 1 {
-		require.Contains(t, c.ask(`{"id":1,"op":"start","args":["missing"]}`), `"kind":"not-installed"`)
+		require.Contains(t, c.ask(`{"id":1,"op":"start","args":["missing"]}`), `"kind":"not-found"`)
 	}
 }

@@ -57,7 +57,7 @@ type fakeBox struct {
 func (b *fakeBox) WorkingDir() string { return "/work" }
 func (b *fakeBox) Alive() bool        { return b.ctx.Err() == nil }
 func (b *fakeBox) Receipt() nsrun.Receipt {
-	return nsrun.Receipt{Engine: "fake", Holds: []string{"files"}, Lost: []string{"network"}}
+	return nsrun.Receipt{Backend: "fake", Holds: []string{"files"}, Lost: []string{"network"}}
 }
 
 func (b *fakeBox) Close() error {
@@ -79,7 +79,7 @@ func (b *fakeBox) Resolve(path string, access nsrun.Access) (string, error) {
 }
 
 func result(status int) nsrun.Result {
-	r := nsrun.Result{Version: 1, Verdict: nsrun.OK, Code: status, ExitStatus: &status, Receipt: nsrun.Receipt{Engine: "fake"}}
+	r := nsrun.Result{Version: 1, Verdict: nsrun.OK, Code: status, ExitStatus: &status, Receipt: nsrun.Receipt{Backend: "fake"}}
 	if status != 0 {
 		r.Verdict = nsrun.Exit
 	}

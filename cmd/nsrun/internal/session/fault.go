@@ -11,11 +11,11 @@ import (
 
 // The kinds of errors. How a command ended that ran is never one of them.
 const (
-	Refused      = "refused"       // the policy does not allow it, or cannot be enforced
-	NotInstalled = "not-installed" // there is no such program in the sandbox
-	Setup        = "setup"         // a step on the way to the command failed
-	Protocol     = "protocol"      // the line is no request
-	Closed       = "closed"        // what it is about is not there, or no longer
+	Refused  = "refused"   // the policy does not allow it, or cannot be enforced
+	NotFound = "not-found" // there is no such program in the sandbox
+	Setup    = "setup"     // a step on the way to the command failed
+	Protocol = "protocol"  // the line is no request
+	Closed   = "closed"    // what it is about is not there, or no longer
 )
 
 // Error is why a request was not carried out.
@@ -24,7 +24,7 @@ type Error struct {
 	Text  string `json:"text"`
 	Field string `json:"field,omitempty"` // of the request, or of the policy
 	Fix   string `json:"fix,omitempty"`   // one action that helps
-	Name  string `json:"name,omitempty"`  // of the program that is not installed
+	Name  string `json:"name,omitempty"`  // of the program that was not found
 	Step  string `json:"step,omitempty"`  // that failed
 	// Unmet lists what this host lacks of what the policy asks for.
 	Unmet []plan.Note `json:"unmet,omitempty"`
@@ -38,8 +38,8 @@ func (e *Error) Error() string {
 	return e.Kind + ": " + e.Text
 }
 
-// wrong says what is wrong with a line.
-func wrong(field, fix, format string, args ...any) *Error {
+// protocolError says what is wrong with a line.
+func protocolError(field, fix, format string, args ...any) *Error {
 	return &Error{Kind: Protocol, Field: field, Fix: fix, Text: fmt.Sprintf(format, args...)}
 }
 
@@ -70,11 +70,11 @@ func explain(err error, name string) *Error {
 	case errors.As(err, &step):
 		e := &Error{Kind: Setup, Text: err.Error(), Step: step.Stage, Fix: step.Hint}
 		if errors.Is(err, nsrun.ErrNotFound) {
-			e.Kind, e.Name, e.Step = NotInstalled, name, ""
+			e.Kind, e.Name, e.Step = NotFound, name, ""
 		}
 		return e
 	case errors.Is(err, os.ErrInvalid):
-		return wrong("of", "start it with terminal", "the process has no terminal")
+		return protocolError("of", "start it with terminal", "the process has no terminal")
 	case errors.Is(err, os.ErrProcessDone), errors.Is(err, os.ErrClosed):
 		return &Error{Kind: Closed, Text: "the process has ended"}
 	}

@@ -22,7 +22,7 @@ func variables(path string, raw []byte, into *[]variable) *Error {
 	}
 	for _, m := range all {
 		if m.name == "" || strings.ContainsAny(m.name, "=\x00") {
-			return wrong(join(path, m.name), "give a name without = and NUL", "this cannot be a variable's name")
+			return protocolError(join(path, m.name), "give a name without = and NUL", "this cannot be a variable's name")
 		}
 		v := variable{name: m.name}
 		if err := text(join(path, m.name), m.value, &v.value); err != nil {
@@ -47,18 +47,18 @@ func labels(path string, raw []byte, into *[]label) *Error {
 			return err
 		}
 		if err := policy.CheckLabel(l.name, l.value); err != nil {
-			return wrong(join(path, m.name), "correct it, or leave it out", "%v", err)
+			return protocolError(join(path, m.name), "correct it, or leave it out", "%v", err)
 		}
 		*into = append(*into, l)
 	}
 	return nil
 }
 
-// maxSpan is the longest time, as in manifests.
-const maxSpan = 365 * 24 * time.Hour
+// maxDuration is the longest time, as in manifests.
+const maxDuration = 365 * 24 * time.Hour
 
-// span reads a time, "1m30s" or in seconds.
-func span(path string, raw []byte, into *time.Duration) *Error {
+// durationOf reads a time, "1m30s" or in seconds.
+func durationOf(path string, raw []byte, into *time.Duration) *Error {
 	const fix = `write seconds, or a number and its unit, as in "500ms", "30s" or "1m30s"`
 	var s string
 	switch sort(raw) {
@@ -68,20 +68,20 @@ func span(path string, raw []byte, into *time.Duration) *Error {
 		}
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			return wrong(path, fix, "%q is not a time", clip(s))
+			return protocolError(path, fix, "%q is not a time", clip(s))
 		}
 		*into = d
 	case "a number":
 		n, err := strconv.ParseFloat(string(raw), 64)
-		if err != nil || n > maxSpan.Seconds() {
-			return wrong(path, fix, "%s is more than a year of seconds", clip(string(raw)))
+		if err != nil || n > maxDuration.Seconds() {
+			return protocolError(path, fix, "%s is more than a year of seconds", clip(string(raw)))
 		}
 		*into = time.Duration(n * float64(time.Second))
 	default:
-		return wrong(path, fix, "%s is not a time", sort(raw))
+		return protocolError(path, fix, "%s is not a time", sort(raw))
 	}
-	if *into <= 0 || *into > maxSpan {
-		return wrong(path, "leave it out for the policy's", "%v is not a time above 0 and up to a year", *into)
+	if *into <= 0 || *into > maxDuration {
+		return protocolError(path, "leave it out for the policy's", "%v is not a time above 0 and up to a year", *into)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func data(path string, raw []byte, into **[]byte) *Error {
 	if raw[0] == '"' {
 		var s string
 		if err := json.Unmarshal(raw, &s); err != nil {
-			return wrong(path, fix, "%v", err)
+			return protocolError(path, fix, "%v", err)
 		}
 		bytes := []byte(s) // NUL is fine here
 		*into = &bytes
@@ -100,7 +100,7 @@ func data(path string, raw []byte, into **[]byte) *Error {
 	}
 	all, err := members(raw, path)
 	if err != nil || len(all) != 1 || all[0].name != "base64" {
-		return wrong(path, fix, "%s is neither text nor base64", sort(raw))
+		return protocolError(path, fix, "%s is neither text nor base64", sort(raw))
 	}
 	var s string
 	if err := text(path+".base64", all[0].value, &s); err != nil {
@@ -108,7 +108,7 @@ func data(path string, raw []byte, into **[]byte) *Error {
 	}
 	bytes, bad := base64.StdEncoding.DecodeString(s)
 	if bad != nil {
-		return wrong(path+".base64", "use the standard alphabet, with padding", "%v", bad)
+		return protocolError(path+".base64", "use the standard alphabet, with padding", "%v", bad)
 	}
 	*into = &bytes
 	return nil
@@ -124,14 +124,14 @@ func size(path string, raw []byte, into **nsrun.Size) *Error {
 	at := map[string]*int64{"rows": &rows, "cols": &cols}
 	for _, m := range all {
 		if at[m.name] == nil {
-			return wrong(join(path, m.name), fix, "a terminal has no such key")
+			return protocolError(join(path, m.name), fix, "a terminal has no such key")
 		}
 		if err := read(join(path, m.name), m.value, at[m.name]); err != nil {
 			return err
 		}
 	}
 	if rows < 1 || cols < 1 || rows > 1<<16-1 || cols > 1<<16-1 {
-		return wrong(path, fix, "rows and cols are numbers from 1 to 65535")
+		return protocolError(path, fix, "rows and cols are numbers from 1 to 65535")
 	}
 	*into = &nsrun.Size{Rows: uint16(rows), Cols: uint16(cols)}
 	return nil
@@ -145,7 +145,7 @@ func signal(path string, raw []byte, into *unix.Signal) *Error {
 	}
 	*into = unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG"))
 	if *into == 0 {
-		return wrong(path, "give a name such as TERM, INT or USR1", "%q is not a signal", clip(name))
+		return protocolError(path, "give a name such as TERM, INT or USR1", "%q is not a signal", clip(name))
 	}
 	return nil
 }

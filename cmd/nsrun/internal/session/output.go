@@ -143,9 +143,9 @@ func (s *stream) send(b []byte) bool {
 	}
 	e := event{ID: s.id}
 	if s.name == "stderr" {
-		e.Stderr = told(b, s.base64)
+		e.Stderr = textOrBase64(b, s.base64)
 	} else {
-		e.Stdout = told(b, s.base64)
+		e.Stdout = textOrBase64(b, s.base64)
 	}
 	return s.out.send(e, s.stop, nil)
 }

@@ -52,8 +52,8 @@ func (p *process) start(req *request) (any, *Error) {
 	return started{true}, nil
 }
 
-// told begins to pass on what the process writes, once its start has been answered.
-func (p *process) told() {
+// reportExit begins to pass on what the process writes, once its start has been answered.
+func (p *process) reportExit() {
 	_, stdout, stderr := p.proc.Pipes()
 	p.pump("stdout", stdout)
 	if stderr != nil {
@@ -100,7 +100,7 @@ func (s *server) prepareOf(c *call, req *request) (func() (any, *Error), *Error)
 		return func() (any, *Error) { return cancel(c, of) }, nil
 	}
 	if p == nil {
-		return nil, wrong("of", "give the id of a start", "%s is no process", clip(string(req.of)))
+		return nil, protocolError("of", "give the id of a start", "%s is no process", clip(string(req.of)))
 	}
 	if req.op == "wait" { // its own end is not the session's: it tells how the process ended with that
 		return func() (any, *Error) { return p.ended(c, req) }, nil
@@ -139,7 +139,7 @@ func done(err error) (any, *Error) {
 // cancelled is answered as well.
 func cancel(c, of *call) (any, *Error) {
 	if of.op == "write" {
-		return nil, wrong("of", "cancel its process", "a write cannot be cancelled")
+		return nil, protocolError("of", "cancel its process", "a write cannot be cancelled")
 	}
 	if of.process == nil {
 		of.cancel(context.Canceled)
@@ -163,7 +163,7 @@ func (p *process) write(c *call, req *request, before <-chan struct{}) (any, *Er
 		return nil, c.explain(nil, "")
 	}
 	if p.tty && req.eof {
-		return nil, wrong("eof", "write \\u0004, which is what Ctrl-D sends", "a terminal has no end")
+		return nil, protocolError("eof", "write \\u0004, which is what Ctrl-D sends", "a terminal has no end")
 	}
 	stdin, _, _ := p.proc.Pipes()
 	var err error

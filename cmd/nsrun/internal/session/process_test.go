@@ -98,7 +98,7 @@ func TestRequestsToAProcessThatIsNone(t *testing.T) {
 	assert.Contains(t, c.ask(`{"id":1,"op":"signal","of":"t","signal":"TERM"}`), `"kind":"closed"`)
 	c.send(`{"id":"p","op":"start","args":["missing"]}`, `{"id":1,"op":"write","of":"p","data":"x"}`)
 	got := gather(c, 2)
-	assert.Contains(t, got[0], `"kind":"not-installed"`)
+	assert.Contains(t, got[0], `"kind":"not-found"`)
 	assert.Contains(t, got[1], `"kind":"closed"`)
 	assert.Contains(t, c.ask(`{"id":"p","op":"ping"}`), `"ok"`, "the id of what has not started is free")
 }

@@ -92,7 +92,7 @@ func decode(line []byte) (*request, *Error) {
 		return r, fault
 	}
 	if r.id == "" {
-		return r, wrong("id", "give a string or an integer of your choice", "the request has none")
+		return r, protocolError("id", "give a string or an integer of your choice", "the request has none")
 	}
 	o, fault := opOf(all)
 	if fault != nil {
@@ -112,7 +112,7 @@ func opOf(all []member) (op, *Error) {
 	known := "known are " + strings.Join(names, ", ")
 	i := slices.IndexFunc(all, func(m member) bool { return m.name == "op" })
 	if i < 0 {
-		return op{}, wrong("op", known, "the request has none")
+		return op{}, protocolError("op", known, "the request has none")
 	}
 	if fault := text("op", all[i].value, &word); fault != nil {
 		return op{}, fault
@@ -123,7 +123,7 @@ func opOf(all []member) (op, *Error) {
 	if near, ok := policy.Nearest(word, names); ok {
 		known = "did you mean " + near + "?"
 	}
-	return op{}, wrong("op", known, "%q is not an op", clip(word))
+	return op{}, protocolError("op", known, "%q is not an op", clip(word))
 }
 
 // fill decodes the fields of a request, which must be ones that its op takes.
@@ -136,7 +136,7 @@ func (r *request) fill(o op, all []member) *Error {
 			if near, ok := policy.Nearest(m.name, takes); ok {
 				fix = "did you mean " + near + "?"
 			}
-			return wrong(clip(m.name), fix, "%s takes no such field", o.name)
+			return protocolError(clip(m.name), fix, "%s takes no such field", o.name)
 		}
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == m.name })
 		if fault := read(m.name, m.value, fields[i].into); fault != nil {
@@ -151,28 +151,28 @@ func (r *request) check(o op, all []member) *Error {
 	has := func(name string) bool { return slices.ContainsFunc(all, func(m member) bool { return m.name == name }) }
 	for _, name := range strings.Fields(o.needs) {
 		if !has(name) {
-			return wrong(name, "add it", "%s needs it", o.name)
+			return protocolError(name, "add it", "%s needs it", o.name)
 		}
 	}
 	switch {
 	case o.name == "open" && has("manifest") == has("policy"):
-		return wrong("manifest", `give one of manifest and policy; {"policy": {}} is the default policy`, "open takes the path of a manifest, or a policy")
+		return protocolError("manifest", `give one of manifest and policy; {"policy": {}} is the default policy`, "open takes the path of a manifest, or a policy")
 	case has("dir") && !has("policy"):
-		return wrong("dir", "remove it", "relative paths of a manifest start from its own directory")
+		return protocolError("dir", "remove it", "relative paths of a manifest start from its own directory")
 	case (o.name == "exec" || o.name == "start") && has("args") == has("shell"):
-		return wrong("args", `give one of args, as in ["ls", "-la"], and shell`, "%s takes a list of arguments, or a script for a shell", o.name)
+		return protocolError("args", `give one of args, as in ["ls", "-la"], and shell`, "%s takes a list of arguments, or a script for a shell", o.name)
 	case has("args") && (len(r.args) == 0 || r.args[0] == ""):
-		return wrong("args", "name a program", "there is no program in it")
+		return protocolError("args", "name a program", "there is no program in it")
 	case has("max_output") && r.stream:
-		return wrong("max_output", "remove one of max_output and stream", "a stream is passed on as it comes, all of it")
+		return protocolError("max_output", "remove one of max_output and stream", "a stream is passed on as it comes, all of it")
 	case r.maxOutput > MaxLine:
-		return wrong("max_output", "use stream for more", "at most %d bytes of output are collected", MaxLine)
+		return protocolError("max_output", "use stream for more", "at most %d bytes of output are collected", MaxLine)
 	case has("encoding") && r.encoding != "base64":
-		return wrong("encoding", "write base64, or leave it out", "%q is not an encoding", clip(r.encoding))
+		return protocolError("encoding", "write base64, or leave it out", "%q is not an encoding", clip(r.encoding))
 	case has("access") && r.access != "read" && r.access != "write":
-		return wrong("access", "write read or write", "%q is not an access", clip(r.access))
+		return protocolError("access", "write read or write", "%q is not an access", clip(r.access))
 	case o.name == "write" && !has("data") && !r.eof:
-		return wrong("data", "add data, or eof, or both", "there is nothing to write")
+		return protocolError("data", "add data, or eof, or both", "there is nothing to write")
 	}
 	r.op = o.name
 	return nil

@@ -101,14 +101,14 @@ type pong struct {
 type opened struct {
 	Session string        `json:"session"`
 	Dir     string        `json:"dir"` // where commands start
-	Engine  string        `json:"engine"`
+	Backend string        `json:"backend"`
 	Receipt nsrun.Receipt `json:"receipt"`
 }
 
 func (s *server) prepareOpen(c *call, req *request) (func() (any, *Error), *Error) {
 	name := nameOf(req)
 	if old := s.sandboxes[name]; old != nil && !old.dead() {
-		return nil, wrong("session", "give it another name, or close that one first", "the session %q is open already", clip(name))
+		return nil, protocolError("session", "give it another name, or close that one first", "the session %q is open already", clip(name))
 	} else if old != nil {
 		s.work.Go(func() {
 			_ = s.closeThese([]*sandbox{old})
@@ -143,7 +143,7 @@ func (s *server) open(c *call, b *sandbox, req *request) (any, *Error) {
 	b.box = box
 	close(b.ready)
 	r := box.Receipt()
-	return opened{Session: b.name, Dir: box.WorkingDir(), Engine: r.Engine, Receipt: r}, nil
+	return opened{Session: b.name, Dir: box.WorkingDir(), Backend: r.Backend, Receipt: r}, nil
 }
 
 // closed is what close answers: the names of the sessions that were open, or were to be.

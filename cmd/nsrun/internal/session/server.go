@@ -47,8 +47,8 @@ func kindOf(op string) kind {
 	return work
 }
 
-// lastWords is how long answers wait for the client to take them when all has ended.
-const lastWords = time.Second
+// finishTimeout is how long answers wait for the client to take them when all has ended.
+const finishTimeout = time.Second
 
 // ErrOutput says that nothing can be written to the client.
 var ErrOutput = errors.New("the output is gone")
@@ -153,7 +153,7 @@ func (s *server) serve(in io.Reader, out io.Writer, left <-chan struct{}) error 
 	go s.listen(in, left)
 	<-s.ctx.Done()
 	s.closeAll()
-	lost := s.lastWords(written)
+	lost := s.finishRequests(written)
 	if err := context.Cause(s.ctx); !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *server) listen(in io.Reader, left <-chan struct{}) {
 		text, err := l.next()
 		switch {
 		case errors.Is(err, errLong):
-			s.out.send(answer{ID: idOf(text), Error: wrong("", "write shorter ones, or a file in the workspace", "the line is longer than %d bytes", MaxLine)}, stop, nil)
+			s.out.send(answer{ID: idOf(text), Error: protocolError("", "write shorter ones, or a file in the workspace", "the line is longer than %d bytes", MaxLine)}, stop, nil)
 		case err != nil:
 			close(inputEnded) // whatever the error: nothing more will come
 			if s.hold() {
@@ -226,14 +226,14 @@ func (s *server) begin(req *request, size int) *Error {
 		return gone("", "", "the conversation is ending")
 	}
 	if s.calls[req.id] != nil {
-		return wrong("id", "choose another, or wait for its answer", "%s is in flight already", clip(string(req.id)))
+		return protocolError("id", "choose another, or wait for its answer", "%s is in flight already", clip(string(req.id)))
 	}
 	k := kindOf(req.op)
 	if s.flying[k] >= maxFlying || s.bytes+size > maxFlyingBytes {
-		return wrong("", "wait for answers first", "%d requests of %d bytes are in flight", s.flying[k], s.bytes)
+		return protocolError("", "wait for answers first", "%d requests of %d bytes are in flight", s.flying[k], s.bytes)
 	}
 	if req.op == "start" && s.processes >= maxProcesses {
-		return wrong("", "end one of them and wait for it, by the op wait, or close its session", "there are %d processes that run or were not waited for", s.processes)
+		return protocolError("", "end one of them and wait for it, by the op wait, or close its session", "there are %d processes that run or were not waited for", s.processes)
 	}
 	c := newCall(s.life, req)
 	act, fault := s.prepare(c, req)
@@ -281,7 +281,7 @@ func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
 		taken()
 	}
 	if lives {
-		c.process.told()
+		c.process.reportExit()
 	}
 }
 
@@ -297,10 +297,10 @@ func (s *server) closeAll() {
 // errUnread says that the client does not take its answers.
 var errUnread = fmt.Errorf("%w: nobody reads it", ErrOutput)
 
-// lastWords lets the requests that have ended by that tell so, if there is someone who listens. It returns what was wrong with writing.
-func (s *server) lastWords(written <-chan error) error {
+// finishRequests lets the requests that have ended by that tell so, if there is someone who listens. It returns what was wrong with writing.
+func (s *server) finishRequests(written <-chan error) error {
 	var all, silent atomic.Bool
-	silence := time.AfterFunc(lastWords, func() {
+	silence := time.AfterFunc(finishTimeout, func() {
 		silent.Store(!all.Load())
 		s.out.giveUp()
 	})
@@ -320,7 +320,7 @@ func (s *server) lastWords(written <-chan error) error {
 			return errUnread
 		}
 		return err
-	case <-time.After(lastWords): // it is stuck in a line
+	case <-time.After(finishTimeout): // it is stuck in a line
 		return errUnread
 	}
 }

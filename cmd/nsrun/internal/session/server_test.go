@@ -33,13 +33,13 @@ func TestAnswers(t *testing.T) {
 		{"seconds", `{"id":1,"op":"exec","args":["env"],"timeout":0.25}`, `{"id":1,"ok":{RESULT,"stdout":"  250ms false <nil>","stderr":"","stdout_bytes":19,"stderr_bytes":0}}`},
 		{"a command that fails", `{"id":1,"op":"exec","args":["exit","3"]}`,
 			`{"id":1,"ok":{"version":1,"verdict":"exit","code":3,"exit_status":3,"wall_ms":0,"user_ms":0,"system_ms":0,"max_rss_kib":0,"stdout":"","stderr":"","stdout_bytes":0,"stderr_bytes":0}}`},
-		{"a receipt", `{"id":1,"op":"exec","args":["echo"],"receipt":true}`, `{"id":1,"ok":{RESULT,"receipt":{"engine":"fake"},"stdout":"","stderr":"","stdout_bytes":0,"stderr_bytes":0}}`},
+		{"a receipt", `{"id":1,"op":"exec","args":["echo"],"receipt":true}`, `{"id":1,"ok":{RESULT,"receipt":{"backend":"fake"},"stdout":"","stderr":"","stdout_bytes":0,"stderr_bytes":0}}`},
 		{"resolve", `{"id":1,"op":"resolve","path":"a"}`, `{"id":1,"ok":{"path":"/host/a"}}`},
 		{"resolve to write", `{"id":1,"op":"resolve","path":"a","access":"write"}`, `{"id":1,"error":{"kind":"refused","text":"a is read-only","field":"path","fix":"grant it"}}`},
 		{"not installed", `{"id":1,"op":"exec","args":["missing"]}`,
-			`{"id":1,"error":{"kind":"not-installed","text":"exec: missing: command not found in the sandbox","fix":"install it","name":"missing"}}`},
+			`{"id":1,"error":{"kind":"not-found","text":"exec: missing: command not found in the sandbox","fix":"install it","name":"missing"}}`},
 		{"not installed, to be started", `{"id":1,"op":"start","args":["missing"]}`,
-			`{"id":1,"error":{"kind":"not-installed","text":"exec: missing: command not found in the sandbox","fix":"install it","name":"missing"}}`},
+			`{"id":1,"error":{"kind":"not-found","text":"exec: missing: command not found in the sandbox","fix":"install it","name":"missing"}}`},
 		{"refused", `{"id":1,"op":"exec","args":["refused"]}`, `{"id":1,"error":{"kind":"refused","text":"/root is not shown","field":"cwd","fix":"grant it"}}`},
 		{"a step that fails", `{"id":1,"op":"exec","args":["broken"]}`,
 			`{"id":1,"error":{"kind":"setup","text":"mount 7 (bind /a): operation not permitted","fix":"run nsrun doctor","step":"mount"}}`},
@@ -49,7 +49,7 @@ func TestAnswers(t *testing.T) {
 		{"a host that lacks something", `{"id":1,"op":"open","session":"x","manifest":"/lacks"}`,
 			`{"id":1,"error":{"kind":"refused","text":"this host cannot enforce the policy\n  landlock: files (boot with lsm=landlock)","fix":"boot with lsm=landlock","unmet":[{"feature":"landlock","loss":"files","fix":"boot with lsm=landlock"}]}}`},
 		{"another session", `{"id":1,"op":"open","session":"x","policy":{},"dir":"/d"}`,
-			`{"id":1,"ok":{"session":"x","dir":"/work","engine":"fake","receipt":{"engine":"fake","holds":["files"],"lost":["network"]}}}`},
+			`{"id":1,"ok":{"session":"x","dir":"/work","backend":"fake","receipt":{"backend":"fake","holds":["files"],"lost":["network"]}}}`},
 		{"open twice", `{"id":1,"op":"open","policy":{}}`,
 			`{"id":1,"error":{"kind":"protocol","text":"the session \"\" is open already","field":"session","fix":"give it another name, or close that one first"}}`},
 		{"no such session", `{"id":1,"op":"exec","session":"y","args":["echo"]}`,
@@ -190,7 +190,7 @@ func (lateFull) Write([]byte) (int, error) {
 	return 0, syscall.ENOSPC
 }
 
-func TestAnAnswerThatIsLostAfterTheEndOfInputIsTold(t *testing.T) {
+func TestAnAnswerThatIsLostAfterTheEndOfInputIsReported(t *testing.T) {
 	err := Serve(t.Context(), strings.NewReader("hello\n"), lateFull{}, nil, &fakeHost{}, "test")
 	require.ErrorIs(t, err, ErrOutput)
 	require.ErrorIs(t, err, syscall.ENOSPC)

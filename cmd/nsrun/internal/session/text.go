@@ -20,7 +20,7 @@ func entries(line []byte) ([]member, *Error) {
 		if errors.As(err, &syntax) {
 			at = syntax.Offset
 		}
-		return nil, wrong("", "write one JSON object a line", "at byte %d of the line: %v", at, err)
+		return nil, protocolError("", "write one JSON object a line", "at byte %d of the line: %v", at, err)
 	}
 	all, fault := members(line, "")
 	if bad := badText(line); bad != nil {
@@ -37,10 +37,10 @@ func badText(line []byte) *Error {
 		for r, n := utf8.DecodeRune(line); r != utf8.RuneError || n != 1; r, n = utf8.DecodeRune(line[at:]) {
 			at += n
 		}
-		return wrong("", fix, "byte %d of the line is not UTF-8", at+1)
+		return protocolError("", fix, "byte %d of the line is not UTF-8", at+1)
 	}
 	if at := halfSurrogate(line); at >= 0 {
-		return wrong("", fix, "at byte %d of the line: half of a surrogate pair", at+1)
+		return protocolError("", fix, "at byte %d of the line: half of a surrogate pair", at+1)
 	}
 	return nil
 }

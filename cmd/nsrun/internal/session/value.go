@@ -36,7 +36,7 @@ type member struct {
 // is an error, and the first of both is returned all the same.
 func members(raw []byte, path string) ([]member, *Error) {
 	if raw = bytes.TrimSpace(raw); raw[0] != '{' {
-		return nil, wrong(path, "give an object", "%s is not an object", sort(raw))
+		return nil, protocolError(path, "give an object", "%s is not an object", sort(raw))
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	_, _ = d.Token()
@@ -46,14 +46,14 @@ func members(raw []byte, path string) ([]member, *Error) {
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
-			return nil, wrong(path, "write one JSON object", "%v", err)
+			return nil, protocolError(path, "write one JSON object", "%v", err)
 		}
 		m := member{name: key.(string)}
 		if err := d.Decode(&m.value); err != nil {
-			return nil, wrong(path, "write one JSON object", "%v", err)
+			return nil, protocolError(path, "write one JSON object", "%v", err)
 		}
 		if seen[m.name] {
-			fault = wrong(join(path, m.name), "keep one of the two", "the key is given twice")
+			fault = protocolError(join(path, m.name), "keep one of the two", "the key is given twice")
 			continue
 		}
 		seen[m.name] = true
@@ -107,13 +107,13 @@ func read(path string, raw json.RawMessage, into any) *Error {
 		return text(path, raw, *v)
 	case *bool:
 		if sort(raw) != "true" && sort(raw) != "false" {
-			return wrong(path, "give true or false", "%s is neither true nor false", sort(raw))
+			return protocolError(path, "give true or false", "%s is neither true nor false", sort(raw))
 		}
 		*v = raw[0] == 't'
 	case *int64:
 		n, err := strconv.ParseInt(string(raw), 10, 64)
 		if err != nil || n < 1 {
-			return wrong(path, "give a whole number above 0", "%s is not a whole number above 0", sort(raw))
+			return protocolError(path, "give a whole number above 0", "%s is not a whole number above 0", sort(raw))
 		}
 		*v = n
 	case *[]string:
@@ -123,7 +123,7 @@ func read(path string, raw json.RawMessage, into any) *Error {
 	case *[]label:
 		return labels(path, raw, v)
 	case *time.Duration:
-		return span(path, raw, v)
+		return durationOf(path, raw, v)
 	case **[]byte:
 		return data(path, raw, v)
 	case **nsrun.Size:
@@ -147,17 +147,17 @@ func (i *id) read(path string, raw []byte) *Error {
 			return err
 		}
 		if s == "" || len(s) > maxID {
-			return wrong(path, fix, "the string has %d bytes; from 1 to %d can be an id", len(s), maxID)
+			return protocolError(path, fix, "the string has %d bytes; from 1 to %d can be an id", len(s), maxID)
 		}
 		*i = id(marshal(s))
 	case "a number":
 		n, err := strconv.ParseInt(string(raw), 10, 64)
 		if err != nil {
-			return wrong(path, fix, "%s is not an integer of 64 bits", clip(string(raw)))
+			return protocolError(path, fix, "%s is not an integer of 64 bits", clip(string(raw)))
 		}
 		*i = id(strconv.FormatInt(n, 10))
 	default:
-		return wrong(path, fix, "%s cannot be an id", sort(raw))
+		return protocolError(path, fix, "%s cannot be an id", sort(raw))
 	}
 	return nil
 }
@@ -165,13 +165,13 @@ func (i *id) read(path string, raw []byte) *Error {
 // text reads a string that the kernel could take: one without NUL.
 func text(path string, raw []byte, into *string) *Error {
 	if raw[0] != '"' {
-		return wrong(path, "give a string", "%s is not a string", sort(raw))
+		return protocolError(path, "give a string", "%s is not a string", sort(raw))
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return wrong(path, "give a string", "%v", err)
+		return protocolError(path, "give a string", "%v", err)
 	}
 	if strings.ContainsRune(*into, 0) {
-		return wrong(path, "remove it", "there is a NUL character")
+		return protocolError(path, "remove it", "there is a NUL character")
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func text(path string, raw []byte, into *string) *Error {
 func list(path string, raw []byte, into *[]string) *Error {
 	var items []json.RawMessage
 	if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
-		return wrong(path, `give a list of strings, as in ["ls", "-la"]`, "%s is not a list", sort(raw))
+		return protocolError(path, `give a list of strings, as in ["ls", "-la"]`, "%s is not a list", sort(raw))
 	}
 	*into = make([]string, len(items))
 	for i, item := range items {

@@ -56,7 +56,7 @@ func runStep(s guest.Step, h guest.Host) error {
 	}
 	select {
 	case <-printed:
-	case <-time.After(patience):
+	case <-time.After(stepTimeout):
 		say(guest.Frame{Kind: guest.Left, Name: s.Name, Data: []byte("something that has its standard output")})
 	}
 	if !s.Console {
@@ -166,12 +166,12 @@ func groupsFor(s guest.Step, h guest.Host) (groups []string, err error) {
 	return groups, nil
 }
 
-// patience is how long a step's processes have for their end, and for the last of what they print: the machine may be an emulated one.
-const patience = 30 * time.Second
+// stepTimeout is how long a step's processes have for their end, and for the last of what they print: the machine may be an emulated one.
+const stepTimeout = 30 * time.Second
 
 // leftovers are the processes that are still in the step's groups after a while. They are killed.
 func leftovers() (left []string) {
-	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
+	for until := time.Now().Add(stepTimeout); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
 		if left = processes(); len(left) == 0 {
 			return nil
 		}

@@ -1,0 +1,333 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/rlimit"
+	"golang.org/x/sys/unix"
+)
+
+// terminalFlags are those of both ends of a pseudo-terminal.
+const terminalFlags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
+
+// openTerminal opens one on the sandbox's own devpts and sends its master to the caller. The other end is asked of the master, never opened by
+// path: CVE-2025-52565.
+func (c *checker) openTerminal() {
+	if !c.Plan.Terminal {
+		return
+	}
+	master, number := c.terminalEnds()
+	if c.TerminalSize != nil {
+		c.call(Order, unix.SYS_IOCTL).slot(master).num(unix.TIOCSWINSZ).mem(c.TerminalSize)
+	}
+	c.sends('T', number)
+	c.close(Descriptors, master)
+}
+
+func (c *checker) terminalEnds() (master sys.Slot, number uint64) {
+	m := c.call(Places, unix.SYS_OPENAT).cwd().str("/dev/pts/ptmx").num(terminalFlags)
+	if master = m.opens(); m.v.Into() != 0 {
+		number = m.writes()
+	}
+	c.call(Places, unix.SYS_IOCTL).slot(master).num(unix.TIOCSPTLCK).mem([]byte{0, 0, 0, 0})
+	c.terminal = c.call(Places, unix.SYS_IOCTL).slot(master).num(unix.TIOCGPTPEER).num(terminalFlags).opens()
+	return master, number
+}
+
+// sends sends the descriptor whose number an earlier call has written at an address.
+func (c *checker) sends(kind byte, number uint64) {
+	m := c.call(Lifetime, unix.SYS_SENDMSG).num(c.Status)
+	message, at := m.v.Mem(m.arg), m.v.Arg(m.arg)
+	if number < at || number+4 > at+uint64(len(message)) || !bytes.Contains(message, []byte{kind}) {
+		c.fail("it sends another descriptor than the one that was opened")
+	}
+	m.arg++
+	m.num(unix.MSG_NOSIGNAL)
+}
+
+// takeTerminal makes the terminal the controlling one of the command's session, and its standard descriptors.
+func (c *checker) takeTerminal(by Runner) {
+	if c.terminal == 0 || by&(Command|Bare|Unconfined) == 0 {
+		return
+	}
+	c.call(Order, unix.SYS_IOCTL).slot(c.terminal).num(unix.TIOCSCTTY).num(0)
+	for fd := range 3 {
+		c.call(Descriptors, unix.SYS_DUP3).slot(c.terminal).num(fd).num(0)
+	}
+}
+
+// ownNull puts the sandbox's /dev/null in the place of the host's, which only the caller knows to be there.
+func (c *checker) ownNull() {
+	if c.terminal != 0 || !slices.ContainsFunc(c.Plan.Mounts, func(op mounts.Op) bool { return op.Kind == mounts.Dev && op.Dest == "/dev" }) {
+		return
+	}
+	for last := -1; c.aheadStr(unix.SYS_OPENAT, 1, "/dev/null"); {
+		m, mode := c.call(OldRoot, unix.SYS_OPENAT).cwd().str("/dev/null").any()
+		if mode&^unix.O_ACCMODE != 0 {
+			c.fail("it is opened with flags %#x", mode)
+		}
+		s := m.opens()
+		m, fd := c.call(OldRoot, unix.SYS_DUP3).slot(s).any()
+		if fd <= last || fd > 2 {
+			c.fail("it replaces descriptor %d", fd)
+		}
+		m.num(0)
+		c.close(OldRoot, s)
+		last = fd
+	}
+}
+
+// spawn starts the process that becomes the command, and sends its pidfd.
+func (c *checker) spawn() {
+	if c.bare() {
+		c.parents = c.call(Lifetime, unix.SYS_GETPID).writes()
+	}
+	by := Command
+	switch c.Plan.Backend {
+	case plan.BackendLandlock:
+		by = Bare
+	case plan.BackendNone:
+		by = Unconfined
+	}
+	var pidfd uint64
+	c.command, pidfd = c.child(Order, sys.KindSpawn, sys.ShareMemory, func() { c.stages(Confinement[:], by) })
+	if pidfd == 0 {
+		c.fail("the child's pidfd is written nowhere")
+	}
+	c.sends('P', pidfd)
+	if c.terminal != 0 {
+		c.close(Descriptors, c.terminal)
+	}
+}
+
+// become gives up all that the command could want, and waits.
+func (c *checker) become(by Runner) {
+	if by == Pid1 {
+		c.noCapabilities()
+		c.closeAllBut(0, c.Status)
+		c.take(Lifetime, sys.KindReap)
+		c.waits(0)
+		return
+	}
+	for _, fd := range []int{0, 1, 2, c.Report} {
+		c.call(Descriptors, unix.SYS_CLOSE).num(fd).or(noSuchDescriptor)
+	}
+	c.take(Lifetime, sys.KindGuard)
+	c.waits(int(c.children))
+	group := 1
+	if c.Plan.KillScope {
+		group = 0
+	}
+	c.atLeast(group)
+	if c.Plan.KillScope {
+		c.killRest()
+	}
+	if c.Plan.Backend == plan.BackendLandlock {
+		c.take(Lifetime, sys.KindDrain)
+	}
+}
+
+// waits requires waiting for the command and sending its end over the status socket.
+func (c *checker) waits(other int) {
+	if from, to := c.v.Range(); c.v.Keep() != c.command || from != c.Status || to != other {
+		c.fail("it does not wait for the command")
+	}
+	c.kept, c.ranged = true, true
+}
+
+// limits are those of the command, but for that on open files, which comes when the last descriptor has been opened, or that alone. Where the
+// limit on open files is raised, it comes with the others.
+func (c *checker) limits(openFiles bool) {
+	for _, l := range c.Limits {
+		if (l.Name == "open_files" && c.LowersFiles) != openFiles {
+			continue
+		}
+		r, err := rlimit.Lookup(l.Name)
+		if err != nil {
+			c.failFor(Order, "the limit %s is not known", l)
+		}
+		c.call(Order, unix.SYS_PRLIMIT64).num(0).num(r.Number).words(l.Soft, l.Hard).null()
+	}
+}
+
+// filters are the plan's, byte for byte, in its order.
+func (c *checker) filters() {
+	for _, f := range c.Filters {
+		raw := c.raw[:0]
+		for _, in := range f {
+			raw = binary.NativeEndian.AppendUint16(raw, in.Code)
+			raw = append(raw, in.Jt, in.Jf)
+			raw = binary.NativeEndian.AppendUint32(raw, in.K)
+		}
+		c.raw = raw
+		m := c.call(Rules, unix.SYS_SECCOMP).num(unix.SECCOMP_SET_MODE_FILTER).num(0)
+		if !m.v.FilterIs(m.arg, raw) {
+			c.fail("the filter is not the plan's")
+		}
+		m.arg++
+	}
+}
+
+// standardFiles puts an empty file in the place of 0, 1 and 2, and reports that all is ready.
+func (c *checker) standardFiles() {
+	s := c.call(Descriptors, unix.SYS_MEMFD_CREATE).str("nothing").num(unix.MFD_CLOEXEC).opens()
+	for fd := range 3 {
+		c.call(Descriptors, unix.SYS_DUP3).slot(s).num(fd).num(unix.O_CLOEXEC)
+	}
+	c.close(Descriptors, s)
+	c.call(Lifetime, unix.SYS_WRITE).num(c.Report).mem(make([]byte, sys.FailureSize)).num(sys.FailureSize).atLeast(sys.FailureSize)
+	c.call(Descriptors, unix.SYS_CLOSE).num(c.Report)
+}
+
+// serve checks what supervisors and commands of a session do, beside what comes with a request.
+func (c *checker) serve() {
+	c.take(Lifetime, sys.KindServe)
+	v := c.v
+	from, die := v.Range()
+	if from != c.Status || v.Keep() != c.children || (die != 0) != c.bare() || (v.Min() != 0) != c.Plan.Scoped() {
+		c.fail("it does not serve as the plan says")
+	}
+	c.kept, c.ranged, c.least = true, true, true
+	end, live, terminal := c.end, c.live, c.terminal
+	for part, body := range []func(){
+		func() {
+			c.subreaper()
+			if c.Plan.Scoped() {
+				c.domain()
+			}
+		},
+		func() { c.terminalEnds() },
+		func() { c.stages(Confinement[:], Request) },
+	} {
+		c.done()
+		if int(v.Arg(part)) != c.next {
+			c.fail("its part %d begins elsewhere", part)
+		}
+		c.end, c.live = int(v.Arg(part+1)), slices.Clone(live)
+		body()
+		c.process()
+	}
+	c.end, c.live, c.terminal = end, live, terminal
+}
+
+// exec tries the places of PATH as execvp(3) does. After the filter there is nothing else.
+func (c *checker) exec() {
+	names := places(c.Plan.Command[0], c.Plan.Env)
+	n := len(names)
+	c.tries(names, 4*n+1)
+	for _, name := range names {
+		c.call(Order, unix.SYS_FACCESSAT).cwd().str(name).num(unix.F_OK).orSkip(notThere, 1).orSkip(notDirectory, 1).orSkip(notExecutable, 1)
+		c.failure(Order, unix.ENOENT)
+	}
+	c.failure(Order, unix.ENOENT)
+	c.tries(names, 0)
+	c.failure(Order, unix.EACCES)
+}
+
+// tries executes each, or has /bin/sh execute it. One that may not be executed leads to the next, or to the same place of the second round.
+func (c *checker) tries(names []string, again int) {
+	argv, env := c.Plan.Command, c.Plan.Env
+	for _, name := range names {
+		c.call(Order, unix.SYS_EXECVE).str(name).list(argv).list(env).
+			or(noHeader).orSkip(notThere, 1).orSkip(notDirectory, 1).orSkip(notExecutable, again+1)
+		c.call(Order, unix.SYS_EXECVE).str("/bin/sh").list(append([]string{"/bin/sh", name}, argv[1:]...)).list(env)
+	}
+}
+
+// places are where execvp(3) looks for a command.
+func places(name string, environ []string) (names []string) {
+	if strings.Contains(name, "/") {
+		return []string{name}
+	}
+	search := "/bin:/usr/bin"
+	for _, v := range environ {
+		if value, ok := strings.CutPrefix(v, "PATH="); ok {
+			search = value
+			break
+		}
+	}
+	for dir := range strings.SplitSeq(search, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		names = append(names, dir+"/"+name)
+	}
+	return names
+}
+
+// selfTest checks each process of it: it confines itself like the command, and then tries what must fail.
+func (c *checker) selfTest() {
+	if len(c.Plan.SelfTest) == 0 {
+		return
+	}
+	raw, tests := c.Plan.Seccomp != nil && len(c.Plan.Seccomp.Raw) > 0, 0
+	for ; c.testAhead(); tests++ {
+		foreign := c.foreignAhead()
+		shares := sys.ShareMemory
+		if raw || foreign { // a filter may kill it
+			shares = sys.ShareNothing
+		}
+		pid, _ := c.child(Order, sys.KindSpawn, shares, func() {
+			if !foreign {
+				c.capabilities(Command)
+			}
+			c.prctl(Order, unix.PR_SET_NO_NEW_PRIVS).num(1)
+			if !foreign {
+				c.landlock()
+			}
+			c.filters()
+			c.acts(foreign)
+		})
+		c.expect(Order, pid, raw || foreign, unix.ECHILD)
+	}
+	if tests == 0 {
+		c.failFor(Order, "there is no self-test")
+	}
+}
+
+// testAhead reports whether a process of the self-test comes next: it ends without having executed anything.
+func (c *checker) testAhead() bool {
+	if v := c.p.View(c.next); v.Kind() == sys.KindSpawn {
+		n, _ := v.Range()
+		return c.p.View(c.next+n).NR() == unix.SYS_EXIT_GROUP || c.foreignAhead()
+	}
+	return false
+}
+
+func (c *checker) foreignAhead() bool {
+	n, _ := c.p.View(c.next).Range()
+	return n > 1 && c.p.View(c.next+n-1).Kind() == sys.KindForeign
+}
+
+// acts are calls of which each has to fail: one that succeeds is followed by a failure that stops the start. What they try is no protection.
+func (c *checker) acts(foreign bool) {
+	const done = unix.ENOTUNIQ
+	if foreign {
+		c.take(Order, sys.KindForeign)
+		c.failure(Order, done)
+		return
+	}
+	for c.next < c.end-1 {
+		v := c.p.View(c.next)
+		c.take(Order, sys.KindCall)
+		c.arg = 6
+		switch {
+		case v.NR() == unix.SYS_GETPPID:
+			c.keeps()
+			continue
+		case v.NR() == unix.SYS_SOCKET && v.Keep() != 0:
+			c.keeps()
+			c.orSkip(refusedAct, 2)
+			continue
+		}
+		c.orSkip(refusedAct, 1)
+		c.failure(Order, done)
+	}
+	c.call(Order, unix.SYS_EXIT_GROUP).num(0)
+}

@@ -1,0 +1,89 @@
+package verify
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the tables of stages into doc/security.md anew")
+
+// columns are the runners of a table, in words.
+type columns []struct {
+	by   Runner
+	name string
+}
+
+var (
+	initColumns = columns{{Pid1, "pid 1"}, {Server, "pid 1, session"}, {Subreaper, "subreaper"}, {SubreaperServer, "subreaper, session"}}
+	execColumns = columns{{Command, "native"}, {Bare, "landlock"}, {Unconfined, "none"}, {Request, "session"}}
+)
+
+// markdown is a table of stages for the documents.
+func markdown(table []Stage, by columns) string {
+	var out strings.Builder
+	out.WriteString("| stage |")
+	for _, c := range by {
+		out.WriteString(" " + c.name + " |")
+	}
+	out.WriteString(" why it is there, and there |\n|---|" + strings.Repeat("---|", len(by)+1) + "\n")
+	for _, s := range table {
+		fmt.Fprintf(&out, "| %s |", s.ID)
+		for _, c := range by {
+			mark := "–"
+			if s.By&c.by != 0 {
+				mark = "●"
+			}
+			out.WriteString(" " + mark + " |")
+		}
+		out.WriteString(" " + s.Why + " |\n")
+	}
+	return out.String()
+}
+
+// TestDocHasTheStages keeps the tables in doc/security.md in step; -update writes them anew.
+func TestDocHasTheStages(t *testing.T) {
+	const doc = "../../doc/security.md"
+	data, err := os.ReadFile(doc)
+	require.NoError(t, err)
+	text := string(data)
+	for name, table := range map[string]string{"stages": markdown(Init[:], initColumns), "exec-stages": markdown(Confinement[:], execColumns)} {
+		begin, end := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->\n"
+		before, rest, ok := strings.Cut(text, begin)
+		require.True(t, ok, "doc/security.md has a place for the table %s", name)
+		have, after, ok := strings.Cut(rest, end)
+		require.True(t, ok, "that place has an end")
+		if *update {
+			text = before + begin + table + end + after
+			continue
+		}
+		assert.Equal(t, table, have, "go test ./internal/verify -run Doc -update")
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(doc, []byte(text), 0o644))
+	}
+}
+
+// TestStagesAreWhole: every stage is in a table, and no runner has it twice.
+func TestStagesAreWhole(t *testing.T) {
+	for _, table := range [][]Stage{Init[:], Confinement[:]} {
+		seen := map[StageID]Runner{}
+		for _, s := range table {
+			assert.Zero(t, seen[s.ID]&s.By, "%s is run twice by one process", s.ID)
+			seen[s.ID] |= s.By
+			assert.NotEmpty(t, s.Why, s.ID)
+		}
+	}
+	for id := range stageNames {
+		found := false
+		for _, s := range append(Init[:len(Init):len(Init)], Confinement[:]...) {
+			found = found || s.ID == StageID(id)
+		}
+		assert.True(t, found, "%s is in a table", StageID(id))
+	}
+}

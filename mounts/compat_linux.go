@@ -1,0 +1,325 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+// A compat tree is built as bubblewrap builds it: in a tmpfs that becomes the root first, with the new root and the host's below it,
+// so that the host's root can be bound without what is being built. The words that steps and errors are named by here are the ones
+// that a front end translates into its messages.
+const (
+	partSource    = "source"       // a source cannot be found
+	partParents   = "parents"      // directories above a destination
+	partMkdir     = "mkdir"        // a directory at a destination
+	partFile      = "file"         // a file at a destination
+	partOnLink    = "symlink-dest" // a destination is a symlink
+	partNotDir    = "not-dir"      // a destination is there and no directory
+	partNotFile   = "not-file"     // a destination is there and no file
+	partBind      = "bind"
+	partOpen      = "open"
+	partStat      = "stat-fd"
+	partRace      = "race" // what is bound is not what a descriptor names
+	partRemount   = "remount"
+	partTmpfs     = "tmpfs"
+	partProc      = "proc"
+	partCover     = "cover"      // a place below a procfs
+	partDevSource = "dev-source" // a device of the host
+	partDevNode   = "dev-node"
+	partDevpts    = "devpts"
+	partConsole   = "console"
+	partMqueue    = "mqueue"
+	partWrite     = "write" // the content of a file
+	partSymlink   = "symlink"
+	partOtherLink = "symlink-differs" // another symlink is there already: the path is its target
+	partNotLink   = "symlink-exists"  // something is there already
+	partChmod     = "chmod"
+	partOverlay   = "overlay"
+)
+
+// partError says in which part of an operation lowering found a fault.
+type partError struct {
+	part, path string
+	err        error
+}
+
+func (e *partError) Error() string { return e.part + " " + e.path + ": " + e.err.Error() }
+func (e *partError) Unwrap() error { return e.err }
+
+// part names what the calls added next are for.
+func (l *lowering) part(name, path string) {
+	l.p.At(sys.Step{Stage: "mount", Index: l.index + 1, Op: name, Path: path})
+}
+
+// lowerCompatTree lowers tree by bubblewrap's rules.
+func (l *lowering) lowerCompatTree(tree Tree) ([]Resolved, error) {
+	l.made, l.prefix = map[string]node{}, "/"+oldRoot
+	sources := make([]*Stat, len(tree.Ops))
+	for i, op := range tree.Ops { // all of them before anything is made, as bubblewrap does
+		l.index = i
+		stat, err := l.source(op)
+		if err != nil {
+			return nil, l.compatError(op, err)
+		}
+		sources[i] = stat
+	}
+	l.compatRoot()
+	result := make([]Resolved, len(tree.Ops))
+	for i, op := range tree.Ops {
+		l.index, l.resolved = i, Resolved{Op: i, Dest: op.Dest}
+		if err := l.compatOp(op, sources[i]); err != nil {
+			return nil, l.compatError(op, err)
+		}
+		result[i] = l.resolved
+	}
+	for i := range result {
+		result[i].Covered = l.view.nodes[result[i].Dest].op != i+1
+	}
+	l.p.At(sys.Step{Stage: "root", Op: "pivot"})
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.base))
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.host))
+	l.pivot()
+	return result, nil
+}
+
+func (l *lowering) compatError(op Op, err error) error {
+	e := &OpError{Index: l.index, Op: op, Err: err}
+	var part *partError
+	if errors.As(err, &part) {
+		e.Part, e.Path, e.Err = part.part, part.path, part.err
+	}
+	return e
+}
+
+// Directories of the tmpfs that everything is built in.
+const (
+	newRoot = "newroot"
+	oldRoot = "oldroot"
+)
+
+// compatRoot makes that tmpfs the root, which is how the host's root comes to have nothing of it below itself. It is stacked on "/":
+// no directory of the host is mounted on.
+func (l *lowering) compatRoot() {
+	p := l.p
+	l.base, l.host = p.Slot(), p.Slot()
+	path, directory := sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC"), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")
+	p.At(sys.Step{Stage: "root", Op: "slave"})
+	p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("/"), sys.Null(), sys.Words(unix.MS_REC|unix.MS_SLAVE, "MS_REC|MS_SLAVE"), sys.Null())
+	p.At(sys.Step{Stage: "root", Op: "tmpfs"})
+	p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/"), path).Keep(l.host)
+	p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str("/"), sys.Str("tmpfs"), sys.Words(unix.MS_NOSUID|unix.MS_NODEV, "MS_NOSUID|MS_NODEV"), sys.Null())
+	l.openStacked(l.base)
+	p.Add(unix.SYS_FCHDIR, sys.Of(l.base))
+	p.At(sys.Step{Stage: "root", Op: "newroot"})
+	p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str(newRoot), octalMode(0o755))
+	p.Add(unix.SYS_MOUNT, sys.Str(newRoot), sys.Str(newRoot), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
+	p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str(oldRoot), octalMode(0o755))
+	p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(newRoot), directory).Keep(l.root)
+	p.At(sys.Step{Stage: "root", Op: "pivot"})
+	p.Add(unix.SYS_PIVOT_ROOT, sys.Str("."), sys.Str(oldRoot))
+}
+
+// reopenRoot is called when something has been mounted over the new root as a whole.
+func (l *lowering) reopenRoot() {
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.root))
+	l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(newRoot), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).Keep(l.root)
+}
+
+// mounted records that n was mounted at dest.
+func (l *lowering) mounted(dest string, n node) {
+	n.op = l.index + 1
+	l.view.cover(dest, n)
+	if dest == "/" {
+		l.reopenRoot()
+	}
+}
+
+// source resolves what op binds; nil says that there is nothing.
+func (l *lowering) source(op Op) (*Stat, error) {
+	if op.Kind != Bind {
+		return nil, nil
+	}
+	stat, err := Stat{}, error(unix.ENOENT)
+	if !l.closed(op.Source) {
+		stat, err = l.realpath(op.Source)
+	}
+	switch {
+	case op.Optional && errors.Is(err, unix.ENOENT):
+		return l.magic(op.Source)
+	case err != nil:
+		return nil, &partError{partSource, op.Source, err}
+	}
+	return &stat, nil
+}
+
+// closed reports whether source names a descriptor of this process's that is not open, but for those of the look itself: a walk there opens
+// some, and would find them.
+func (l *lowering) closed(source string) bool {
+	rest, ok := strings.CutPrefix(source, "/proc/self/fd/")
+	number, _, _ := strings.Cut(rest, "/")
+	fd, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return false
+	}
+	if host, ok := l.resolver.(*Host); ok {
+		host.Close()
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return errors.Is(err, unix.EBADF)
+}
+
+// magic finds what source leads to although its path does not: through a link of procfs that only the kernel can follow, as /proc/self/ns/user
+// is. Launchers bind that one to enter the namespace later. The child follows it, so that it is the child's. It is nil if there is nothing. The
+// walk has found that there is no such path: that this process may not look there, below a closed directory of the caller's, is no other answer.
+func (l *lowering) magic(source string) (*Stat, error) {
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	err := unix.Stat(source, &st)
+	if err == nil {
+		err = unix.Statfs(path.Dir(source), &fs)
+	}
+	switch {
+	case Absent(err), errors.Is(err, unix.EACCES):
+		return nil, nil
+	case err != nil:
+		return nil, &partError{partSource, source, err}
+	case fs.Type != unix.PROC_SUPER_MAGIC:
+		return nil, nil
+	}
+	l.magicLinks = append(l.magicLinks, source)
+	return &Stat{Path: source, Mode: st.Mode}, nil
+}
+
+func (l *lowering) compatOp(op Op, source *Stat) error {
+	switch op.Kind {
+	case Bind:
+		return l.compatBind(op, source)
+	case Tmpfs:
+		return l.compatFS(op, partTmpfs, "tmpfs", compatTmpfs(op), node{origin: private, dir: true})
+	case Proc:
+		return l.compatProc(op)
+	case Dev:
+		return l.compatDev(op)
+	case Mqueue:
+		return l.compatFS(op, partMqueue, "mqueue", "", node{origin: kernel, dir: true})
+	case Dir:
+		return l.compatDir(op)
+	case File:
+		return l.compatFile(op)
+	case Data:
+		return l.compatData(op)
+	case Symlink:
+		return l.compatSymlink(op)
+	case Remount:
+		return l.compatRemount(op)
+	case Chmod:
+		return l.compatChmod(op)
+	case Overlay:
+		return l.compatOverlay(op)
+	}
+	return fmt.Errorf("bug: operation %q in a compat tree", op.Kind)
+}
+
+// parentMode is what directories above op's destination get. A bind and its like have no mode of their own, which bubblewrap takes for
+// the mode 0.
+func parentMode(op Op) uint32 {
+	own := uint32(0)
+	switch op.Kind {
+	case Dir, Tmpfs, File, Data:
+		own = op.Mode
+	}
+	mode := uint32(0o755)
+	if own&0o070 == 0 {
+		mode &^= 0o050
+	}
+	if own&0o007 == 0 {
+		mode &^= 0o005
+	}
+	return mode
+}
+
+// reach finds op's destination and makes the directories above it.
+func (l *lowering) reach(op Op) (location, error) {
+	s, err := l.follow(op.Dest, func(dir string) error {
+		l.part(partParents, op.Dest)
+		l.makeDir(dir, parentMode(op))
+		return nil
+	})
+	switch {
+	case err == nil:
+		return s, nil
+	case !s.final:
+		return s, &partError{partParents, op.Dest, err}
+	case op.Kind == Symlink:
+		return s, &partError{partSymlink, op.Dest, err}
+	}
+	return s, &partError{partFile, op.Dest, err}
+}
+
+// point makes sure that a directory or a file is at op's destination, to be mounted on.
+func (l *lowering) point(op Op, dir bool) (string, error) {
+	s, err := l.reach(op)
+	switch {
+	case err != nil:
+		return "", err
+	case s.isLink():
+		return "", &partError{partOnLink, op.Dest, unix.ELOOP}
+	case !s.exists() && dir:
+		l.part(partMkdir, op.Dest)
+		l.makeDir(s.path, 0o755)
+	case !s.exists():
+		l.part(partFile, op.Dest)
+		l.makeFile(s.path, 0o444)
+	case dir && !s.isDir():
+		return "", &partError{partNotDir, op.Dest, unix.ENOTDIR}
+	case !dir && s.isDir():
+		return "", &partError{partNotFile, op.Dest, unix.EISDIR}
+	}
+	return s.path, nil
+}
+
+// within lets body make something in the directory above dest, by a descriptor and a name or, where nobody else can interfere, by path.
+func (l *lowering) within(dest string, body func(dir sys.Arg, name string)) {
+	parent := path.Dir(dest)
+	if l.view.private(parent) {
+		body(sys.Of(l.root), relative(dest))
+		return
+	}
+	l.openDest(parent, l.dst)
+	body(sys.Of(l.dst), path.Base(dest))
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
+}
+
+// record notes that an operation has made n at dest, wherever that lies.
+func (l *lowering) record(dest string, n node) {
+	near, _, rest := l.view.find(dest)
+	n.op = l.index + 1
+	switch {
+	case near.source != "":
+		l.made[join(near.source, rest)] = n
+		return
+	case near.origin == layered && n.origin == private:
+		n.origin = layered
+	}
+	l.view.set(dest, n)
+}
+
+func (l *lowering) makeDir(dest string, mode uint32) {
+	l.within(dest, func(dir sys.Arg, name string) {
+		l.p.Add(unix.SYS_MKDIRAT, dir, sys.Str(name), octalMode(mode)).Tolerate(unix.EEXIST, 0)
+	})
+	l.record(dest, node{origin: private, dir: true})
+}
+
+func (l *lowering) makeFile(dest string, mode uint32) {
+	l.within(dest, func(dir sys.Arg, name string) {
+		l.p.Add(unix.SYS_MKNODAT, dir, sys.Str(name), sys.Words(unix.S_IFREG|mode, fmt.Sprintf("S_IFREG|%04o", mode)), sys.Int(0)).Tolerate(unix.EEXIST, 0)
+	})
+	l.record(dest, node{origin: private})
+}

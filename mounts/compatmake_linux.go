@@ -1,0 +1,395 @@
+package mounts
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+func (l *lowering) compatBind(op Op, source *Stat) error {
+	if source == nil {
+		l.resolved.Missing = true
+		return nil
+	}
+	dir := source.Type() == unix.S_IFDIR
+	dest, err := l.point(op, dir)
+	if err != nil {
+		return err
+	}
+	l.part(partBind, op.Dest)
+	l.openSource(source.Path, l.src)
+	if op.FD != nil {
+		if err := l.sameAs(*op.FD, op.Dest); err != nil {
+			return err
+		}
+		l.part(partBind, op.Dest)
+	}
+	if err := l.attach(op.Flags, source.Path, dest, dir); err != nil {
+		return err
+	}
+	l.mounted(dest, node{origin: host, source: source.Path, dir: dir})
+	l.resolved.Dest, l.resolved.Source, l.resolved.File = dest, source.Path, !dir
+	return nil
+}
+
+// sameAs makes sure that what is open in l.src is what descriptor fd names: its path may have been given to something else since
+// (CVE-2024-42472).
+func (l *lowering) sameAs(fd int, dest string) error {
+	want, got := new(unix.Stat_t), make([]byte, 144+identity)
+	err := error(unix.EBADF)
+	if !slices.Contains(l.boundFDs, fd) { // it counts as closed once it is bound
+		l.boundFDs = append(l.boundFDs, fd)
+		err = unix.Fstat(fd, want)
+	}
+	if err != nil {
+		return &partError{partStat, fmt.Sprint(fd), err}
+	}
+	le := func(at int, v uint64) {
+		for i := range 8 {
+			got[at+i] = byte(v >> (8 * i))
+		}
+	}
+	le(144, uint64(want.Dev))
+	le(152, want.Ino)
+	l.part(partRace, dest)
+	l.p.Add(unix.SYS_FSTAT, sys.Of(l.src), sys.Bytes(got))
+	l.p.Compare(got, identity, unix.EINVAL)
+	return nil
+}
+
+// identity is the size of st_dev and st_ino, the first two words of struct stat on amd64 and arm64 alike.
+const identity = 16
+
+func compatTmpfs(op Op) string {
+	options := fmt.Sprintf("mode=%04o", op.Mode)
+	if op.Size > 0 {
+		options += fmt.Sprintf(",size=%d", op.Size)
+	}
+	if op.Context != "" {
+		options += `,context="` + op.Context + `"`
+	}
+	return options
+}
+
+// compatFS mounts a file system of its own at op's destination.
+func (l *lowering) compatFS(op Op, part, fstype, options string, n node) error {
+	dest, err := l.point(op, true)
+	if err != nil {
+		return err
+	}
+	l.part(part, op.Dest)
+	l.mountOn(dest, fstype, options, op.Flags)
+	l.mounted(dest, n)
+	l.resolved.Dest = dest
+	return nil
+}
+
+// compatCovered are places below /proc that are made read-only if they can be written to.
+var compatCovered = []string{"sys", "sysrq-trigger", "irq", "bus"}
+
+func (l *lowering) compatProc(op Op) error {
+	if op.Source != "" {
+		stat, err := l.realpath(op.Source)
+		if err != nil {
+			return &partError{partSource, op.Source, err}
+		}
+		bind := op
+		bind.Flags = Flags{NoSuid, NoDev}
+		if err := l.compatBind(bind, &stat); err != nil {
+			return err
+		}
+	} else if err := l.compatFS(op, partProc, "proc", "", node{origin: kernel, source: "/proc", dir: true}); err != nil {
+		return err
+	}
+	dest := l.resolved.Dest
+	for _, name := range compatCovered {
+		cover := Op{Kind: Rebind, Dest: join(dest, name), Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev}}
+		l.part(partCover, path.Join(op.Dest, name))
+		l.enter(dest)
+		l.p.Add(unix.SYS_FACCESSAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.W_OK, "W_OK"))
+		var err error
+		l.p.Then(func() { err = l.rebind(cover) }, unix.EACCES, unix.ENOENT, unix.EROFS)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compatLinks are the symlinks of a /dev, in the order they are made.
+var compatLinks = []struct{ Name, Target string }{
+	{"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}, {"fd", "/proc/self/fd"}, {"core", "/proc/kcore"},
+}
+
+func (l *lowering) compatDev(op Op) error {
+	tmpfs := Op{Kind: Dev, Dest: op.Dest, Mode: 0o755, Flags: Flags{NoSuid, NoDev}, Context: op.Context}
+	if err := l.compatFS(tmpfs, partTmpfs, "tmpfs", compatTmpfs(tmpfs), node{origin: private, dir: true}); err != nil {
+		return err
+	}
+	dest := l.resolved.Dest
+	for _, n := range deviceNodes {
+		if err := l.devNode(partDevSource, partDevNode, op, "/dev/"+n.Name, join(dest, n.Name)); err != nil {
+			return err
+		}
+	}
+	l.part(partSymlink, op.Dest)
+	for _, s := range compatLinks {
+		l.makeLink(s.Target, join(dest, s.Name))
+	}
+	l.part(partMkdir, op.Dest)
+	l.makeDir(join(dest, "shm"), 0o755)
+	l.makeDir(join(dest, "pts"), 0o755)
+	l.part(partDevpts, path.Join(op.Dest, "pts"))
+	l.mountOn(join(dest, "pts"), "devpts", "newinstance,ptmxmode=0666,mode=620", Flags{NoSuid, NoExec})
+	l.mounted(join(dest, "pts"), node{origin: kernel, dir: true})
+	l.part(partSymlink, op.Dest)
+	l.makeLink("pts/ptmx", join(dest, "ptmx"))
+	if op.Source == "" {
+		return nil
+	}
+	return l.devNode(partConsole, partConsole, op, op.Source, join(dest, "console"))
+}
+
+// devNode shows a device of the host at dest. The parts are for what goes wrong with the device, and with the place.
+func (l *lowering) devNode(open, part string, op Op, source, dest string) error {
+	stat, err := l.realpath(source)
+	if err != nil {
+		return &partError{open, source, err}
+	}
+	l.part(part, path.Join(op.Dest, path.Base(dest)))
+	l.makeFile(dest, 0o444)
+	l.openSource(stat.Path, l.src)
+	if err := l.attach(Flags{NoSuid}, stat.Path, dest, false); err != nil {
+		return err
+	}
+	l.mounted(dest, node{origin: host, source: stat.Path})
+	return nil
+}
+
+func (l *lowering) compatDir(op Op) error {
+	s, err := l.reach(op)
+	switch {
+	case err != nil:
+		return err
+	case s.exists() && !s.isDir():
+		return &partError{partNotDir, op.Dest, unix.ENOTDIR}
+	case !s.exists():
+		l.part(partMkdir, op.Dest)
+		l.makeDir(s.path, op.Mode)
+	}
+	l.resolved.Dest = s.path
+	return nil
+}
+
+// compatFile writes a file, over one that is there already.
+func (l *lowering) compatFile(op Op) error {
+	s, err := l.reach(op)
+	switch {
+	case err != nil:
+		return err
+	case s.isLink():
+		return &partError{partFile, op.Dest, unix.ELOOP}
+	case s.isDir():
+		return &partError{partFile, op.Dest, unix.EISDIR}
+	}
+	l.part(partFile, op.Dest)
+	file := l.p.Slot()
+	l.within(s.path, func(dir sys.Arg, name string) {
+		l.p.Add(unix.SYS_OPENAT, dir, sys.Str(name),
+			sys.Words(unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_WRONLY|O_CREAT|O_TRUNC|O_NOFOLLOW|O_CLOEXEC"), octalMode(op.Mode)).Keep(file)
+	})
+	l.fill(file, op)
+	l.record(s.path, node{origin: private})
+	l.resolved.Dest, l.resolved.File = s.path, true
+	return nil
+}
+
+// fill writes op's data into the file that is open in slot, and closes it.
+func (l *lowering) fill(file sys.Slot, op Op) {
+	l.part(partWrite, op.Dest)
+	if op.FD != nil {
+		l.p.Copy(*op.FD, file)
+	}
+	for part := range slices.Chunk(op.Data, 1<<30) { // write(2) takes no more than 0x7ffff000 bytes
+		l.p.Add(unix.SYS_WRITE, sys.Of(file), sys.Bytes(part), sys.Int(len(part))).Min(len(part))
+	}
+	l.p.Add(unix.SYS_CLOSE, sys.Of(file))
+}
+
+// compatData binds a file that is nowhere else: it is made beside the new root, and unlinked once it is mounted.
+func (l *lowering) compatData(op Op) error {
+	dest, err := l.point(op, false)
+	if err != nil {
+		return err
+	}
+	name, file := fmt.Sprintf("bindfile%06d", l.index), l.p.Slot()
+	l.part(partFile, op.Dest)
+	l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(name),
+		sys.Words(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, "O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC"), octalMode(op.Mode)).Keep(file)
+	l.fill(file, op)
+	l.part(partBind, op.Dest)
+	l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(name), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(l.src)
+	if err := l.attach(op.Flags, "", dest, false); err != nil {
+		return err
+	}
+	l.p.Add(unix.SYS_UNLINKAT, sys.Of(l.base), sys.Str(name), sys.Int(0))
+	l.mounted(dest, node{origin: private})
+	l.resolved.Dest, l.resolved.File = dest, true
+	return nil
+}
+
+func (l *lowering) compatSymlink(op Op) error {
+	s, err := l.reach(op)
+	switch {
+	case err != nil:
+		return err
+	case s.isLink() && s.target == op.Source:
+	case s.isLink():
+		return &partError{partOtherLink, s.target, unix.EEXIST}
+	case s.exists():
+		return &partError{partNotLink, op.Dest, unix.EEXIST}
+	default:
+		l.part(partSymlink, op.Dest)
+		l.makeLink(op.Source, s.path)
+	}
+	l.resolved.Dest, l.resolved.Link = s.path, true
+	return nil
+}
+
+func (l *lowering) makeLink(target, dest string) {
+	l.within(dest, func(dir sys.Arg, name string) {
+		l.p.Add(unix.SYS_SYMLINKAT, sys.Str(target), dir, sys.Str(name))
+	})
+	l.record(dest, node{origin: link, target: target})
+}
+
+func (l *lowering) compatRemount(op Op) error {
+	s, err := l.reach(op)
+	switch {
+	case err != nil:
+		return err
+	case !s.exists():
+		return &partError{partFile, op.Dest, unix.ENOENT} // there is nothing to make here; the word is bubblewrap's
+	case s.isLink():
+		return &partError{partOnLink, op.Dest, unix.ELOOP}
+	}
+	l.part(partRemount, s.path)
+	l.openDest(s.path, l.dst)
+	l.setFlags(l.dst, op.Flags, 0)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
+	return nil
+}
+
+func (l *lowering) compatChmod(op Op) error {
+	s, err := l.follow(op.Dest, nil)
+	if err == nil && !s.exists() {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return &partError{partOpen, op.Dest, err}
+	}
+	l.part(partChmod, op.Dest)
+	opened := l.dst
+	if s.isLink() { // which of the reasons against it counts is up to the kernel
+		l.within(s.path, func(dir sys.Arg, name string) {
+			l.p.Add(unix.SYS_OPENAT, dir, sys.Str(name), sys.Words(unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_PATH|O_NOFOLLOW|O_CLOEXEC")).Keep(l.src)
+		})
+		opened = l.src
+	} else {
+		l.openDest(s.path, opened)
+	}
+	l.numbered(opened, l.fdDest)
+	l.p.Add(unix.SYS_FCHMODAT, sys.AtCWD(), sys.Str(l.procFD(l.fdDest)), octalMode(op.Mode))
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	return nil
+}
+
+// numbered moves the descriptor in slot to number n, by which paths can name it.
+func (l *lowering) numbered(slot sys.Slot, n int) {
+	l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(n), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+	l.p.Add(unix.SYS_CLOSE, sys.Of(slot))
+}
+
+// compatOverlay mounts an overlay whose layers are named by descriptors: no path needs escaping, and none is looked up twice.
+func (l *lowering) compatOverlay(op Op) error {
+	dirs, hosts, err := l.overlayDirs(op)
+	if err != nil {
+		return err
+	}
+	dest, err := l.point(op, true)
+	if err != nil {
+		return err
+	}
+	l.part(partOverlay, op.Dest)
+	var names []string
+	var numbers []int
+	l.ownProc()
+	for _, dir := range dirs {
+		number := l.number()
+		l.openSource(dir, l.src)
+		l.numbered(l.src, number)
+		names, numbers = append(names, l.procFD(number)), append(numbers, number)
+	}
+	options := "lowerdir=" + strings.Join(names[:len(op.Layers)], ":")
+	switch {
+	case op.Upper != "":
+		options = "upperdir=" + names[len(op.Layers)] + ",workdir=" + names[len(op.Layers)+1] + "," + options
+	case op.Scratch:
+		options = l.scratch() + "," + options
+	}
+	l.mountOn(dest, "overlay", options+",userxattr", op.Flags)
+	l.mounted(dest, node{origin: layered, layers: hosts, dir: true})
+	for _, n := range numbers {
+		l.p.Add(unix.SYS_CLOSE, sys.Int(n))
+	}
+	l.resolved.Dest = dest
+	return nil
+}
+
+// ownProc binds the host's procfs where it is without a word before it: the options of an overlay can be read in its mount table.
+func (l *lowering) ownProc() {
+	if l.prefix == "" {
+		return
+	}
+	l.p.Add(unix.SYS_MKDIRAT, sys.Of(l.base), sys.Str("proc"), octalMode(0o755))
+	l.p.Add(unix.SYS_MOUNT, sys.Str(l.prefix+"/proc"), sys.Str("/proc"), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
+	l.prefix = ""
+}
+
+// scratch makes the upper and work directories of an overlay beside the new root, and returns the options that name them.
+func (l *lowering) scratch() string {
+	var options []string
+	for _, kind := range []string{"upper", "work"} {
+		name := fmt.Sprintf("tmp-overlay-%s-%d", kind, l.scratches)
+		l.p.Add(unix.SYS_MKDIRAT, sys.Of(l.base), sys.Str(name), octalMode(0o755))
+		options = append(options, kind+"dir=/"+name)
+	}
+	l.scratches++
+	return strings.Join(options, ",")
+}
+
+// overlayDirs returns the directories to be opened for an overlay: layers from the top, upper, work. hosts are those that can be looked
+// into, topmost first.
+func (l *lowering) overlayDirs(op Op) (dirs, hosts []string, err error) {
+	paths := slices.Clone(op.Layers)
+	slices.Reverse(paths) // the kernel wants the topmost first
+	if op.Upper != "" {
+		paths = append(paths, op.Upper, op.Work)
+	}
+	for _, p := range paths {
+		stat, err := l.realpath(p)
+		if err != nil {
+			return nil, nil, &partError{partSource, p, err}
+		}
+		dirs = append(dirs, stat.Path)
+	}
+	hosts = slices.Clone(dirs[:len(op.Layers)])
+	if op.Upper != "" {
+		hosts = append([]string{dirs[len(op.Layers)]}, hosts...)
+	}
+	return dirs, hosts, nil
+}

@@ -1,0 +1,206 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+// openHow is struct open_how of openat2(2).
+type openHow struct{ Flags, Mode, Resolve uint64 }
+
+func (h *openHow) String() string {
+	switch h.Resolve {
+	case unix.RESOLVE_NO_XDEV:
+		return "{O_PATH, RESOLVE_NO_XDEV}"
+	case unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH:
+		return "{O_PATH, RESOLVE_NO_SYMLINKS|RESOLVE_BENEATH}"
+	}
+	return "{O_PATH, RESOLVE_NO_SYMLINKS}"
+}
+
+// errSkip says that an optional operation has nowhere to go.
+var errSkip = errors.New("bug: skipped operation reported as an error")
+
+// mountPoint makes sure that a mount point for a directory or a file exists at dest, and returns where it is. It makes one only in
+// the sandbox's own file systems. What the host has at a place is looked at now; the walk in the child fails if it changed.
+func (l *lowering) mountPoint(op Op, dest string, dir bool) (string, error) {
+	return l.mountPointFollowing(op, dest, dir, maxLinks)
+}
+
+func (l *lowering) mountPointFollowing(op Op, dest string, dir bool, left int) (string, error) {
+	n, at, rest := l.view.find(dest)
+	switch {
+	case n.origin == link:
+		return "", hint("name the directory that it leads to", "%s is a symlink in the sandbox; nothing is mounted through one", at)
+	case rest == "":
+		return dest, sameType(dest, n.dir, dir)
+	case !n.dir:
+		return "", fmt.Errorf("%s is a file", at)
+	case n.origin == private:
+		l.makeParents(dest)
+		if dir {
+			l.mkdir(dest, 0o755)
+		} else {
+			l.p.Add(unix.SYS_MKNODAT, sys.Of(l.root), sys.Str(relative(dest)), sys.Words(unix.S_IFREG|0o444, "S_IFREG|0444"), sys.Int(0))
+		}
+		return dest, nil
+	case n.source == "":
+		return "", fmt.Errorf("nothing can be mounted in %s", at)
+	}
+	stat, err := l.resolver.Stat(n.source + "/" + rest)
+	switch {
+	case Absent(err):
+		if op.Optional {
+			return "", errSkip
+		}
+		return "", hint("create it on the host, or mount somewhere else", "%s does not exist in %s, which is the host's; nothing is created there", dest, at)
+	case err != nil:
+		return "", err
+	case stat.Path != n.source+"/"+rest:
+		return "", hint("name the directory that it leads to", "%s is reached through a symlink on the host; nothing is mounted through one", dest)
+	case stat.Type() == unix.S_IFLNK:
+		return l.followDest(op, dest, dir, stat, left)
+	}
+	return dest, sameType(dest, stat.Type() == unix.S_IFDIR, dir)
+}
+
+// followDest goes where a symlink of the host's at dest leads inside the sandbox.
+func (l *lowering) followDest(op Op, dest string, dir bool, stat Stat, left int) (string, error) {
+	if !op.FollowDest || left == 0 {
+		return "", hint("mount at "+stat.Target+" instead", "%s is a symlink on the host; nothing is mounted on one", dest)
+	}
+	target := stat.Target
+	if !path.IsAbs(target) {
+		target = path.Join(path.Dir(dest), target)
+	}
+	return l.mountPointFollowing(op, path.Clean(target), dir, left-1)
+}
+
+// checkDir finds out before anything is started that dir will not be there. Where symlinks are on the way it leaves that to chdir.
+func (l *lowering) checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	n, _, rest := l.view.find(dir)
+	isDir, err := n.dir, error(nil)
+	switch {
+	case n.origin == link || rest == "":
+		isDir = isDir || n.origin == link
+	case n.source == "":
+		err = unix.ENOENT
+	default:
+		var stat Stat
+		stat, err = l.resolver.Stat(n.source + "/" + rest)
+		isDir = stat.Type() == unix.S_IFDIR || stat.Type() == unix.S_IFLNK
+	}
+	if err == nil && !isDir {
+		err = unix.ENOTDIR
+	}
+	if Absent(err) {
+		return &DirError{dir, fmt.Errorf("the sandbox will not have it: %w", err)}
+	}
+	return nil
+}
+
+func sameType(dest string, have, want bool) error {
+	switch {
+	case have && !want:
+		return fmt.Errorf("%s is a directory and a file cannot be mounted on it", dest)
+	case !have && want:
+		return fmt.Errorf("%s is a file and a directory cannot be mounted on it", dest)
+	}
+	return nil
+}
+
+// makeParents makes the directories above dest in a file system of ours.
+func (l *lowering) makeParents(dest string) {
+	for _, dir := range l.view.missing(dest) {
+		l.mkdir(dir, 0o755)
+		l.view.set(dir, node{origin: private, dir: true})
+	}
+}
+
+// mkdir makes dir, whose parents are directories of ours: the path holds no symlink and nobody else can change it.
+func (l *lowering) mkdir(dir string, mode uint32) {
+	l.p.Add(unix.SYS_MKDIRAT, sys.Of(l.root), sys.Str(relative(dir)), octalMode(mode))
+}
+
+func octalMode(mode uint32) sys.Arg { return sys.Words(uint64(mode), fmt.Sprintf("%04o", mode)) }
+
+// relative is dest as seen from the new root's descriptor.
+func relative(dest string) string {
+	if dest == "/" {
+		return "."
+	}
+	return strings.TrimPrefix(dest, "/")
+}
+
+// openDest opens dest below the new root into slot, following no symlink: CVE-2026-87766 was a mount point made through one.
+func (l *lowering) openDest(dest string, slot sys.Slot) {
+	if l.have.Openat2 {
+		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH}
+		l.p.Add(unix.SYS_OPENAT2, sys.Of(l.root), sys.Str(relative(dest)), sys.Struct(how), sys.Size(how)).Keep(slot)
+		return
+	}
+	l.walkTo(sys.Of(l.root), relative(dest), slot)
+}
+
+// openSource opens the host's path into slot. The path was free of symlinks when lowering looked; it must still be (ST06).
+func (l *lowering) openSource(source string, slot sys.Slot) {
+	root, name := sys.AtCWD(), source
+	if l.host != 0 {
+		root, name = sys.Of(l.host), relative(source)
+	}
+	if slices.Contains(l.magicLinks, source) {
+		l.p.Add(unix.SYS_OPENAT, root, sys.Str(name), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(slot)
+		return
+	}
+	if l.have.Openat2 {
+		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+		l.p.Add(unix.SYS_OPENAT2, root, sys.Str(name), sys.Struct(how), sys.Size(how)).Keep(slot)
+		return
+	}
+	if l.host != 0 {
+		l.walkTo(root, name, slot)
+		return
+	}
+	l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/"), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(slot)
+	if source != "/" {
+		l.walkFrom(slot, relative(source), slot)
+	}
+}
+
+// walkTo opens rel below dir name by name, for kernels without openat2. The slot's last value is closed on the way.
+func (l *lowering) walkTo(dir sys.Arg, rel string, slot sys.Slot) {
+	l.p.Add(unix.SYS_OPENAT, dir, sys.Str("."), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(slot)
+	if rel != "." {
+		l.walkFrom(slot, rel, slot)
+	}
+}
+
+func (l *lowering) walkFrom(from sys.Slot, rel string, slot sys.Slot) {
+	next := l.p.Slot()
+	names := strings.Split(rel, "/")
+	for i, name := range names {
+		flags, words := uint64(unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC), "O_PATH|O_NOFOLLOW|O_CLOEXEC"
+		if i < len(names)-1 {
+			flags, words = flags|unix.O_DIRECTORY, words+"|O_DIRECTORY" // a symlink is ENOTDIR
+		}
+		l.p.Add(unix.SYS_OPENAT, sys.Of(from), sys.Str(name), sys.Words(flags, words)).Keep(next)
+		l.p.Add(unix.SYS_CLOSE, sys.Of(from))
+		// A descriptor cannot be copied between slots but by dup: fcntl keeps close-on-exec.
+		l.p.Add(unix.SYS_FCNTL, sys.Of(next), sys.Words(unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"), sys.Int(0)).Keep(slot)
+		l.p.Add(unix.SYS_CLOSE, sys.Of(next))
+		from = slot
+	}
+	// O_PATH|O_NOFOLLOW opens a last symlink itself; readlinkat of its descriptor succeeds for nothing else (readlink(2)).
+	l.p.Add(unix.SYS_READLINKAT, sys.Of(slot), sys.Str(""), sys.Bytes(make([]byte, 8)), sys.Int(8)).
+		Tolerate(unix.ENOENT, 1).Tolerate(unix.EINVAL, 1)
+	l.p.Fail(unix.ELOOP)
+}

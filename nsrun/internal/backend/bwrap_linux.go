@@ -1,0 +1,256 @@
+package backend
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/bwrap"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/rlimit"
+	"golang.org/x/sys/unix"
+)
+
+// The backend "bwrap": a real bubblewrap makes the namespaces and the view, and inside of it nsrun's own binary runs the exec stages, since
+// bubblewrap knows nothing of Landlock, built-in filters and limits. A watchdog between nsrun and bubblewrap ends all of it: see watchdog_linux.go.
+
+// ErrNoBwrap means that no bubblewrap is installed.
+var ErrNoBwrap = errors.New("no bwrap on PATH that is not nsrun itself")
+
+// FindBwrap returns the path of a real bubblewrap on PATH. Our own binary under that name is passed over.
+func FindBwrap() (string, error) {
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	name, err := lookPath("bwrap", func(at string) bool {
+		found, err := os.Stat(at)
+		return err == nil && !os.SameFile(self, found)
+	})
+	if errors.Is(err, exec.ErrNotFound) {
+		err = ErrNoBwrap
+	}
+	return name, err
+}
+
+// remoteBinary is where our binary is seen inside, for the exec stages.
+const remoteBinary = "/.nsrun"
+
+// Descriptors of the bubblewrap process. What follows them are contents that it reads.
+const (
+	bwrapChannel = 3 + iota // a SEQPACKET socket: messages from the exec stages
+	bwrapRequest            // what the exec stages do, as JSON
+	bwrapStderr             // the command's standard error; bubblewrap's own is read by us
+	bwrapData
+)
+
+// RemoteRequest is what the exec stages inside a bubblewrap are given.
+type RemoteRequest struct {
+	Command   []string        `json:"command"`
+	Env       []string        `json:"env"`
+	Dir       string          `json:"dir"`
+	Dev       string          `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
+	Limits    []rlimit.Limit  `json:"limits,omitempty"`
+	SoftCaps  []rlimit.Limit  `json:"soft_caps,omitempty"`
+	Landlock  *plan.Landlock  `json:"landlock,omitempty"`
+	Seccomp   *plan.Seccomp   `json:"seccomp,omitempty"`
+	SelfTest  []plan.Act      `json:"self_test,omitempty"`
+	Target    *SelfTestTarget `json:"target,omitempty"`
+	Locations []Location      `json:"locations,omitempty"` // what must stand where
+}
+
+// BwrapCall is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
+type BwrapCall struct {
+	bwrap.Rendered
+	Request  []byte // at descriptor bwrapRequest
+	Resolved []mounts.Resolved
+	Rules    []landlock.PathRule
+}
+
+// RenderBwrap looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a target.
+func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
+	if p.Terminal {
+		return nil, &Error{Stage: "terminal", Err: errors.New("the backend bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
+	}
+	var host mounts.Host
+	defer host.Close()
+	l, err := Lower(p, &host, fds{report: bwrapChannel, status: bwrapRequest}, false)
+	if err != nil {
+		return nil, wrapLowering(err)
+	}
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return nil, &Error{Stage: "bwrap", Op: "look for nsrun's binary", Err: err}
+	}
+	simple := *p
+	simple.Mounts, err = simplify(p, l.Resolved, &host)
+	if err != nil {
+		return nil, err
+	}
+	simple.Mounts = append([]mounts.Op{{Kind: mounts.Bind, Source: exe, Dest: remoteBinary, Flags: plainRead}}, simple.Mounts...)
+	simple.Command = []string{remoteBinary, "exec-stages", fmt.Sprint(bwrapChannel), fmt.Sprint(bwrapRequest), fmt.Sprint(bwrapStderr)}
+	// The exec stages apply these. Not even the environment stands on a command line, where everybody can read it.
+	simple.Landlock, simple.Seccomp, simple.Limits, simple.Env, simple.Dir = nil, nil, nil, nil, "/"
+	r, err := bwrap.RenderInSession(&simple, bwrapData)
+	if err != nil {
+		return nil, &Error{Stage: "bwrap", Op: "render", Err: err}
+	}
+	out := &BwrapCall{Rendered: r, Resolved: l.Resolved}
+	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
+	o := remoteRequest(p, l.Resolved)
+	o.Target = target
+	if o.Locations, err = locations(simple.Mounts); err != nil {
+		return nil, err
+	}
+	if o.Landlock != nil {
+		out.Rules = o.Landlock.Paths
+	}
+	out.Request, err = json.Marshal(o)
+	return out, err
+}
+
+// carried reports whether a loss of bubblewrap's is made good: by what simplify has looked at, or by the exec stages.
+func carried(p *plan.Plan, feature string) bool {
+	switch feature {
+	case "noexec":
+		return p.Landlock != nil // no right to execute
+	case "proc_masks", "mask", "keep_link", "follow_dest", "no_follow", "within", "type", "optional":
+		return true
+	}
+	return false
+}
+
+func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) RemoteRequest {
+	o := RemoteRequest{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, SoftCaps: p.SoftCaps, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
+	if p.Landlock != nil {
+		rules := *p.Landlock
+		rules.Paths = resolvedRules(p, resolved)
+		o.Landlock = &rules
+	}
+	return o
+}
+
+func devOf(p *plan.Plan) string {
+	for _, op := range p.Mounts {
+		if op.Kind == mounts.Dev {
+			return op.Dest
+		}
+	}
+	return ""
+}
+
+// simplify writes the operations as bubblewrap can carry them out: see settle, with what nsrun covers in a procfs, and parents.
+func simplify(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resolver) ([]mounts.Op, error) {
+	materialized, err := materialize(p, resolved, resolver)
+	if err != nil {
+		return nil, err
+	}
+	var out []mounts.Op
+	for _, op := range materialized {
+		out = append(out, op)
+		if op.Kind == mounts.Proc {
+			for _, name := range mounts.ProcMasked() {
+				masks, err := mask("/proc/"+name, op.Dest+"/"+name, resolver)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, masks...)
+			}
+			id := mounts.BootID(op.Dest)
+			if _, err := resolver.Stat("/proc" + strings.TrimPrefix(id.Dest, op.Dest)); err == nil {
+				id.Optional = false
+				out = append(out, id)
+			} else if !mounts.Absent(err) {
+				return nil, &Error{Stage: "mount", Op: string(id.Kind), Path: id.Dest, Err: err}
+			}
+		}
+	}
+	return parents(out), nil
+}
+
+// materialize writes the operations as what lowering saw: no symlinks to be kept or refused, nothing optional, masks by their types.
+func materialize(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resolver) (out []mounts.Op, err error) {
+	for i, op := range p.Mounts {
+		s := resolved[i]
+		if s.Missing {
+			continue
+		}
+		op.Dest, op.Optional = s.Dest, false
+		switch {
+		case s.Link && op.Kind == mounts.Bind:
+			at, err := resolver.Stat(op.Source)
+			if err != nil {
+				return nil, err
+			}
+			op = mounts.Op{Kind: mounts.Symlink, Source: at.Target, Dest: op.Dest}
+		case op.Kind == mounts.Bind:
+			op = mounts.Op{Kind: mounts.Bind, Source: s.Source, Dest: op.Dest, Flags: op.Flags}
+		case op.Kind == mounts.Mask:
+			masks, err := mask(cmp.Or(op.Source, op.Dest), op.Dest, resolver)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, masks...)
+			continue
+		}
+		out = append(out, op)
+	}
+	return out, nil
+}
+
+// plainRead are the flags of what is there to be read alone.
+var plainRead = mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
+
+// mask covers dest as the host's place is, which for what plans mask is below a bind of the same name: a directory by an empty one,
+// anything else by a device that cannot be opened there.
+func mask(place, dest string, resolver mounts.Resolver) ([]mounts.Op, error) {
+	at, err := resolver.Stat(place)
+	switch {
+	case mounts.Absent(err):
+		return nil, nil
+	case err != nil:
+		return nil, &Error{Stage: "mount", Op: string(mounts.Mask), Path: dest, Err: err}
+	case at.Type() == unix.S_IFDIR:
+		return []mounts.Op{{Kind: mounts.Tmpfs, Dest: dest, Flags: plainRead}}, nil
+	}
+	return []mounts.Op{{Kind: mounts.Bind, Source: "/dev/null", Dest: dest, Flags: plainRead}}, nil
+}
+
+// parents puts a Dir before whatever would otherwise get directories above it that only their owner can enter: bubblewrap gives a
+// bind's parents the mode 0700.
+func parents(ops []mounts.Op) (out []mounts.Op) {
+	known, covered := map[string]bool{"/": true}, []string{}
+	for _, op := range ops {
+		for dir := range above(op.Dest) {
+			if known[dir] || slices.ContainsFunc(covered, func(c string) bool { return strings.HasPrefix(dir+"/", c+"/") }) {
+				continue
+			}
+			known[dir] = true
+			out = append(out, mounts.Op{Kind: mounts.Dir, Dest: dir, Mode: 0o755})
+		}
+		known[op.Dest] = true
+		if op.Kind == mounts.Bind || op.Kind == mounts.Proc || op.Kind == mounts.Dev {
+			covered = append(covered, op.Dest)
+		}
+		out = append(out, op)
+	}
+	return out
+}
+
+// above yields the directories above dest, outermost first, without the root.
+func above(dest string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := 1; i < len(dest); i++ {
+			if dest[i] == '/' && !yield(dest[:i]) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package backend
+
+import (
+	"errors"
+	"os"
+	"runtime"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"golang.org/x/sys/unix"
+)
+
+const goarch = runtime.GOARCH
+
+// sendRelease sends the message that the process which becomes the command waits for. It is no error if that process has ended: it has failed, and
+// its report says why.
+func sendRelease(socket int) error {
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Send(socket, []byte{'g'}, unix.MSG_NOSIGNAL)
+	}
+	if err == nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil
+	}
+	return &Error{Stage: "channels", Op: "let the command begin", Err: err}
+}
+
+// fdMessage is a one-byte message that carries a descriptor, laid out for sendmsg beforehand: the kernel writes the descriptor's
+// number into control when it is made, and reads it there when it is sent.
+type fdMessage struct {
+	header  unix.Msghdr
+	vector  unix.Iovec
+	control struct {
+		unix.Cmsghdr
+		FD int32
+		_  int32
+	}
+	kind [1]byte
+}
+
+func newFDMessage(kind byte) *fdMessage {
+	m := &fdMessage{kind: [1]byte{kind}}
+	m.vector.Base = &m.kind[0]
+	m.vector.SetLen(1)
+	m.header.Iov = &m.vector
+	m.header.Iovlen = 1
+	m.control.Level, m.control.Type = unix.SOL_SOCKET, unix.SCM_RIGHTS
+	m.control.SetLen(unix.CmsgLen(4))
+	m.header.Control = sys.BytePointer(&m.control)
+	m.header.SetControllen(unix.CmsgSpace(4))
+	return m
+}
+
+func (m *fdMessage) fd() *int32     { return &m.control.FD }
+func (m *fdMessage) String() string { return "{" + string(m.kind[:]) + ", SCM_RIGHTS}" }
+
+// send appends the call that sends m's descriptor to the caller. Our copy is closed with all others later.
+func (l *lowering) send(m *fdMessage) {
+	l.p.Add(unix.SYS_SENDMSG, sys.Int(l.fds.status), sys.Struct(m), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"))
+}
+
+// terminal opens a pseudo-terminal on the sandbox's own devpts and sends its master to the caller. The other end is asked of the
+// master by ioctl, never opened by path: CVE-2025-52565.
+func (l *lowering) terminal() error {
+	if !l.plan.Terminal {
+		return nil
+	}
+	master, message := l.p.Slot(), newFDMessage('T')
+	l.tty = l.p.Slot()
+	l.openTerminal(master, l.tty, message.fd())
+	if l.fds.size != nil { // the caller, which has the master then, may set it only when the command has begun
+		l.resizeTerminal(master, l.fds.size)
+	}
+	l.send(message)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(master))
+	return nil
+}
+
+// openTerminal keeps both ends of a new pseudo-terminal, and puts the number of its master at number, if that is given.
+func (l *lowering) openTerminal(master, tty sys.Slot, number *int32) {
+	const flags, words = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC, "O_RDWR|O_NOCTTY|O_CLOEXEC"
+	l.step("terminal", "open")
+	open := l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/pts/ptmx"), sys.Words(flags, words)).Keep(master)
+	if number != nil {
+		open.Into(number)
+	}
+	var unlock int32
+	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCSPTLCK, "TIOCSPTLCK"), sys.Struct(&unlock))
+	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCGPTPEER, "TIOCGPTPEER"), sys.Words(flags, words)).Keep(tty)
+}
+
+// resizeTerminal sets the size of a terminal: ioctl_tty(2), TIOCSWINSZ.
+func (l *lowering) resizeTerminal(terminal sys.Slot, size *unix.Winsize) {
+	raw := []byte{byte(size.Row), byte(size.Row >> 8), byte(size.Col), byte(size.Col >> 8), 0, 0, 0, 0} // struct winsize; both architectures are little-endian
+	l.p.Add(unix.SYS_IOCTL, sys.Of(terminal), sys.Words(unix.TIOCSWINSZ, "TIOCSWINSZ"), sys.Bytes(raw))
+}
+
+// channels are both ends of the two channels.
+type channels struct {
+	report, status           *os.File // ours
+	childReport, childStatus int
+}
+
+// open makes the channels, none of them at 0, 1 or 2: the Go runtime has opened those if the caller had not.
+func openChannels() (*channels, error) {
+	var pipe, pair [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return nil, os.NewSyscallError("pipe2", err)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(pipe[0])
+		unix.Close(pipe[1])
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	return &channels{
+		report: os.NewFile(uintptr(pipe[0]), "report"), childReport: pipe[1],
+		status: os.NewFile(uintptr(pair[0]), "status"), childStatus: pair[1],
+	}, nil
+}
+
+// closeChild closes the child's ends in this process, once: only then do ours end when the child does.
+func (c *channels) closeChild() {
+	for _, fd := range []*int{&c.childReport, &c.childStatus} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+		}
+		*fd = -1
+	}
+}
+
+func (c *channels) close() {
+	c.closeChild()
+	c.report.Close()
+	c.status.Close()
+}

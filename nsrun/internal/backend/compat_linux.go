@@ -1,0 +1,400 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// The life of a sandbox by bubblewrap's rules: a plan with plan.Bwrap. It differs from that of nsrun's own wherever bubblewrap's
+// contract does: what the caller has left open, ignored or set reaches the command, capabilities may stay, the process that waits is
+// there only if something needs it, and nothing is added.
+
+// compatProgram writes such a plan. The order is bubblewrap's, because its errors and what its callers may do meanwhile depend on it.
+func (l *lowering) compatProgram(resolver mounts.Resolver) error {
+	return l.all(
+		l.enterNamespaces,
+		l.setUpDeathSignal, // nothing is left behind if the caller dies half-way
+		l.handshake,        // the caller has told whom it wanted to tell
+		l.noNewPrivs,
+		l.boundingSet, // a new user namespace has given all of it back
+		l.switchIDs,
+		l.network,
+		l.openProc, // to be reached after the root has changed
+		l.firstMaps,
+		l.clearUmask,
+		l.fileLabel,
+		func() error { return l.compatRoot(resolver) },
+		l.hostnames,
+		l.secondUsers,
+		l.assertNoUsers,
+		l.keepCapabilities,
+		l.setParentDeathSignal, // what changes credentials forgets the death signal
+		l.report,               // the thread that answers has lived on with the death signal in place
+		l.ready,                // the caller lives, and holds no privileges any more
+		l.block,
+		l.restoreUmask,
+		l.newSession,
+		l.waiter,
+	)
+}
+
+// enterNamespaces joins the namespaces that were given by descriptor. One cannot join a user namespace from a process with threads,
+// as Go's are, nor enter a pid namespace without a fork; so this process is one in between, which ends once another is in.
+func (l *lowering) enterNamespaces() error {
+	b := l.plan.Bwrap
+	if !joins(b) {
+		return nil
+	}
+	if b.Users.FD != nil {
+		l.step("identity", "userns")
+		l.p.Add(unix.SYS_SETNS, sys.Int(*b.Users.FD), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+	}
+	flags, words := uintptr(0), ""
+	for _, ns := range l.plan.Namespaces {
+		if ns != plan.Pid || b.PidnsFD == nil {
+			flags, words = flags|cloneFlags[ns], words+" "+ns
+		}
+	}
+	l.step("namespaces", "clone")
+	l.p.Add(unix.SYS_UNSHARE, sys.Words(flags, words[1:]))
+	if b.PidnsFD != nil {
+		l.step("namespaces", "pidns")
+		l.p.Add(unix.SYS_SETNS, sys.Int(*b.PidnsFD), sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
+	}
+	l.p.Join()
+	if b.PidnsFD != nil && slices.Contains(l.plan.Namespaces, plan.Pid) {
+		l.step("namespaces", "pidns-unshare")
+		l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
+		l.p.Join()
+	}
+	return nil
+}
+
+// joins reports whether a plan enters namespaces that are there already.
+func joins(b *plan.Bwrap) bool { return b.Users.FD != nil || b.PidnsFD != nil }
+
+func (l *lowering) setUpDeathSignal() error {
+	l.deathSignal(unix.SIGKILL)
+	l.step("descriptors", "close the caller's")
+	for _, fd := range l.fds.theirs {
+		l.p.Add(unix.SYS_CLOSE, sys.Int(fd))
+	}
+	return nil
+}
+
+// deathSignal asks for a signal when the thread that forked this process ends; 0 for none.
+func (l *lowering) deathSignal(sig unix.Signal) {
+	l.step("namespaces", "die with caller")
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG"), sys.Words(int(sig), unix.SignalName(sig)))
+}
+
+// checkParentAlive fails if the parent has ended before it could send a death signal.
+func (l *lowering) checkParentAlive() {
+	l.p.Add(unix.SYS_GETPPID).Into(sys.Cell(l.parents[4:]))
+	l.p.Compare(l.parents, 4, unix.ESRCH)
+}
+
+// handshake tells the caller that this is the process it wants to know of, if it cannot know that from its fork, and waits for its
+// word. The end of the socket instead of the word means that the caller has died, before or after the request for a death signal.
+func (l *lowering) handshake() error {
+	l.step("command", "wait for the caller")
+	if joins(l.plan.Bwrap) {
+		l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{'C'}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
+	}
+	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
+	l.checkCallerAlive() // its word may have been its last
+	return nil
+}
+
+// checkCallerAlive fails if the caller has died: a death signal that is asked for after that never comes. It is not enough: see
+// [lowering.report].
+func (l *lowering) checkCallerAlive() {
+	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1),
+		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
+}
+
+// setParentDeathSignal asks for the death signal once more: a new user namespace or other ids take it back (commit_creds in kernel/cred.c).
+func (l *lowering) setParentDeathSignal() error {
+	l.deathSignal(unix.SIGKILL)
+	return nil
+}
+
+// report asks for the caller's answer, which ready waits for, now that the death signal is in place. The kernel sends that signal when the
+// thread that has forked this process ends, and only that thread answers: after its answer, its end cannot be missed. The end of the socket
+// does not prove as much. A thread that was killed can end, and leave this process to another parent, before the last thread of its process
+// closes the socket (do_exit in kernel/exit.c).
+func (l *lowering) report() error {
+	l.step("command", "report to the caller")
+	l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{reported}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
+	return nil
+}
+
+// reported is the message that asks for the caller's answer.
+const reported = 'r'
+
+func (l *lowering) ownsUsers() bool { return slices.Contains(l.plan.Namespaces, plan.User) }
+
+// boundingSet drops what was not asked to stay, if a user namespace has given it all back.
+func (l *lowering) boundingSet() error {
+	b := l.plan.Bwrap
+	if !l.ownsUsers() && b.Users.FD == nil {
+		return nil
+	}
+	l.step("capabilities", "bounding set")
+	from := 0
+	for _, keep := range append(slices.Clone(b.Caps), l.plan.LastCap+1) {
+		if from < keep {
+			l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).
+				Repeat(from, keep-1).Tolerate(unix.EINVAL, 0).Tolerate(unix.EPERM, 0)
+		}
+		from = keep + 1
+	}
+	return nil
+}
+
+// switchIDs takes the ids that were asked for in a user namespace that somebody else has made.
+func (l *lowering) switchIDs() error {
+	id := l.plan.Identity
+	if l.plan.Bwrap.Users.FD == nil {
+		return nil
+	}
+	if id.UID != id.HostUID {
+		l.p.At(sys.Step{Stage: "identity", Op: "setuid", Path: fmt.Sprint(id.UID)})
+		l.p.Add(unix.SYS_SETUID, sys.Int(id.UID))
+	}
+	if id.GID != id.HostGID {
+		l.p.At(sys.Step{Stage: "identity", Op: "setgid", Path: fmt.Sprint(id.GID)})
+		l.p.Add(unix.SYS_SETGID, sys.Int(id.GID))
+	}
+	return nil
+}
+
+func (l *lowering) openProc() error {
+	l.p.At(sys.Step{Stage: "host", Op: "open", Path: "/proc"})
+	l.proc = l.p.Slot()
+	l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc"), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).Keep(l.proc)
+	return nil
+}
+
+// put writes a file of procfs in one write, wherever that is mounted by now.
+func (l *lowering) put(name, content string, step sys.Step) {
+	l.p.At(step)
+	fd := l.p.Slot()
+	l.p.Add(unix.SYS_OPENAT, sys.Of(l.proc), sys.Str(name), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
+	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte(content)), sys.Int(len(content))).Min(len(content))
+	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
+}
+
+func identityStep(op string) sys.Step { return sys.Step{Stage: "identity", Op: op} }
+
+func (l *lowering) firstMaps() error {
+	b, id := l.plan.Bwrap, l.plan.Identity
+	if !l.ownsUsers() || b.Users.Foreign {
+		return nil
+	}
+	l.put("self/uid_map", fmt.Sprintf("%d %d 1\n", b.Users.FirstUID, id.HostUID), identityStep("uid_map"))
+	l.put("self/setgroups", "deny\n", identityStep("setgroups")) // before gid_map: CVE-2014-8989
+	l.put("self/gid_map", fmt.Sprintf("%d %d 1\n", b.Users.FirstGID, id.HostGID), identityStep("gid_map"))
+	return nil
+}
+
+func (l *lowering) clearUmask() error {
+	l.step("identity", "umask")
+	l.umask = l.p.Slot()
+	l.p.Add(unix.SYS_UMASK, sys.Int(0)).Keep(l.umask)
+	return nil
+}
+
+func (l *lowering) restoreUmask() error {
+	l.step("identity", "umask")
+	l.p.Add(unix.SYS_UMASK, sys.Of(l.umask))
+	return nil
+}
+
+// fileLabel is what files made from here on are labelled with (selinux(8), fscreate).
+func (l *lowering) fileLabel() error {
+	if label := l.plan.Bwrap.FileLabel; label != "" {
+		l.put("self/attr/fscreate", label, sys.Step{Stage: "label", Op: "file"})
+	}
+	return nil
+}
+
+func (l *lowering) compatRoot(resolver mounts.Resolver) (err error) {
+	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
+	l.resolved, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Compat: true}, have, resolver)
+	return err
+}
+
+func (l *lowering) hostnames() error {
+	for _, name := range l.plan.Bwrap.Hostnames {
+		l.p.At(sys.Step{Stage: "hostname", Op: "set", Path: name})
+		l.p.Add(unix.SYS_SETHOSTNAME, sys.Str(name), sys.Int(len(name)))
+	}
+	return nil
+}
+
+// secondUsers makes a user namespace that does not own the mounts, or joins one.
+func (l *lowering) secondUsers() error {
+	b, id := l.plan.Bwrap, l.plan.Identity
+	if b.Users.FD2 != nil {
+		l.step("identity", "userns2")
+		l.p.Add(unix.SYS_SETNS, sys.Int(*b.Users.FD2), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+	}
+	if !b.Users.Second {
+		return nil
+	}
+	if b.Users.Disable {
+		l.put("sys/user/max_user_namespaces", "1", identityStep("max_user_namespaces"))
+	}
+	l.step("identity", "second")
+	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+	if err := l.boundingSet(); err != nil {
+		return err
+	}
+	l.put("self/uid_map", fmt.Sprintf("%d %d 1\n", id.UID, b.Users.FirstUID), identityStep("uid_map"))
+	l.put("self/gid_map", fmt.Sprintf("%d %d 1\n", id.GID, b.Users.FirstGID), identityStep("gid_map"))
+	return nil
+}
+
+// assertNoUsers proves that no further user namespace can be made.
+func (l *lowering) assertNoUsers() error {
+	if u := l.plan.Bwrap.Users; !u.Disable && !u.Assert {
+		return nil
+	}
+	l.step("identity", "assert")
+	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER")).Tolerate(sys.Any, 1)
+	l.p.Fail(unix.EPERM)
+	return nil
+}
+
+// keepCapabilities reduces the sets to what was asked for. Root under a filter that refuses it goes on as it is: systemd-nspawn.
+func (l *lowering) keepCapabilities() error {
+	b := l.plan.Bwrap
+	l.step("capabilities", "capset")
+	if !b.KeepCaps {
+		l.capset(b.Caps)
+	}
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1)) // or /proc/self would be root's
+	return nil
+}
+
+func (l *lowering) capset(caps []int) {
+	sets := &capSets{}
+	for _, c := range caps {
+		s, bit := &sets[c/32], uint32(1)<<(c%32)
+		s.Effective, s.Permitted, s.Inheritable = s.Effective|bit, s.Permitted|bit, s.Inheritable|bit
+	}
+	call := l.p.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(sets))
+	if l.plan.Identity.HostUID == 0 {
+		call.Tolerate(unix.EPERM, 0)
+	}
+}
+
+// block waits until someone writes to a descriptor, or closes it.
+func (l *lowering) block() error {
+	if fd := l.plan.Bwrap.BlockFD; fd != nil {
+		l.step("block", "")
+		l.p.Add(unix.SYS_READ, sys.Int(*fd), sys.Bytes(make([]byte, 1)), sys.Int(1)).Tolerate(sys.Any, 0)
+	}
+	return nil
+}
+
+func (l *lowering) newSession() error {
+	if l.plan.Bwrap.NewSession {
+		l.step("session", "")
+		l.p.Add(unix.SYS_SETSID)
+	}
+	return nil
+}
+
+// waiter starts the command and stays as the process that reaps and holds what must be held, if there is to be one.
+func (l *lowering) waiter() error {
+	b := l.plan.Bwrap
+	if !b.Waiter {
+		return l.compatExecStages()
+	}
+	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...)
+	keep = append(keep, b.SyncFDs...)
+	slices.Sort(keep)
+	l.chdirToCommandDir()
+	l.step("command", "fork")
+	l.command = l.p.Slot()
+	l.parents = make([]byte, 8)
+	l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
+	var err error
+	l.p.Spawn(l.command, nil, func() { err = l.compatExecStages() })
+	if err != nil {
+		return err
+	}
+	if !b.DieWithParent {
+		l.deathSignal(0)
+	}
+	l.step("capabilities", "capset")
+	l.capset(nil)
+	l.step("descriptors", "close all")
+	if err := l.closeAllBut(3, slices.Compact(keep)); err != nil {
+		return err
+	}
+	l.p.ReportTo(l.fds.status) // the other pipe's end says that the command is executed
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report))
+	if err := l.filters(); err != nil { // it must survive the command's filters, which need not allow it more than to wait, write and end
+		return err
+	}
+	l.step("init", "wait")
+	l.p.Reap(l.command, l.fds.status, true)
+	return nil
+}
+
+// chdirToCommandDir makes its working directory the waiter's too: the last choice first, so that the best one that is there stays.
+func (l *lowering) chdirToCommandDir() {
+	b := l.plan.Bwrap
+	if b.Chdir != nil {
+		l.chdir(*b.Chdir)
+		return
+	}
+	for _, dir := range slices.Backward(b.Dirs) {
+		l.chdir(dir).Tolerate(sys.Any, 0)
+	}
+}
+
+// chdir enters a directory, a relative one as seen from the root.
+func (l *lowering) chdir(dir string) *sys.Call {
+	l.p.At(sys.Step{Stage: "chdir", Path: dir})
+	if !strings.HasPrefix(dir, "/") {
+		l.p.Add(unix.SYS_CHDIR, sys.Str("/"))
+	}
+	return l.p.Add(unix.SYS_CHDIR, sys.Str(dir))
+}
+
+// flock is struct flock of fcntl(2), zero but for the type: the whole file.
+type flock struct {
+	Type, Whence int16
+	_            int32
+	Start, Len   int64
+	Pid          int32
+	_            int32
+}
+
+func (f *flock) String() string { return "{F_RDLCK, whole file}" }
+
+// locks takes a read lock on each lock file, before there is a command: it lasts as long as this process keeps the descriptor.
+func (l *lowering) locks() (kept []int) {
+	for _, name := range l.plan.Bwrap.LockFiles {
+		number := sys.SpareFD(kept)
+		fd := l.p.Slot()
+		l.p.At(sys.Step{Stage: "lock", Op: "open", Path: name})
+		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)
+		l.p.Add(unix.SYS_DUP3, sys.Of(fd), sys.Int(number), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+		l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
+		l.p.At(sys.Step{Stage: "lock", Op: "lock", Path: name})
+		l.p.Add(unix.SYS_FCNTL, sys.Int(number), sys.Words(unix.F_SETLK, "F_SETLK"), sys.Struct(&flock{Type: unix.F_RDLCK}))
+		kept = append(kept, number)
+	}
+	return kept
+}

@@ -1,0 +1,190 @@
+package backend
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// containerRequest are what pid 1 of a container is given.
+type containerRequest struct {
+	RemoteRequest
+	Late       []made          `json:"late,omitempty"` // what it makes in the container's own file systems
+	Mechanisms plan.Mechanisms `json:"mechanisms"`
+}
+
+// remoteExit is how the command ended.
+type remoteExit struct {
+	Status uint32
+	Usage  unix.Rusage
+}
+
+// pid1 is nsrun's binary as pid 1 of a container.
+type pid1 struct {
+	channel int
+	request containerRequest
+}
+
+// ContainerInit is what nsrun's binary does as pid 1 of a container: it receives a request from the process that started the container, starts the command,
+// and reports how that ended. It returns only if it cannot receive the request.
+func ContainerInit() error {
+	runtime.LockOSThread() // for the fork
+	// The command runs as the same user: it must not look into this process, nor take its connection (pidfd_getfd(2), ptrace(2)).
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	// A pid 1 gets those signals of its own namespace's that it has handlers for, and Go has one for each.
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPIPE, unix.SIGVTALRM,
+		unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGSTKFLT)
+	channel, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Connect(channel, &unix.SockaddrUnix{Name: channelName})
+	}
+	if err != nil {
+		return fmt.Errorf("inside of the container: whoever started it cannot be reached: %w", err)
+	}
+	p := &pid1{channel: channel}
+	if err := p.receiveRequest(); err != nil {
+		return fmt.Errorf("inside the container: request: %w", err)
+	}
+	go p.dieWithCaller()
+	p.send('F', p.supervise())
+	os.Exit(1)
+	return nil
+}
+
+// receiveRequest receives the request and the command's standard descriptors.
+func (p *pid1) receiveRequest() error {
+	files, err := wire.Receive(p.channel, &p.request)
+	if err == nil && len(files) != 3 {
+		err = fmt.Errorf("%d descriptors came with them", len(files))
+	}
+	if err != nil {
+		return err
+	}
+	for i, fd := range files {
+		if err := unix.Dup3(fd, i, 0); err != nil {
+			return os.NewSyscallError("dup3", err)
+		}
+		unix.Close(fd)
+	}
+	return nil
+}
+
+// dieWithCaller ends this process, and so the container, when the connection ends.
+func (p *pid1) dieWithCaller() {
+	for {
+		n, err := unix.Read(p.channel, make([]byte, 1))
+		if !errors.Is(err, unix.EINTR) && (err != nil || n == 0) {
+			os.Exit(1)
+		}
+	}
+}
+
+// send sends a message. One that cannot be sent has nobody to read it.
+func (p *pid1) send(kind byte, what any) {
+	data, err := json.Marshal(what)
+	if err != nil {
+		data = []byte("{}")
+	}
+	_ = unix.Send(p.channel, append([]byte{kind}, data...), unix.MSG_NOSIGNAL)
+}
+
+// supervise starts the command and reaps what ends, until the command does. It returns if the command could not be started.
+func (p *pid1) supervise() *remoteFailure {
+	if f := p.ready(); f != nil {
+		return f
+	}
+	command, f := p.startCommand()
+	if f != nil {
+		return f
+	}
+	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		for fd := range 3 { // the caller's pipes end when the command lets go of them
+			_ = unix.Dup3(null, fd, 0)
+		}
+		unix.Close(null)
+	}
+	for {
+		var exit remoteExit
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, &exit.Usage)
+		switch {
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return &remoteFailure{Stage: "wait", Text: err.Error()}
+		case err == nil && pid == command:
+			exit.Status = uint32(status)
+			p.send('X', exit)
+			os.Exit(0) // and the kernel ends all others: pid_namespaces(7)
+		}
+	}
+}
+
+// ready makes sure that the view is what the plan says, and makes what only a process inside can.
+func (p *pid1) ready() *remoteFailure {
+	if f := p.request.checkLocations(); f != nil {
+		return f
+	}
+	unix.Umask(0)
+	for _, m := range p.request.Late {
+		op, err := "mkdir", error(nil)
+		if m.Target == "" {
+			err = unix.Mkdir(m.Path, m.Mode)
+		} else {
+			op, err = "symlink", unix.Symlink(m.Target, m.Path)
+		}
+		if err != nil {
+			return &remoteFailure{Stage: "mount", Op: op, Path: m.Path, Errno: int(errnoOf(err))}
+		}
+	}
+	return nil
+}
+
+func errnoOf(err error) (errno syscall.Errno) {
+	if !errors.As(err, &errno) {
+		return unix.EIO
+	}
+	return errno
+}
+
+// startCommand forks the process that runs the exec stages and becomes the command, and reports its pidfd to the caller.
+func (p *pid1) startCommand() (int, *remoteFailure) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return 0, &remoteFailure{Stage: "channels", Errno: int(errnoOf(err))}
+	}
+	l := remoteLowering(&p.request.RemoteRequest)
+	l.plan.Mechanisms, l.fds = p.request.Mechanisms, fds{report: pipe[1], status: pipe[1]}
+	l.plan.Mechanisms.Openat2 = false // which the container's own filter may refuse: Docker's did before 20.10
+	l.plan.LastCap = -1               // the bounding set is empty already
+	if err := l.all(l.descriptors, l.selfTest, l.session, l.directory, l.setLimits, l.keyring, l.signals, l.capabilities, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp, l.exec); err != nil {
+		return 0, &remoteFailure{Stage: "prepare", Text: err.Error()}
+	}
+	pid, pidfd, err := l.p.Fork(0, pipe[1])
+	unix.Close(pipe[1])
+	if err != nil {
+		return 0, &remoteFailure{Stage: "command", Op: "fork", Errno: int(errnoOf(err))}
+	}
+	report := make([]byte, sys.FailureSize)
+	n, err := unix.Read(pipe[0], report)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(pipe[0], report)
+	}
+	unix.Close(pipe[0])
+	if failed, ok := sys.ParseFailure(report[:max(n, 0)]); ok {
+		f := l.remoteFailure(failed)
+		return 0, &f
+	}
+	_ = unix.Sendmsg(p.channel, []byte{'P'}, unix.UnixRights(pidfd), nil, unix.MSG_NOSIGNAL)
+	unix.Close(pidfd)
+	return pid, nil
+}

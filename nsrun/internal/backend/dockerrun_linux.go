@@ -1,0 +1,227 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// dockerRun is one run in a container.
+type dockerRun struct {
+	run
+	cli     ContainerCLI
+	box     *Docker
+	name    string
+	started time.Time
+
+	dir          string // private, with what is mounted from there; empty once it is gone
+	sweeper      *sweeper
+	listener     int
+	channel      int
+	client       *exec.Cmd // which stays until the container has been removed
+	clientFD     int       // its pidfd
+	clientOutput *os.File  // what it says, and pid 1 before it has been heard of
+	failed       *remoteFailure
+	exit         *remoteExit
+	lost         error // why pid 1 is not heard of any more
+}
+
+func newDockerRun(p *plan.Plan, opts Options, cli ContainerCLI, box *Docker) *dockerRun {
+	var random [8]byte
+	_, _ = unix.Getrandom(random[:], 0) // a name that is taken is an error of the backend's
+	return &dockerRun{run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}, cli: cli, box: box,
+		name: fmt.Sprintf("nsrun-%x", random), listener: -1, channel: -1, clientFD: -1, started: time.Now()}
+}
+
+// Times that the parts of a run may take. A container starts in a third of a second; a machine under load takes longer.
+const (
+	startTimeout  = 30 * time.Second
+	killedTimeout = 5 * time.Second // to start, once the run has been told to end
+	removeTimeout = 3 * time.Second // then it is asked for by name
+)
+
+// all is the run from the image to the end of the container.
+func (d *dockerRun) all() (err error) {
+	if d.opts.DieWithParent {
+		if d.parent, err = parent(); err != nil {
+			return err
+		}
+	}
+	done := make(chan struct{})
+	defer close(done)
+	if d.opts.Cancel != nil {
+		go d.killOn(d.opts.Cancel, done)
+	}
+	if d.opts.Signals != nil {
+		go d.watch(d.opts.Signals(), done)
+	}
+	image, err := d.image()
+	if err != nil {
+		return err
+	}
+	if err := d.prepare(); err != nil {
+		return &Error{Stage: "docker", Op: "prepare", Err: err}
+	}
+	if err := d.start(image); err != nil {
+		return err
+	}
+	if err := d.arrive(); err != nil {
+		return err
+	}
+	if d.plan.Timeout > 0 {
+		d.deadline = time.Now().Add(time.Duration(d.plan.Timeout))
+	}
+	d.listen()
+	d.awaitEnd()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.out.Wall = time.Since(d.started)
+	switch {
+	case d.failed != nil:
+		return d.failed.explain(d.plan)
+	case d.exit != nil:
+		d.endedBy(unix.WaitStatus(d.exit.Status))
+		d.out.Status, d.out.Usage = unix.WaitStatus(d.exit.Status), d.exit.Usage
+	case d.lost != nil:
+		return broken("receive", d.lost, true)
+	default: // killed by us, or by someone outside
+		d.out.Status = unix.WaitStatus(unix.SIGKILL)
+	}
+	return nil
+}
+
+// arrive waits until pid 1 of the container has connected, and sends it its request.
+func (d *dockerRun) arrive() error {
+	const slice = 100 * time.Millisecond // in which a kill is noticed
+	for until := time.Now().Add(startTimeout); ; {
+		fds := []unix.PollFd{{Fd: int32(d.listener), Events: unix.POLLIN}, {Fd: int32(d.clientFD), Events: unix.POLLIN}, {Fd: int32(d.parent), Events: unix.POLLIN}}
+		ts := unix.NsecToTimespec(slice.Nanoseconds())
+		if _, err := unix.Ppoll(fds, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return &Error{Stage: "docker", Op: "wait", Err: err}
+		}
+		d.mu.Lock()
+		killed := d.killed
+		d.mu.Unlock()
+		switch {
+		case fds[0].Revents != 0:
+			return d.accept()
+		case fds[1].Revents != 0:
+			return d.explainClient()
+		case fds[2].Revents != 0:
+			d.orphaned()
+		case killed && time.Until(until) > killedTimeout:
+			until = time.Now().Add(killedTimeout)
+		case time.Now().After(until):
+			return &Error{Stage: "docker", Op: "start", Err: errors.New("the container has not called back"),
+				Hint: "the backend must run on this machine and this kernel: no remote daemon, no virtual machine"}
+		}
+	}
+}
+
+// orphaned ends the run because whoever started this process has ended.
+func (d *dockerRun) orphaned() {
+	d.kill()
+	unix.Close(d.parent)
+	d.parent = -1
+}
+
+// explainClient makes an error of what the client, which has ended, has printed.
+func (d *dockerRun) explainClient() error {
+	err := d.client.Wait()
+	d.client = nil
+	_, _ = d.cli.ask(cliTimeout, nil, "rm", "--force", d.name) // as a rule it has been removed
+	if err == nil {
+		err = errors.New("the container has ended and reported nothing")
+	}
+	text, _ := io.ReadAll(io.NewSectionReader(d.clientOutput, 0, 1<<14))
+	return &Error{Stage: "docker", Op: "run", Err: d.cli.lastError(text, err), Hint: "see to it that " + d.cli.Name() + " works, or use --backend native"}
+}
+
+// awaitEnd waits until the container's processes are gone, pid 1 being the last of them, and then until the engine has removed it.
+func (d *dockerRun) awaitEnd() {
+	d.kill() // it has nothing more to say
+	for {
+		if _, err := unix.Ppoll([]unix.PollFd{{Fd: int32(d.pidfd), Events: unix.POLLIN}}, nil, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	d.mu.Lock()
+	d.ended = true
+	d.mu.Unlock()
+	d.endClient()
+}
+
+// endClient waits until the client has ended, which it does when the container has been removed. One that takes too long is killed, and
+// the container removed by its name.
+func (d *dockerRun) endClient() {
+	if d.client == nil {
+		return
+	}
+	fds := []unix.PollFd{{Fd: int32(d.clientFD), Events: unix.POLLIN}}
+	n, err := 0, error(nil)
+	for until := time.Now().Add(removeTimeout); n == 0; {
+		ts := unix.NsecToTimespec(max(time.Until(until), 0).Nanoseconds())
+		if n, err = unix.Ppoll(fds, &ts, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+		n = 0
+	}
+	if n <= 0 {
+		_ = syscall.Kill(-d.client.Process.Pid, syscall.SIGKILL)
+	}
+	_ = d.client.Wait()
+	d.client = nil
+	if n <= 0 {
+		_, _ = d.cli.ask(cliTimeout, nil, "rm", "--force", d.name)
+	}
+}
+
+// closeListener takes away the socket's end that others could connect to: a pid 1 that comes now ends at once.
+func (d *dockerRun) closeListener() {
+	if d.listener >= 0 {
+		unix.Close(d.listener)
+		d.listener = -1
+	}
+}
+
+// cleanUp takes away the private directory, and the socket. A call that failed once, for want of memory or the like, is made again.
+func (d *dockerRun) cleanUp() {
+	d.closeListener()
+	if d.dir != "" {
+		err := os.RemoveAll(d.dir)
+		if err != nil {
+			err = os.RemoveAll(d.dir)
+		}
+		if err != nil {
+			d.out.Losses = append(d.out.Losses, plan.Note{Feature: "docker", Loss: "a directory is left behind: " + err.Error(), Fix: "remove " + d.dir})
+		}
+		d.dir = ""
+	}
+	if d.sweeper != nil {
+		d.sweeper.end()
+		d.sweeper = nil
+	}
+}
+
+func (d *dockerRun) close() {
+	d.closeListener()
+	if d.channel >= 0 {
+		unix.Close(d.channel) // which ends pid 1, if it is still there
+	}
+	d.endClient() // before its container's sources of mounts are gone
+	d.cleanUp()
+	if d.clientFD >= 0 {
+		unix.Close(d.clientFD)
+	}
+	if d.clientOutput != nil {
+		d.clientOutput.Close()
+	}
+	d.run.close()
+}

@@ -1,0 +1,168 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Error is a step that failed before the command ran.
+type Error struct {
+	Stage string // "namespaces", "mount", "exec"
+	Index int    // of the mount, from 1
+	Op    string
+	Path  string
+	Err   error
+	Hint  string // one action that helps
+}
+
+// Error gives "mount 7 (bind /a): operation not permitted".
+func (e *Error) Error() string {
+	return sys.Step{Stage: e.Stage, Index: e.Index, Op: e.Op, Path: e.Path}.String() + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Exec outcomes, which have exit codes of their own.
+var (
+	// ErrNotFound means that there is no such command in the sandbox.
+	ErrNotFound = errors.New("command not found in the sandbox")
+	// ErrNotExecutable means that the command is there and cannot be executed.
+	ErrNotExecutable = errors.New("command cannot be executed")
+)
+
+// ErrEnd means that the command has run, or may have, and that how it ended is not known. Nothing of it goes on.
+var ErrEnd = errors.New("how the command ended is not known")
+
+// broken is an error of what stands between this process and the sandbox, which ends for it. With begun the command may have run.
+func broken(op string, err error, begun bool) error {
+	if begun {
+		err = unknownEnd(err)
+	}
+	return &Error{Stage: "wait", Op: op, Err: err}
+}
+
+func unknownEnd(why error) error { return fmt.Errorf("%w: %w", ErrEnd, why) }
+
+func wrapLowering(err error) error {
+	var op *mounts.OpError
+	if errors.As(err, &op) && op.Part != "" {
+		return &Error{Stage: "mount", Index: op.Index + 1, Op: op.Part, Path: op.Path, Err: op.Err}
+	}
+	if errors.As(err, &op) {
+		if why := op.Op.Why; why != "" && why != "always" && why != "system" {
+			op.Err = fmt.Errorf("%w (asked for by %s)", op.Err, why)
+		}
+		return &Error{Stage: "mount", Index: op.Index + 1, Op: string(op.Op.Kind), Path: op.Op.Dest, Err: op.Err, Hint: op.Hint}
+	}
+	var explained *Error
+	if errors.As(err, &explained) {
+		return explained
+	}
+	var dir *mounts.DirError
+	if errors.As(err, &dir) {
+		return &Error{Stage: "directory", Op: "chdir", Path: dir.Dir, Err: dir.Err, Hint: "choose a directory that the sandbox shows, with --chdir"}
+	}
+	return &Error{Stage: "prepare", Err: err}
+}
+
+// explainFailure turns the coordinates that the child sent into words.
+func (r *run) explainFailure() error {
+	step := r.lowered.Program.Describe(int(r.failure.Index))
+	errno := syscall.Errno(r.failure.Errno)
+	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
+	switch {
+	case r.released && int(r.failure.Index) >= r.lowered.forked: // beside the command, in the process that watches it
+		e.Err = unknownEnd(errno)
+		return e
+	case step.Stage == "exec":
+		return explainExec(e, step, errno, r.plan)
+	case step.Stage == selfTestStage && errno == actDone:
+		e.Err, e.Hint = errors.New(succeededText), succeededHint
+		return e
+	}
+	return explain(e)
+}
+
+func explainExec(e *Error, step sys.Step, errno syscall.Errno, p *plan.Plan) error {
+	command := p.Command[0]
+	e.Op, e.Path = "", ""
+	switch {
+	case step.Op == missingInterpreter:
+		e.Err = fmt.Errorf("%s: %w: its interpreter (the #! line or ELF loader) is missing: %w", step.Path, ErrNotExecutable, errno)
+		e.Hint = "show the interpreter to the sandbox, or call it by name"
+	case errno == unix.ENOENT:
+		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotFound, errno)
+		e.Hint = "give a path that the sandbox can see, or grant its directory with --ro"
+	case errno == unix.EACCES:
+		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
+		e.Hint = "name a program, not a directory; make it executable (chmod +x); or move it out of a place mounted noexec, as /tmp is"
+	case errno == unix.E2BIG:
+		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
+		e.Hint = "pass less on the command line, or raise stack_mb if it is limited: arguments may take a quarter of the stack"
+	default:
+		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
+	}
+	return e
+}
+
+// hint is one row: an action for a step that failed with an errno.
+type hint struct {
+	stage, op string // empty matches any
+	errno     syscall.Errno
+	text      string
+}
+
+// hints are looked through in order; the first match is given.
+var hints = [...]hint{
+	{"namespaces", "clone", unix.EPERM, "unprivileged user namespaces are refused here: run nsrun doctor to see by what"},
+	{"namespaces", "clone", unix.ENOSPC, "raise user.max_user_namespaces and its like (sysctl user), or run fewer nested sandboxes"},
+	{"namespaces", "clone", unix.EINVAL, "this kernel lacks a namespace: run nsrun doctor"},
+	{"namespaces", "clone", unix.EAGAIN, "too many processes: raise the limit (ulimit -u)"},
+	{"identity", "write", unix.EPERM, "an LSM restricts user namespaces: run nsrun doctor"},
+	{"identity", "write", unix.EACCES, "AppArmor restricts unprivileged user namespaces: run nsrun doctor"},
+	{"mount", "proc", unix.EPERM, "this container masks parts of /proc: start it with an unmasked /proc (podman: --security-opt unmask=ALL)"},
+	{"root", "pivot", unix.EINVAL, "the root is an initramfs or not a mount point: switch_root to a real root first"},
+	{"mount", "", unix.EPERM, "an LSM or a container's filter refuses mounts: run nsrun doctor"},
+	{"mount", "", unix.ELOOP, linkHint},
+	{"mount", "", unix.ENOENT, "the path disappeared since it was looked at; try again"},
+	{"mount", "", unix.ENOSPC, "the limit on mounts is reached: raise fs.mount-max"},
+	{"limit", "", unix.EPERM, "the limit is above this session's hard limit (ulimit -H): ask for less"},
+	{"landlock", "", unix.ELOOP, linkHint},
+	{"landlock", "", unix.ENOTDIR, linkHint}, // name by name
+	{"landlock", "", unix.EMFILE, "raise the limit on open files (ulimit -n): some are needed to start"},
+	{"directory", "chdir", unix.ENOENT, "choose a directory that the sandbox shows, with --chdir"},
+	{"directory", "chdir", unix.EACCES, "choose a directory that this user may enter, with --chdir"},
+	{"keyring", "", unix.EDQUOT, "the user's key quota is used up (/proc/key-users)"},
+	{"identity", nestedOp, unix.EROFS, nestedHint},
+	{"identity", nestedOp, unix.EACCES, nestedHint},
+	{"identity", nestedOp, unix.ENOENT, nestedHint},
+	{"server", "serve", unix.EAGAIN, "too many processes: raise the limit (ulimit -u), or end what earlier commands have left running"},
+	{"server", "serve", unix.EMFILE, "raise the limit on open files (ulimit -n, fs.file-max)"},
+	{"seccomp", "", unix.EINVAL, "the kernel refuses the filter: check the raw program"},
+}
+
+const (
+	linkHint   = "a symlink appeared on the path since it was looked at; try again"
+	nestedOp   = "no nested user namespaces"
+	nestedHint = "/proc/sys cannot be written to here, so a filter must refuse user namespaces: leave out --seccomp off"
+)
+
+// explain adds the hint for e, if there is one.
+func explain(e *Error) error {
+	var errno syscall.Errno
+	errors.As(e.Err, &errno)
+	for _, h := range hints {
+		if (h.stage == "" || h.stage == e.Stage) && (h.op == "" || h.op == e.Op) && h.errno == errno {
+			e.Hint = h.text
+			return e
+		}
+	}
+	return e
+}

@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/nsrun/nsrun/mounts"
+	"golang.org/x/sys/unix"
+)
+
+// Location is a mount point and what must stand there. Other programs resolve names again, a container engine even as root, and whoever can write
+// beside what is granted may have put a symlink there since nsrun looked.
+type Location struct {
+	Path string `json:"path"`
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+}
+
+// locations says what must stand where once operations have been carried out, the last one at each place counting.
+func locations(ops []mounts.Op) (out []Location, err error) {
+	for _, op := range ops {
+		out = slices.DeleteFunc(out, func(p Location) bool { return p.Path == op.Dest })
+		if op.Kind != mounts.Bind {
+			continue
+		}
+		st, err := statNoLinks(op.Source)
+		if err != nil {
+			return nil, &Error{Stage: "mount", Op: "look at", Path: op.Source, Err: err, Hint: "it has changed since it was looked at; try again"}
+		}
+		out = append(out, Location{op.Dest, st.Dev, st.Ino})
+	}
+	return out, nil
+}
+
+// checkLocations looks from the inside. What cannot be entered cannot be by the command either.
+func (o *RemoteRequest) checkLocations() *remoteFailure {
+	for _, want := range o.Locations {
+		st, err := statNoLinks(want.Path)
+		switch {
+		case errors.Is(err, unix.EACCES):
+		case err != nil:
+			return &remoteFailure{Stage: "mount", Op: "look at", Path: want.Path, Errno: int(errnoOf(err))}
+		case st.Dev != want.Dev || st.Ino != want.Ino:
+			return &remoteFailure{Stage: "mount", Op: "look at", Path: want.Path, Text: "something else is there than what was granted: it has changed since; try again"}
+		}
+	}
+	return nil
+}
+
+// statNoLinks tells what stands at a path, and fails if a symlink is on the way or at its end.
+func statNoLinks(name string) (st unix.Stat_t, err error) {
+	fd, err := mounts.OpenExact(name)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd)
+	return st, unix.Fstat(fd, &st)
+}

@@ -1,0 +1,326 @@
+package backend
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/rlimit"
+	"github.com/nsrun/nsrun/rlimit/cgroup"
+	"github.com/nsrun/nsrun/seccomp"
+	"golang.org/x/sys/unix"
+)
+
+// fds are the child's ends of the two channels to the caller, by number. Both are close-on-exec.
+type fds struct {
+	report int             // a pipe: one sys.Failure, or its end, which says that exec happened
+	status int             // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
+	theirs []int           // the caller's ends, which a child that leaves descriptors open must close for itself
+	target *SelfTestTarget // what the self-test tries to reach
+	group  *cgroup.Group
+	output [2]int        // what becomes standard output and error; 0 leaves them
+	size   *unix.Winsize // of the command's terminal; nil leaves it without a size
+}
+
+// usesSubreaper reports whether a plan's command has a subreaper beside it, not a pid 1 above it.
+func usesSubreaper(p *plan.Plan) bool {
+	return p.Backend == plan.BackendLandlock || p.Backend == plan.BackendNone
+}
+
+// Resolved is what lowering saw of one mount.
+type Resolved = mounts.Resolved
+
+// Lowered is a plan as system calls for this host.
+type Lowered struct {
+	Program  *sys.Program
+	Flags    uintptr           // of clone
+	Resolved []mounts.Resolved // one for each mount of the plan
+	Rules    []landlock.PathRule
+	forked   int // the first call after the command's process has been forked, by the process that forked it
+}
+
+var cloneFlags = map[string]uintptr{
+	plan.User: unix.CLONE_NEWUSER, plan.Mount: unix.CLONE_NEWNS, plan.Pid: unix.CLONE_NEWPID, plan.Ipc: unix.CLONE_NEWIPC,
+	plan.Uts: unix.CLONE_NEWUTS, plan.Net: unix.CLONE_NEWNET, plan.Cgroup: unix.CLONE_NEWCGROUP,
+}
+
+// lowering is the state of one Lower.
+type lowering struct {
+	p        *sys.Program
+	plan     *plan.Plan
+	fds      fds
+	resolved []mounts.Resolved
+
+	tty     sys.Slot // the command's end of its terminal
+	command sys.Slot // pid of the process that becomes the command
+	forked  int      // see [Lowered]
+	proc    sys.Slot // the host's procfs, by bubblewrap's rules
+	umask   sys.Slot // the caller's
+	parents []byte   // the pid of the waiter or subreaper, and that of the command's parent
+
+	bounds []rlimit.Limit // see limits
+
+	children   sys.Slot        // a subreaper's, or a server's, signalfd
+	prepared   sys.Slot        // a server's Landlock ruleset
+	target     *SelfTestTarget // of the self-test
+	rules      []landlock.PathRule
+	compiled   []seccomp.Filter
+	testReport *[2]*os.File // a pipe for what the self-test reports, where there is no report of the run's
+}
+
+// Lower writes p as the life of a sandbox's pid 1. It looks at the host, for what the plan's mounts expect, and changes nothing.
+// With trace the program can be printed.
+//
+// The order is the security argument: see doc/security.md.
+func Lower(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
+	l := newLowering(p, f, trace)
+	program, joined := l.pid1Program, false
+	switch {
+	case p.Bwrap != nil:
+		program, joined = l.compatProgram, joins(p.Bwrap)
+	case usesSubreaper(p):
+		program = l.subreaperProgram
+	}
+	out, err := l.lower(program, resolver)
+	if err == nil && joined {
+		out.Flags = 0
+	}
+	return out, err
+}
+
+func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
+	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f, target: f.target}
+	if l.target == nil {
+		l.target = &SelfTestTarget{}
+	}
+	return l
+}
+
+func (l *lowering) lower(program func(mounts.Resolver) error, resolver mounts.Resolver) (*Lowered, error) {
+	l.p.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
+	out := &Lowered{Program: l.p}
+	for _, ns := range l.plan.Namespaces {
+		flag, ok := cloneFlags[ns]
+		if !ok {
+			return nil, fmt.Errorf("bug: namespace %q is not known", ns)
+		}
+		out.Flags |= flag
+	}
+	if len(l.plan.Cgroups) > 0 {
+		out.Flags &^= unix.CLONE_NEWCGROUP // whose root is where it is made: see joinGroup
+	}
+	if err := program(resolver); err != nil {
+		return nil, err
+	}
+	out.Resolved, out.Rules, out.forked = l.resolved, l.rules, l.forked
+	return out, nil
+}
+
+// pid1Program is that of a sandbox by nsrun's own rules.
+func (l *lowering) pid1Program(resolver mounts.Resolver) error {
+	return l.all(
+		l.dieWithCaller, // first of all: nothing outlives the caller
+		l.joinGroup,     // before there is anything to count
+		l.takeOutput,
+		l.closeInherited,
+		l.report, // early, so that the answer is there when ready waits for it
+		l.mapIDs,
+		l.setMaxUserNamespaces, // while /proc/sys can still be written
+		l.setMaxInotifyInstances,
+		l.setPidMax,
+		l.network,
+		l.setHostname,
+		l.clearArguments,
+		func() error { return l.root(resolver) },
+		l.terminal,
+		l.selfTest,
+		l.spawnCommand,
+		l.becomeInit,
+	)
+}
+
+func (l *lowering) all(parts ...func() error) error {
+	for _, part := range parts {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lowering) step(stage, op string) { l.p.At(sys.Step{Stage: stage, Op: op}) }
+
+// dieWithCaller asks for SIGKILL when the forking thread of the caller ends, and then makes sure that it has not ended before.
+func (l *lowering) dieWithCaller() error {
+	l.deathSignal(unix.SIGKILL)
+	return nil
+}
+
+// closeInherited closes everything but the standard three and our channels: CVE-2024-21626. Among them are the caller's ends of
+// the channels, without which they would never end; so the caller's death shows from here on as an end of the status socket.
+func (l *lowering) closeInherited() error {
+	l.step("descriptors", "close inherited")
+	keep := []int{l.fds.report, l.fds.status}
+	slices.Sort(keep)
+	if err := l.closeAllBut(3, keep); err != nil {
+		return err
+	}
+	l.checkCallerAlive()
+	return nil
+}
+
+func (l *lowering) closeAllBut(from int, keep []int) error {
+	if l.plan.Mechanisms.CloseRange {
+		for _, fd := range append(keep, 1<<31-1) {
+			if last := min(fd-1, 1<<31-1); last >= from {
+				l.p.Add(unix.SYS_CLOSE_RANGE, sys.Int(from), sys.Int(last), sys.Int(0))
+			}
+			from = fd + 1
+		}
+		return nil
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list of open descriptors, for a kernel without close_range: %w", err)
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= from && !slices.Contains(keep, fd) {
+			l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0) // the listing itself was one
+		}
+	}
+	return nil
+}
+
+// mapIDs makes pid 1 root of its own user namespace, which maps nothing but the caller's ids. setgroups must be denied first:
+// CVE-2014-8989.
+func (l *lowering) mapIDs() error {
+	l.step("identity", "umask")
+	l.p.Add(unix.SYS_UMASK, sys.Int(0))
+	l.writeMaps(0, l.plan.Identity.HostUID, 0, l.plan.Identity.HostGID)
+	return nil
+}
+
+func (l *lowering) writeMaps(uid, hostUID, gid, hostGID int) {
+	l.writeFile("identity", "/proc/self/setgroups", "deny")
+	l.writeFile("identity", "/proc/self/uid_map", fmt.Sprintf("%d %d 1", uid, hostUID))
+	l.writeFile("identity", "/proc/self/gid_map", fmt.Sprintf("%d %d 1", gid, hostGID))
+}
+
+// writeFile writes an existing file of the kernel's in one write.
+func (l *lowering) writeFile(stage, path, content string) {
+	l.writeFileAs(sys.Step{Stage: stage, Op: "write", Path: path}, path, content)
+}
+
+// writeFileAs is writeFile under a step of its own. With one of the tolerated errors of open(2) the file stays as it is.
+func (l *lowering) writeFileAs(step sys.Step, path, content string, tolerated ...unix.Errno) {
+	l.p.At(step)
+	fd := l.p.Slot()
+	open := l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(path), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
+	for _, errno := range tolerated {
+		open.Tolerate(errno, 2)
+	}
+	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte(content)), sys.Int(len(content))).Min(len(content))
+	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
+}
+
+// notWritable are the errors of a file in /proc/sys where a container mounts that read-only, masks it, or has no such file.
+var notWritable = []unix.Errno{unix.EROFS, unix.EACCES, unix.ENOENT}
+
+// setMaxUserNamespaces allows this user namespace one child, which the exec stages will make, so the command can make none. With a built-in filter, each of
+// which refuses them anyway, it may fail where a container mounts /proc/sys read-only. The caller's own filters do not count.
+func (l *lowering) setMaxUserNamespaces() error {
+	var tolerated []unix.Errno
+	if l.plan.Seccomp.HasBuiltin() {
+		tolerated = notWritable
+	}
+	l.writeFileAs(sys.Step{Stage: "identity", Op: nestedOp}, "/proc/sys/user/max_user_namespaces", "1", tolerated...)
+	return nil
+}
+
+// setMaxInotifyInstances leaves the caller's user inotify instances for other programs: most hosts give each user 128. Where /proc/sys cannot be written
+// to, nothing bounds them.
+func (l *lowering) setMaxInotifyInstances() error {
+	const path = "/proc/sys/user/max_inotify_instances"
+	l.writeFileAs(sys.Step{Stage: "identity", Op: "inotify instances", Path: path}, path, "64", notWritable...)
+	return nil
+}
+
+// setPidMax bounds the process numbers of the pid namespace that this process is in. Before Linux 6.14 that would be the host's.
+func (l *lowering) setPidMax() error {
+	if l.plan.PidMax > 0 {
+		l.writeFile("pid_max", "/proc/sys/kernel/pid_max", strconv.FormatInt(l.plan.PidMax, 10))
+	}
+	return nil
+}
+
+// ifreq is struct ifreq of netdevice(7), with flags.
+type ifreq struct {
+	Name  [unix.IFNAMSIZ]byte
+	Flags uint16
+	_     [22]byte
+}
+
+func (r *ifreq) String() string { return "{lo, IFF_UP|IFF_RUNNING}" }
+
+// network brings the loopback device up, if the network namespace is ours. The kernel gives it its addresses.
+func (l *lowering) network() error {
+	if !slices.Contains(l.plan.Namespaces, plan.Net) {
+		return nil
+	}
+	l.step("network", "loopback up")
+	fd := l.p.Slot()
+	req := &ifreq{Flags: unix.IFF_UP | unix.IFF_RUNNING}
+	copy(req.Name[:], "lo")
+	l.p.Add(unix.SYS_SOCKET, sys.Words(unix.AF_INET, "AF_INET"), sys.Words(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, "SOCK_DGRAM|SOCK_CLOEXEC"), sys.Int(0)).Keep(fd)
+	l.p.Add(unix.SYS_IOCTL, sys.Of(fd), sys.Words(unix.SIOCSIFFLAGS, "SIOCSIFFLAGS"), sys.Struct(req))
+	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
+	return nil
+}
+
+func (l *lowering) setHostname() error {
+	l.step("hostname", l.plan.Hostname)
+	l.p.Add(unix.SYS_SETHOSTNAME, sys.Str(l.plan.Hostname), sys.Int(len(l.plan.Hostname)))
+	l.p.Add(unix.SYS_SETDOMAINNAME, sys.Str(""), sys.Int(0))
+	return nil
+}
+
+func (l *lowering) root(resolver mounts.Resolver) (err error) {
+	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
+	l.resolved, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir}, have, resolver)
+	return err
+}
+
+// clearArguments overwrites pid 1's copy of the caller's argv and environment, which /proc/1/cmdline would show to everyone.
+func (l *lowering) clearArguments() error {
+	area := sys.ArgArea(os.Args, os.Environ())
+	if area.Len() == 0 {
+		return nil
+	}
+	l.step("init", "clear arguments")
+	fd := l.p.Slot()
+	l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/zero"), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)
+	l.p.Add(unix.SYS_READ, sys.Of(fd), sys.Memory(area), sys.Int(area.Len())).Min(area.Len())
+	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
+	return nil
+}
+
+// becomeInit makes this process hold nothing that the command could want, and then wait. Only the status socket stays open. The
+// process of the exec stages, which shares our memory until it executes the command, has made it not dumpable already; see notDumpable.
+func (l *lowering) becomeInit() error {
+	// Not before the spawn: the user namespace of the exec stages can map our uid 0 only if we had CAP_SETFCAP when it was made
+	// (user_namespaces(7), since Linux 5.12).
+	l.step("init", "no capabilities")
+	l.dropCapabilities()
+	l.step("init", "close all")
+	if err := l.closeAllBut(0, []int{l.fds.status}); err != nil {
+		return err
+	}
+	l.step("init", "wait")
+	l.p.Reap(l.command, l.fds.status, false)
+	return nil
+}

@@ -1,0 +1,373 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// monitor is the caller's side of a sandbox by bubblewrap's rules. Unlike a run it ends as soon as it knows how the command ended:
+// what the command leaves behind goes on without it, or dies with it, as the plan says.
+type monitor struct {
+	plan    *plan.Plan
+	lowered *Lowered
+	ch      *channels
+	pid     int // pid 1 or the command, in this process's view
+	pidfd   int
+	parent  int // pidfd of who started this process, or -1
+
+	sole      bool // Options.Sole
+	witnessed bool // the exec stages have come to exec
+}
+
+// runCompat runs a plan that has plan.Bwrap. It returns before the sandbox is gone, so the process should end soon.
+func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ch, err := openChannels()
+	if err != nil {
+		return Outcome{}, &Error{Stage: "channels", Err: err}
+	}
+	defer ch.close()
+	theirs := []int{int(ch.report.Fd()), int(ch.status.Fd())}
+	lowered, err := opts.seam.lowered(Lower, p, fds{report: ch.childReport, status: ch.childStatus, theirs: theirs})
+	if err != nil {
+		return Outcome{}, wrapLowering(err)
+	}
+	if opts.Inject != nil {
+		opts.Inject(lowered.Program)
+	}
+	m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1, sole: opts.Sole}
+	defer m.close()
+	if err := m.start(); err != nil {
+		if m.pid > 0 {
+			m.waitGone()
+		}
+		return Outcome{}, err
+	}
+	out := Outcome{Started: time.Now(), Resolved: lowered.Resolved}
+	status, err := m.supervise()
+	out.Status, out.Wall = status, time.Since(out.Started)
+	return out, err
+}
+
+// start forks, and finds out which process it has to do with.
+func (m *monitor) start() (err error) {
+	if m.sole {
+		defaultSignals()
+		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread at once; see live
+	}
+	if joins(m.plan.Bwrap) {
+		if err := unix.SetsockoptInt(int(m.ch.status.Fd()), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+			return &Error{Stage: "channels", Err: err}
+		}
+	}
+	m.pid, m.pidfd, err = m.lowered.Program.Fork(m.lowered.Flags, m.ch.childReport)
+	m.ch.closeChild()
+	if err != nil {
+		return &Error{Stage: "namespaces", Op: "clone", Err: err}
+	}
+	if m.plan.Bwrap.DieWithParent {
+		if m.parent, err = parent(); err != nil {
+			return err
+		}
+		if m.parent < 0 { // it cannot be seen from here: then by thread, which is better than not at all
+			_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+		}
+	}
+	if joins(m.plan.Bwrap) {
+		return m.awaitJoined()
+	}
+	return nil
+}
+
+// awaitJoined learns the pid of the process that has got into the namespaces, from the credentials that come with its message.
+func (m *monitor) awaitJoined() error {
+	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	n, oobn, _, _, err := unix.Recvmsg(int(m.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
+	if err == nil && n == 1 {
+		messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
+		for i := range messages {
+			if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
+				unix.Close(m.pidfd)
+				m.pid = int(cred.Pid)
+				m.pidfd, err = unix.PidfdOpen(m.pid, 0)
+				return err
+			}
+		}
+	}
+	if failure := m.report(); failure != nil {
+		return failure
+	}
+	return &Error{Stage: "namespaces", Op: "clone", Err: errors.New("the process that joins them has ended")}
+}
+
+func (m *monitor) close() {
+	if m.pidfd >= 0 {
+		unix.Close(m.pidfd)
+	}
+	if m.parent >= 0 {
+		unix.Close(m.parent)
+	}
+}
+
+// kill ends the sandbox. Without a pid namespace that is its first process alone; the others notice by the end of their channels.
+func (m *monitor) kill() { _ = unix.PidfdSendSignal(m.pidfd, unix.SIGKILL, nil, 0) }
+
+// supervise tells who wants to know, lets the sandbox go on, and waits for the command's end.
+func (m *monitor) supervise() (unix.WaitStatus, error) {
+	if err := m.inform(); err != nil {
+		m.waitGone()
+		return 0, err
+	}
+	err := sendRelease(int(m.ch.status.Fd()))
+	if m.sole { // while the sandbox is set up
+		dropCapabilities()
+	}
+	if err == nil {
+		err = m.answer()
+	}
+	if err != nil {
+		m.waitGone()
+		return 0, err
+	}
+	if m.sole {
+		// Of every thread; this one has it already, and nothing is executed any more.
+		_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+		closeInherited(m.plan.Bwrap.StatusFD)
+	}
+	if failure := m.report(); failure != nil {
+		m.waitGone()
+		return 0, failure
+	}
+	status, err := m.await()
+	if err == nil && m.witnessed {
+		_, err = unix.Write(*m.plan.Bwrap.StatusFD, []byte(fmt.Sprintf("{ \"exit-code\": %d }\n", exitCode(status))))
+		if err != nil {
+			err = &Error{Stage: "info", Op: "write", Err: err}
+		}
+	}
+	return status, err
+}
+
+// answer lets the command begin once the sandbox has asked for that: see [lowering.report]. If the sandbox has ended, the report says more.
+func (m *monitor) answer() error {
+	for m.until(int(m.ch.status.Fd()), unix.POLLIN) {
+		if _, err := unix.Read(int(m.ch.status.Fd()), make([]byte, 1)); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return sendRelease(int(m.ch.status.Fd()))
+}
+
+// dropCapabilities takes from this process what it needs no more now that the sandbox has been forked: as bubblewrap's monitor, it holds
+// nothing to exploit when the command begins. Every thread is asked; where one cannot be, they stay as they are, which is as safe as the
+// caller.
+func dropCapabilities() {
+	if unix.Geteuid() == 0 {
+		sys.AllThreads(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
+	}
+}
+
+// report waits until the command is executed, or says why it will not be.
+func (m *monitor) report() error {
+	var printed []byte
+	buf := make([]byte, sys.FailureSize+1)
+	for m.until(int(m.ch.report.Fd()), unix.POLLIN) {
+		n, err := unix.Read(int(m.ch.report.Fd()), buf)
+		printed = append(printed, buf[:max(n, 0)]...)
+		if err != nil && !errors.Is(err, unix.EINTR) || err == nil && n == 0 {
+			break
+		}
+	}
+	if len(printed) == 1 || len(printed) == 1+sys.FailureSize {
+		m.witnessed, printed = printed[0] == witness, printed[1:]
+	}
+	if f, ok := sys.ParseFailure(printed); ok {
+		return m.failed(f)
+	}
+	return nil
+}
+
+// until waits until fd is ready, and reports whether it came to that. If the process that started this one ends meanwhile, the sandbox is
+// killed, and so is this process if that is all it is for.
+func (m *monitor) until(fd int, events int16) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}, {Fd: int32(m.parent), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Ppoll(fds, nil, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return false
+		case fds[1].Revents != 0:
+			m.orphaned()
+			fds[1].Fd = -1
+		case fds[0].Revents != 0:
+			return true
+		}
+	}
+}
+
+// orphaned ends everything that --die-with-parent is about.
+func (m *monitor) orphaned() {
+	m.kill()
+	if m.sole {
+		_ = unix.Kill(unix.Getpid(), unix.SIGKILL)
+	}
+}
+
+func (m *monitor) failed(f sys.Failure) error {
+	step := m.lowered.Program.Describe(int(f.Index))
+	return &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: unix.Errno(f.Errno)}
+}
+
+// await returns how the command ended: as the waiter says, or as the first process ended if it has said nothing.
+func (m *monitor) await() (unix.WaitStatus, error) {
+	fds := []unix.PollFd{{Fd: int32(m.ch.status.Fd()), Events: unix.POLLIN}, {Fd: int32(m.pidfd), Events: unix.POLLIN}, {Fd: int32(m.parent), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Ppoll(fds, nil, nil); err != nil {
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			return 0, &Error{Stage: "wait", Err: err}
+		}
+		if fds[0].Revents != 0 { // before the end of the process, which would hide it
+			buf := make([]byte, sys.ExitSize+1)
+			n, _ := unix.Read(int(m.ch.status.Fd()), buf)
+			if e, ok := sys.ParseExit(buf[:max(n, 0)]); ok {
+				return unix.WaitStatus(e.Status), nil
+			}
+			if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
+				return 0, m.failed(f)
+			}
+			fds[0].Fd = -1
+		}
+		if fds[2].Revents != 0 {
+			m.orphaned()
+			fds[2].Fd = -1
+		}
+		if fds[1].Revents != 0 {
+			return m.reap()
+		}
+	}
+}
+
+func (m *monitor) reap() (status unix.WaitStatus, err error) {
+	for {
+		_, err = unix.Wait4(m.pid, &status, 0, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return status, err
+		}
+	}
+}
+
+// waitGone waits until nothing of a sandbox that could not be started is left.
+func (m *monitor) waitGone() {
+	m.kill()
+	_, _ = m.reap()
+}
+
+// exitCode is what a shell makes of a wait status.
+func exitCode(status unix.WaitStatus) int {
+	switch {
+	case status.Exited():
+		return status.ExitStatus()
+	case status.Signaled():
+		return 128 + int(status.Signal())
+	}
+	return 255
+}
+
+// reportedNamespaces are the namespaces whose numbers are reported, in bubblewrap's order: its name, the file's, the plan's.
+var reportedNamespaces = []struct{ name, file, ns string }{
+	{"cgroup", "cgroup", plan.Cgroup}, {"ipc", "ipc", plan.Ipc}, {"mnt", "mnt", plan.Mount},
+	{"net", "net", plan.Net}, {"pid", "pid", plan.Pid}, {"uts", "uts", plan.Uts},
+}
+
+// inform writes the documents of --info-fd and --json-status-fd, and waits for whoever is to write the maps.
+func (m *monitor) inform() error {
+	b := m.plan.Bwrap
+	if b.InfoFD != nil || b.StatusFD != nil {
+		members := []string{fmt.Sprintf("\"child-pid\": %d", m.pid)}
+		for _, r := range reportedNamespaces {
+			var st unix.Stat_t
+			if slices.Contains(m.plan.Namespaces, r.ns) && unix.Stat(fmt.Sprintf("/proc/%d/ns/%s", m.pid, r.file), &st) == nil {
+				members = append(members, fmt.Sprintf("\"%s-namespace\": %d", r.name, st.Ino))
+			}
+		}
+		if err := m.writeDocument(b.InfoFD, "{\n    "+strings.Join(members, ",\n    ")+"\n}\n"); err != nil {
+			return err
+		}
+		if b.InfoFD != nil {
+			unix.Close(*b.InfoFD)
+		}
+		if err := m.writeDocument(b.StatusFD, "{ "+strings.Join(members, ", ")+" }\n"); err != nil {
+			return err
+		}
+	}
+	if b.UsernsBlockFD != nil {
+		for m.until(*b.UsernsBlockFD, unix.POLLIN) {
+			if _, err := unix.Read(*b.UsernsBlockFD, make([]byte, 1)); !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// writeDocument writes a document, whole, to a descriptor of the caller's. It is shorter than what a pipe that is ready takes at once.
+func (m *monitor) writeDocument(fd *int, document string) error {
+	if fd == nil {
+		return nil
+	}
+	err := error(unix.EBADF)
+	if inherited(*fd) {
+		for rest := []byte(document); len(rest) > 0 && m.until(*fd, unix.POLLOUT); {
+			var n int
+			if n, err = unix.Write(*fd, rest); err != nil && !errors.Is(err, unix.EINTR) {
+				break
+			}
+			rest = rest[max(n, 0):]
+		}
+	}
+	if err != nil {
+		return &Error{Stage: "info", Op: "write", Err: err}
+	}
+	return nil
+}
+
+// closeInherited gives up the caller's descriptors, which are the command's now: who reads from a pipe waits for the end of all
+// that can write to it.
+func closeInherited(keep *int) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err == nil && fd > 2 && (keep == nil || fd != *keep) && inherited(fd) {
+			unix.Close(fd)
+		}
+	}
+}
+
+// defaultSignals lets signals do to this process what they do to one that is not Go's: end it without a word.
+func defaultSignals() {
+	var p sys.Program
+	p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(unix.SIGQUIT)), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8))
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ,
+		unix.SIGIO, unix.SIGPWR, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGABRT} {
+		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8))
+	}
+	_ = p.Run() // Go's own way of dying remains
+}

@@ -1,0 +1,174 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/rlimit/cgroup"
+	"golang.org/x/sys/unix"
+)
+
+// Info is what whoever talks to a server is told of its making.
+type Info struct {
+	Started  time.Time           `json:"started"`
+	Resolved []mounts.Resolved   `json:"resolved,omitempty"`
+	Rules    []landlock.PathRule `json:"rules,omitempty"`
+	Tried    []plan.Act          `json:"tried,omitempty"`
+	// Cgroups are the directories of the sandbox's cgroup, and their versions. Whoever owns the sandbox removes them.
+	Cgroups []cgroup.Tree `json:"cgroups,omitempty"`
+	// Steps are those of the program's last calls, each from its first call on.
+	Steps []StepAt `json:"steps,omitempty"`
+}
+
+// StepAt says which step the calls from At on belong to.
+type StepAt struct {
+	At   int      `json:"at"`
+	Step sys.Step `json:"step"`
+}
+
+func (i *Info) step(call int) (sys.Step, bool) {
+	for n := len(i.Steps) - 1; n >= 0; n-- {
+		if i.Steps[n].At <= call {
+			return i.Steps[n].Step, true
+		}
+	}
+	return sys.Step{}, false
+}
+
+// Opened is a sandbox that serves. Socket and Pidfd are its owner's.
+type Opened struct {
+	Info
+	Socket int // a stream socket for requests; its end is the sandbox's
+	Pidfd  int // of pid 1, or of the subreaper
+}
+
+// OpenOptions is what opening takes beside a plan.
+type OpenOptions struct {
+	Protected []string
+	// Fork runs f on the thread that sandboxes are forked from, which must live as long as they do: see [Run].
+	Fork   func(f func())
+	Inject func(*sys.Program) // may change the program: faults for tests
+	seam   seam
+}
+
+// Open makes the sandbox of a session, in a small process of a single purpose, and returns when it serves. Its process is a child of this
+// one, and somebody else's to reap. An error is an [*Error] with the step that failed; nothing is left then.
+func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
+	if !p.Serves() {
+		return nil, &Error{Stage: "backend", Op: p.Backend, Err: errors.ErrUnsupported}
+	}
+	if err := checkProc(); err != nil {
+		return nil, err
+	}
+	target, own, err := opts.seam.targetFor(p)
+	if own != nil {
+		defer own.close()
+	}
+	if err != nil {
+		return nil, &Error{Stage: selfTestStage, Err: err}
+	}
+	group, err := makeGroup(p, nil) // a session is in no scope
+	if err != nil {
+		return nil, err
+	}
+	report, pair, err := serverChannels()
+	if err != nil {
+		_ = group.Remove()
+		return nil, &Error{Stage: "channels", Err: err}
+	}
+	defer report[0].Close()
+	closeChild := func() { report[1].Close(); unix.Close(pair[1]) }
+	out := &Opened{Socket: pair[0], Pidfd: -1}
+	abandon := func(err error) (*Opened, error) {
+		unix.Close(pair[0])
+		if out.Pidfd >= 0 {
+			_ = unix.PidfdSendSignal(out.Pidfd, unix.SIGKILL, nil, 0)
+			awaitEnd(out.Pidfd)
+			unix.Close(out.Pidfd)
+		}
+		return nil, endGroup(group, &Outcome{}, err)
+	}
+	lowered, err := opts.seam.lowered(lowerServer, p, fds{report: int(report[1].Fd()), status: pair[1], target: target, group: group})
+	if err == nil {
+		err = protect(p, lowered.Resolved, opts.Protected)
+	} else {
+		err = wrapLowering(err)
+	}
+	if err != nil {
+		closeChild()
+		return abandon(err)
+	}
+	if opts.Inject != nil {
+		opts.Inject(lowered.Program)
+	}
+	out.Started = time.Now()
+	opts.Fork(func() {
+		_, out.Pidfd, err = lowered.Program.ForkInto(bornIn(p, group), lowered.Flags, int(report[1].Fd()))
+	})
+	closeChild()
+	if err != nil {
+		return abandon(explain(&Error{Stage: "namespaces", Op: "clone", Err: err}))
+	}
+	if err := ready(report[0], lowered, p); err != nil {
+		return abandon(err)
+	}
+	out.Cgroups = group.Made()
+	group.Close() // with a process in it, it is not taken for a dead run's
+	out.Resolved, out.Rules, out.Tried, out.Steps = lowered.Resolved, lowered.Rules, tried(p, target), lastSteps(lowered.Program)
+	return out, nil
+}
+
+// awaitEnd waits a little for the end of a sandbox that was killed.
+func awaitEnd(pidfd int) {
+	for range 20 { // a signal can interrupt
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 1000); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+func serverChannels() (report [2]*os.File, pair [2]int, err error) {
+	report[0], report[1], err = os.Pipe()
+	if err != nil {
+		return report, pair, err
+	}
+	pair, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		report[0].Close()
+		report[1].Close()
+		return report, pair, os.NewSyscallError("socketpair", err)
+	}
+	return report, pair, nil
+}
+
+// ready waits until the server says that it serves: by a failure that is none.
+func ready(report *os.File, lowered *Lowered, p *plan.Plan) error {
+	buf := make([]byte, sys.FailureSize)
+	n, err := io.ReadFull(report, buf)
+	f, ok := sys.ParseFailure(buf[:n])
+	switch {
+	case ok && f.Errno != 0:
+		r := run{plan: p, lowered: lowered, failure: &f}
+		return r.explainFailure()
+	case !ok:
+		return &Error{Stage: "server", Err: fmt.Errorf("it ended while it was made: %w", err)}
+	}
+	return nil
+}
+
+// lastSteps lists the steps of what supervisors and commands run.
+func lastSteps(p *sys.Program) (steps []StepAt) {
+	for i := p.ServeAt(); i < p.Len(); i++ {
+		if step := p.Describe(i); len(steps) == 0 || steps[len(steps)-1].Step != step {
+			steps = append(steps, StepAt{i, step})
+		}
+	}
+	return steps
+}

@@ -1,0 +1,131 @@
+package backend
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// pumping is a pump from a pipe to a file, and the command's end of the pipe.
+func pumping(t *testing.T, to *os.File, plain bool) (*pumps, *os.File) {
+	t.Helper()
+	from, theirs, err := os.Pipe()
+	require.NoError(t, err)
+	fd, err := unix.Dup(int(from.Fd()))
+	require.NoError(t, err)
+	require.NoError(t, from.Close())
+	s := &pumps{all: []*pump{{from: fd, to: int(to.Fd()), plain: plain, left: 1 << 20}}}
+	t.Cleanup(func() { s.close(); theirs.Close() })
+	return s, theirs
+}
+
+// served lets it serve once what is ready.
+func served(t *testing.T, s *pumps) {
+	t.Helper()
+	fds := s.polls(nil)
+	_, err := unix.Ppoll(fds, &unix.Timespec{}, nil)
+	require.NoError(t, err)
+	s.serve(fds)
+}
+
+func TestTheEndOfAReaderIsSeenBeforeTheNextWrite(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	s, theirs := pumping(t, w, false)
+	served(t, s)
+	require.False(t, s.all[0].ended, "positive control: somebody reads")
+	require.NoError(t, r.Close())
+	served(t, s)
+	fds := []unix.PollFd{{Fd: int32(theirs.Fd())}}
+	n, err := unix.Poll(fds, 0)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n, "a command that waits for the end of its reader, as tail -f does, sees it")
+	assert.NotZero(t, fds[0].Revents&unix.POLLERR)
+}
+
+// A command that writes too much is killed, which its end should tell, and no SIGPIPE on the way there.
+func TestTooMuchBreaksNoPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	s, theirs := pumping(t, w, false)
+	s.all[0].left = 2
+	_, err = theirs.WriteString("abc")
+	require.NoError(t, err)
+	served(t, s)
+	require.False(t, s.all[0].passed.Over, "so much may be")
+	served(t, s)
+	require.True(t, s.all[0].passed.Over)
+	_, err = theirs.WriteString("more")
+	assert.NoError(t, err)
+	served(t, s)
+	s.close()
+	_, err = theirs.WriteString("more")
+	assert.ErrorIs(t, err, unix.EPIPE, "positive control")
+	buf := make([]byte, 10)
+	n, err := r.Read(buf)
+	require.NoError(t, err)
+	assert.Equal(t, "ab", string(buf[:n]))
+}
+
+func TestWhatAFileDoesNotTakeIsReported(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	s, theirs := pumping(t, full, true)
+	_, err = theirs.WriteString("hi")
+	require.NoError(t, err)
+	served(t, s)
+	s.all[0].to = 1
+	assert.Equal(t, unix.ENOSPC.Error(), s.all[0].passed.Lost)
+	assert.Zero(t, s.passed()[0].Bytes)
+	require.Len(t, s.notes(), 1)
+	assert.Contains(t, s.notes()[0].Loss, "standard output: it took 0 bytes")
+}
+
+// TestWhatCannotBeSplicedIsReported has a reader's end in the place of the writer's, for an error that is not the end of the reader.
+func TestWhatCannotBeSplicedIsReported(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	s, theirs := pumping(t, r, false)
+	_, err = theirs.WriteString("abc")
+	require.NoError(t, err)
+	s.all[0].move()
+	assert.True(t, s.all[0].ended)
+	assert.Equal(t, Passed{Lost: unix.EBADF.Error()}, s.all[0].passed)
+}
+
+// TestNothingIsLostWithItsReader has a reader that has gone, which the command sees itself.
+func TestNothingIsLostWithItsReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	s, theirs := pumping(t, w, false)
+	_, err = theirs.WriteString("abc")
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	s.all[0].move()
+	assert.True(t, s.all[0].ended)
+	assert.Empty(t, s.all[0].passed.Lost)
+}
+
+func TestAFIFOIsLeftAlone(t *testing.T) {
+	name := t.TempDir() + "/fifo"
+	require.NoError(t, unix.Mkfifo(name, 0o600))
+	fifo, err := os.OpenFile(name, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer fifo.Close()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	assert.False(t, nameless(int(fifo.Fd())), "its readers come and go")
+	assert.True(t, nameless(int(w.Fd())), "positive control")
+}

@@ -1,0 +1,75 @@
+package backend
+
+import (
+	"errors"
+	"os"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Preview lowers a plan for this host without starting anything. The channels print as the first two numbers that are free.
+func Preview(p *plan.Plan) (*Lowered, error) {
+	host := hostFor(p)
+	defer host.Close()
+	l, err := Lower(p, host, fds{report: 3, status: 4}, true)
+	if err != nil {
+		return nil, wrapLowering(err)
+	}
+	return l, nil
+}
+
+// Text prints the clone and the program, one call a line.
+func (l *Lowered) Text() string {
+	text := "# namespaces (clone)\n      clone("
+	for _, f := range []struct {
+		flag uintptr
+		name string
+	}{
+		{unix.CLONE_NEWUSER, "CLONE_NEWUSER"}, {unix.CLONE_NEWNS, "CLONE_NEWNS"}, {unix.CLONE_NEWPID, "CLONE_NEWPID"},
+		{unix.CLONE_NEWIPC, "CLONE_NEWIPC"}, {unix.CLONE_NEWUTS, "CLONE_NEWUTS"}, {unix.CLONE_NEWNET, "CLONE_NEWNET"},
+		{unix.CLONE_NEWCGROUP, "CLONE_NEWCGROUP"},
+	} {
+		if l.Flags&f.flag != 0 {
+			text += f.name + "|"
+		}
+	}
+	return text + "CLONE_PIDFD|SIGCHLD)\n" + l.Program.String()
+}
+
+// parent returns a pidfd of the process that started this one, or -1 if it cannot be seen from here. It is watched by pidfd, not by
+// PR_SET_PDEATHSIG, which would fire as soon as the thread that forked ends: a caller may start us from a short-lived one.
+func parent() (int, error) {
+	pid := os.Getppid()
+	if pid == 0 {
+		return -1, nil // it lives in a pid namespace outside of ours
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case err != nil && !errors.Is(err, unix.ESRCH):
+		return -1, &Error{Stage: OrphanStage, Op: "pidfd_open", Err: err}
+	case err != nil || os.Getppid() != pid:
+		if err == nil {
+			unix.Close(fd)
+		}
+		return -1, errOrphan
+	}
+	return fd, nil
+}
+
+// OrphanStage is the stage of errors of runs whose caller has gone.
+const OrphanStage = "die with parent"
+
+var errOrphan = &Error{Stage: OrphanStage, Err: errors.New("the process that started this one has ended")}
+
+// PreviewServer is [Preview] of a session's sandbox.
+func PreviewServer(p *plan.Plan) (*Lowered, error) {
+	var host mounts.Host
+	defer host.Close()
+	l, err := lowerServer(p, &host, fds{report: 3, status: 4}, true)
+	if err != nil {
+		return nil, wrapLowering(err)
+	}
+	return l, nil
+}

@@ -1,0 +1,312 @@
+package backend
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Process is a command in a sandbox, from its owner's side.
+type Process struct {
+	// Terminal is the master of the command's terminal, if it has one.
+	Terminal *os.File
+	Started  time.Time
+
+	sandbox  *Sandbox
+	channel  *os.File
+	terminal bool // it was asked for one
+	failed   bool // its supervisor has said that nothing is executed
+
+	done  chan struct{} // closed by Linger
+	mu    sync.Mutex
+	pidfd int // -1 once closed
+}
+
+// Start asks for a command and returns once it is being executed. The command's descriptors are the caller's to close. If until is closed
+// first, the command may begin nevertheless: then it is killed, in a sandbox that is not [Sandbox.Scoped] with the sandbox if need be.
+func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
+	tooBig := func() error {
+		return explainExec(&Error{Stage: "exec"}, sys.Step{Stage: "exec"}, unix.E2BIG, &plan.Plan{Command: c.Args})
+	}
+	if c.tooBig() {
+		return nil, tooBig()
+	}
+	l, cut, err := lowerRequest(s.Plan, c)
+	if err != nil {
+		return nil, err
+	}
+	message := l.p.Request(cut, c.Terminal != nil)
+	if len(message) > sys.MaxRequest { // whose server would end
+		return nil, tooBig()
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, &Error{Stage: "channels", Op: "socketpair", Err: err}
+	}
+	_ = unix.SetNonblock(pair[0], true)
+	p := &Process{sandbox: s, channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1, Started: time.Now(), done: make(chan struct{}), terminal: c.Terminal != nil}
+	err = s.send(message, pair[1], c.Files, until)
+	unix.Close(pair[1])
+	if err == nil {
+		err = p.begun(l, until)
+	}
+	if err != nil {
+		p.giveUp(err)
+		return nil, err
+	}
+	return p, nil
+}
+
+// giveUp has a command killed as soon as it begins, which as a rule it has. What has left its process group by then outlives that in a sandbox
+// that is not scoped, which ends for it.
+func (p *Process) giveUp(err error) {
+	if p.failed {
+		p.Close()
+		return
+	}
+	p.Kill()
+	received, over := p.drain(time.Now().Add(20 * replyTimeout))
+	switch {
+	case over || p.sandbox.Scoped():
+		p.Close()
+	case received || !errors.Is(err, os.ErrDeadlineExceeded):
+		p.Close()
+		p.sandbox.Terminate()
+		<-p.sandbox.Done()
+	default: // it has not begun, and may never do so, which is no reason to end the others
+		go func() {
+			defer p.Close()
+			_ = p.channel.SetReadDeadline(time.Time{})
+			n, passed, _ := p.receive(make([]byte, sys.FailureSize))
+			closeAll(passed)
+			if n > 0 && !p.WaitGroupKilled(20*replyTimeout) {
+				p.sandbox.Terminate()
+			}
+		}()
+	}
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// begun waits for the word that the command is being executed, or has not been.
+func (p *Process) begun(l *lowering, until <-chan struct{}) error {
+	forget := deadline(until, p.channel.SetReadDeadline)
+	Await(replyTimeout, p.channel)
+	buf := make([]byte, sys.FailureSize)
+	n, passed, err := p.receive(buf)
+	forget()
+	for i, fd := range passed {
+		if i == 0 {
+			p.pidfd = fd
+		} else {
+			_ = unix.SetNonblock(fd, true)
+			p.Terminal = os.NewFile(uintptr(fd), "terminal")
+		}
+	}
+	f, ok := sys.ParseFailure(buf[:n])
+	p.failed = ok && f.Errno != 0
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return err
+	case err != nil || !ok:
+		return ErrLost
+	case f.Errno == uint32(unix.ENOMEM) && p.sandbox.awaitDone(): // what a pid namespace says whose init has been killed (alloc_pid in kernel/pid.c)
+		return ErrSandboxEnded
+	case f.Errno != 0:
+		return p.sandbox.explainStart(l, f)
+	case p.pidfd < 0 || p.terminal && p.Terminal == nil: // cut off: unix(7), on SCM_RIGHTS
+		return &Error{Stage: "channels", Op: "recvmsg", Err: unix.EMFILE, Hint: "raise the limit on open files (ulimit -n)"}
+	}
+	return nil
+}
+
+// replyTimeout is how long the answer of a server that is not busy takes at the most.
+const replyTimeout = 5 * time.Millisecond
+
+// Await waits, at the most for d, until one of the files can be read from, and reports which. It holds a thread meanwhile: for what comes
+// in less time than it takes Go to park a goroutine and to wake another thread for it.
+func Await(d time.Duration, files ...*os.File) []bool {
+	fds, ready := make([]unix.PollFd, 0, len(files)), make([]bool, len(files))
+	var with func(rest []*os.File)
+	with = func(rest []*os.File) {
+		if len(rest) == 0 {
+			ts := unix.NsecToTimespec(d.Nanoseconds())
+			if n, err := unix.Ppoll(fds, &ts, nil); n <= 0 || err != nil {
+				return
+			}
+			for i := range fds {
+				ready[i] = fds[i].Revents != 0
+			}
+			return
+		}
+		if rest[0] == nil { // poll(2) leaves out what is negative
+			fds = append(fds, unix.PollFd{Fd: -1})
+			with(rest[1:])
+		} else if conn, err := rest[0].SyscallConn(); err == nil {
+			_ = conn.Control(func(fd uintptr) {
+				fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+				with(rest[1:])
+			})
+		}
+	}
+	with(files)
+	return ready
+}
+
+// Channel can be read from when there is something for [Process.Wait].
+func (p *Process) Channel() *os.File { return p.channel }
+
+// receive takes one message. No byte is the end.
+func (p *Process) receive(buf []byte) (n int, passed []int, err error) {
+	conn, err := p.channel.SyscallConn()
+	if err != nil {
+		return 0, nil, err
+	}
+	oob := make([]byte, unix.CmsgSpace(2*4))
+	var oobn int
+	var failed error
+	err = conn.Read(func(fd uintptr) bool {
+		n, oobn, failed = takeMessage(int(fd), buf, oob)
+		return !errors.Is(failed, unix.EAGAIN)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return 0, nil, err
+	}
+	if messages, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(messages) == 1 {
+		passed, _ = unix.ParseUnixRights(&messages[0])
+	}
+	return n, passed, nil
+}
+
+// takeMessage takes a message if there is one. The kernel may tell of the end before a message that came first: of one that came after it had
+// found none and before it asked whether the other side is gone (__unix_dgram_recvmsg in net/unix/af_unix.c); and, as ECONNRESET, where the
+// other side has not read all (unix_release_sock). When it tells of the end again there is no more.
+func takeMessage(fd int, buf, oob []byte) (n, oobn int, err error) {
+	for ends := 0; ends < 3; {
+		n, oobn, _, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		switch {
+		case err == nil && n == 0, errors.Is(err, unix.ECONNRESET):
+			ends++
+		case !errors.Is(err, unix.EINTR):
+			return n, oobn, err
+		}
+	}
+	return n, oobn, err
+}
+
+// Wait waits for the command's end. [io.EOF] means that its supervisor has ended without a word: with the sandbox, as a rule.
+func (p *Process) Wait() (unix.WaitStatus, unix.Rusage, error) {
+	buf := make([]byte, sys.ExitSize)
+	n, _, err := p.receive(buf)
+	if err != nil {
+		return 0, unix.Rusage{}, err
+	}
+	e, ok := sys.ParseExit(buf[:n])
+	if !ok {
+		return 0, unix.Rusage{}, io.EOF
+	}
+	return unix.WaitStatus(e.Status), e.Usage, nil
+}
+
+// Signal sends a signal to the command, or to its process group where the kernel can do that by pidfd.
+func (p *Process) Signal(sig unix.Signal, group bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pidfd < 0 {
+		return os.ErrProcessDone
+	}
+	err := unix.EINVAL
+	if group {
+		err = asErrno(unix.PidfdSendSignal(p.pidfd, sig, nil, pidfdSignalProcessGroup))
+	}
+	if err == unix.EINVAL {
+		err = asErrno(unix.PidfdSendSignal(p.pidfd, sig, nil, 0))
+	}
+	switch err {
+	case 0:
+		return nil
+	case unix.ESRCH:
+		return os.ErrProcessDone
+	}
+	return os.NewSyscallError("pidfd_send_signal", err)
+}
+
+func asErrno(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	return errnoOf(err)
+}
+
+// Kill has the supervisor kill the command and all that it has started, or, in a sandbox that is not [Sandbox.Scoped], its process group. [Process.WaitGroupKilled]
+// tells when that has happened.
+func (p *Process) Kill() {
+	if conn, err := p.channel.SyscallConn(); err == nil {
+		_ = conn.Write(func(fd uintptr) bool {
+			_ = unix.Send(int(fd), []byte{'k'}, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+			return true
+		})
+	}
+}
+
+// WaitGroupKilled waits until nothing that the command has started is alive. It reports whether that came to pass within the time.
+func (p *Process) WaitGroupKilled(within time.Duration) bool {
+	_, over := p.drain(time.Now().Add(within))
+	return over
+}
+
+// drain takes what the supervisor still says, until its end, or until then. It reports whether that was anything, and whether that is over.
+func (p *Process) drain(until time.Time) (received, over bool) {
+	_ = p.channel.SetReadDeadline(until)
+	buf := make([]byte, sys.ExitSize)
+	for {
+		n, passed, err := p.receive(buf)
+		closeAll(passed)
+		if err != nil || n == 0 {
+			return received, !errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		received = true
+	}
+}
+
+// WaitDescendants waits until nothing that the command has started is alive, and gives up what is not needed then. The terminal is left to the
+// caller.
+func (p *Process) WaitDescendants() {
+	_ = p.channel.SetReadDeadline(time.Time{})
+	for n, err := 1, error(nil); n > 0 && err == nil; {
+		n, _, err = p.receive(make([]byte, sys.ExitSize))
+	}
+	close(p.done)
+	p.release()
+}
+
+// Done is closed when [Process.WaitDescendants] has seen the end of the last process.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+func (p *Process) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.channel.Close()
+	if p.pidfd >= 0 {
+		unix.Close(p.pidfd)
+		p.pidfd = -1
+	}
+}
+
+// Close gives up the process. What the command has left running survives with the sandbox.
+func (p *Process) Close() {
+	p.release()
+	if p.Terminal != nil {
+		p.Terminal.Close()
+	}
+}

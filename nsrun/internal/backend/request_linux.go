@@ -1,0 +1,141 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// Command is what a server is asked to start.
+type Command struct {
+	Args []string
+	Env  []string // all of it
+	Dir  string   // inside
+	// Files are the standard descriptors. With a terminal they are nil.
+	Files [3]*os.File
+	// Terminal gives it a terminal of its own, of this size.
+	Terminal *unix.Winsize
+}
+
+// tooBig reports whether no kernel takes so much: with its pointers, 6 MiB (bprm_stack_limits in fs/exec.c); or whether there are too many
+// places in PATH for so many arguments.
+func (c *Command) tooBig() bool {
+	size := 0
+	for _, words := range [][]string{c.Args, c.Env} {
+		for _, w := range words {
+			size += len(w) + 1 + 8
+		}
+	}
+	return size > 6<<20 || copied(countPathEntries(c.Args[0], c.Env), c.Args[0], c.Args) > maxLists
+}
+
+// lowerRequest writes the calls of a command that its server does not know: before the containment that all share, and, from cut on, exec.
+// Together with that they are the exec stages: see execStages.
+func lowerRequest(p *plan.Plan, c Command) (l *lowering, cut int, err error) {
+	own := *p
+	own.Command, own.Env, own.Dir = c.Args, c.Env, c.Dir
+	l = &lowering{p: &sys.Program{Trace: true}, plan: &own}
+	l.p.ForRequests()
+	l.step("command", "session")
+	l.p.Add(unix.SYS_SETSID)
+	if c.Terminal != nil {
+		l.takeTerminal(c.Terminal)
+	} else if err := l.takeFiles(c.Files); err != nil {
+		return nil, 0, err
+	}
+	if !usesSubreaper(p) {
+		l.step("identity", "enter the command's user namespace")
+		l.p.Add(unix.SYS_SETNS, sys.Of(sys.SlotUsers), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+	}
+	if err := l.directory(); err != nil {
+		return nil, 0, err
+	}
+	cut = l.p.Len()
+	return l, cut, l.exec()
+}
+
+func (l *lowering) takeTerminal(size *unix.Winsize) {
+	l.step("terminal", "take")
+	l.p.Add(unix.SYS_IOCTL, sys.Of(sys.SlotTerminal), sys.Words(unix.TIOCSCTTY, "TIOCSCTTY"), sys.Int(0))
+	l.resizeTerminal(sys.SlotTerminal, size)
+	for fd := range 3 {
+		l.p.Add(unix.SYS_DUP3, sys.Of(sys.SlotTerminal), sys.Int(fd), sys.Int(0))
+	}
+}
+
+// takeFiles puts what came with the request into its places, the sandbox's /dev/null for the host's: see ownNull.
+func (l *lowering) takeFiles(files [3]*os.File) error {
+	l.step("descriptors", "standard")
+	own := hasDev(l.plan)
+	for fd, f := range files {
+		slot := sys.SlotIn + sys.Slot(fd)
+		st, flags, err := statFile(f)
+		switch {
+		case err != nil:
+			return &Error{Stage: "descriptors", Op: f.Name(), Err: err}
+		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+			return &Error{Stage: "descriptors", Op: f.Name(), Err: errors.New("a directory of the host, through which all of it could be reached"),
+				Hint: "give a file, a pipe or nothing"}
+		case own && isNull(st):
+			l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(flags&unix.O_ACCMODE)).Keep(slot)
+		}
+		l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(fd), sys.Int(0))
+	}
+	return nil
+}
+
+// statFile asks for what f is without taking it out of the poller, as Fd does.
+func statFile(f *os.File) (st unix.Stat_t, flags int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return st, 0, err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) { st, flags, failed = statFD(fd) })
+	return st, flags, errors.Join(err, failed)
+}
+
+func statFD(fd uintptr) (st unix.Stat_t, flags int, err error) {
+	if err := unix.Fstat(int(fd), &st); err != nil {
+		return st, 0, os.NewSyscallError("fstat", err)
+	}
+	flags, err = unix.FcntlInt(fd, unix.F_GETFL, 0)
+	return st, flags, os.NewSyscallError("fcntl", err)
+}
+
+func isNull(st unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+}
+
+// bindsPids reports whether a limit is one on processes that was asked for: it is smaller than what else may have been used up.
+func bindsPids(h plan.Enforcement) bool { return strings.HasPrefix(h.Limit, "pids=") && !h.Default }
+
+// hasDev reports whether a plan's view has device nodes of its own at /dev.
+func hasDev(p *plan.Plan) bool { return devOf(p) == "/dev" }
+
+// explainStart turns what a supervisor has told into words: of a call of the request's, or of the server's program.
+func (s *Sandbox) explainStart(l *lowering, f sys.Failure) error {
+	errno := syscall.Errno(f.Errno)
+	step, ok := sys.Step{}, false
+	if f.Index&sys.OfRequest != 0 {
+		step = l.p.Describe(int(f.Index &^ sys.OfRequest))
+	} else if step, ok = s.Info.step(int(f.Index)); !ok {
+		step = sys.Step{Stage: "bug: unknown call"}
+	}
+	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
+	switch {
+	case step.Stage == "exec":
+		return explainExec(e, step, errno, l.plan)
+	case step.Stage == "server" && errno == unix.EAGAIN && slices.ContainsFunc(l.plan.EnforcedBy, bindsPids):
+		return &Error{Stage: "limit", Op: "pids", Index: step.Index, Err: fmt.Errorf("it is used up before the command begins: %w", errno),
+			Hint: "raise pids, or end what earlier commands have left running: kill it, or start with Fresh"}
+	}
+	return explain(e)
+}

@@ -1,0 +1,274 @@
+package backend
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// SelfTestTarget is what a self-test tries to reach: things that this process has made sure are there, or has made itself.
+type SelfTestTarget struct {
+	Outside []string `json:"outside,omitempty"` // directories of the host that can be opened without a sandbox
+	Inside  string   `json:"inside,omitempty"`  // a directory in which nothing may be written
+	Socket  string   `json:"socket,omitempty"`  // name of an abstract Unix socket that is listened on
+	Pid     int      `json:"pid,omitempty"`     // a process outside
+
+	listener int
+}
+
+// selfTestStage is the stage of acts that must fail, and actDone the errno that one is told by that did not: no call gives it.
+const (
+	selfTestStage = "self-test"
+	actDone       = unix.ENOTUNIQ
+)
+
+// newSelfTestTarget makes ready what the plan's self-test tries to reach.
+func newSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
+	c := &SelfTestTarget{listener: -1}
+	if len(p.SelfTest) == 0 {
+		return c, nil
+	}
+	c.Outside, c.Inside, c.Pid = outside(p), readOnly(p), os.Getpid()
+	if !slices.Contains(p.SelfTest, plan.ActSocket) {
+		return c, nil
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil { // as in a sandbox: nobody has any
+		return c, nil //nolint:nilerr // the act is left out, and the receipt says so
+	}
+	c.listener = fd
+	if err := unix.Bind(fd, &unix.SockaddrUnix{}); err != nil { // autobind: the kernel picks an abstract name (unix(7))
+		return c, os.NewSyscallError("bind", err)
+	}
+	if err := unix.Listen(fd, 1); err != nil {
+		return c, os.NewSyscallError("listen", err)
+	}
+	at, err := unix.Getsockname(fd)
+	if un, ok := at.(*unix.SockaddrUnix); ok {
+		c.Socket = strings.TrimPrefix(un.Name, "@")
+	}
+	return c, os.NewSyscallError("getsockname", err)
+}
+
+func (c *SelfTestTarget) close() {
+	if c.listener >= 0 {
+		unix.Close(c.listener)
+	}
+	c.listener = -1
+}
+
+// outside picks directories of the host that the plan does not show, nor anything in or above them, and that this process can open: the
+// same act succeeds without a sandbox.
+func outside(p *plan.Plan) (found []string) {
+	home, _ := os.UserHomeDir()
+	for _, dir := range []string{home, "/sys", "/root", "/home", "/boot", "/srv", "/mnt", "/run", "/var/lib", "/var/log"} {
+		clear := dir != "" && !slices.ContainsFunc(p.Mounts, func(op mounts.Op) bool {
+			return inside(dir, op.Dest) || inside(op.Dest, dir) || inside(dir, op.Source) || inside(op.Source, dir)
+		})
+		if !clear || slices.Contains(found, dir) || len(found) == 3 {
+			continue
+		}
+		if fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			unix.Close(fd)
+			found = append(found, dir)
+		}
+	}
+	return found
+}
+
+// tried lists the acts of the plan's self-test that there is something to try on.
+func tried(p *plan.Plan, c *SelfTestTarget) (acts []plan.Act) {
+	for _, act := range p.SelfTest {
+		var on bool
+		switch act {
+		case plan.ActRead:
+			on = len(c.Outside) > 0
+		case plan.ActWrite:
+			on = c.Inside != ""
+		case plan.ActSocket:
+			on = c.Socket != ""
+		case plan.ActSignal: // in a pid namespace the number is another's
+			on = c.Pid > 1 && !slices.Contains(p.Namespaces, plan.Pid)
+		default:
+			on = true
+		}
+		if on {
+			acts = append(acts, act)
+		}
+	}
+	return acts
+}
+
+// inside reports whether the absolute path name is dir or lies below it.
+func inside(name, dir string) bool {
+	return dir != "" && (name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/"))
+}
+
+// readOnly picks a directory that the plan shows read-only, and that this process may write to.
+func readOnly(p *plan.Plan) string {
+	for _, op := range p.Mounts {
+		var st unix.Stat_t
+		if op.Kind != mounts.Bind || !op.Flags.Has(mounts.ReadOnly) || op.Source == "/proc" ||
+			unix.Lstat(op.Source, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		if unix.Access(op.Source, unix.W_OK) == nil {
+			return op.Dest
+		}
+	}
+	return ""
+}
+
+// selfTest has a process under the command's own confinement try what must fail, and stops the start if anything succeeds. It stands in
+// the user namespace that owns the mounts, where a command never is, without capabilities: what it cannot do, the command cannot.
+func (l *lowering) selfTest() error {
+	if len(l.plan.SelfTest) == 0 {
+		return nil
+	}
+	tester, foreign := l.p.Slot(), slices.Contains(l.plan.SelfTest, plan.ActForeign)
+	var err error
+	spawn := func(apart bool, body func(), parts ...func() error) {
+		l.step(selfTestStage, "start")
+		start := l.p.SpawnApart
+		if !apart {
+			start = func(pid sys.Slot, body func()) { l.p.Spawn(pid, nil, body) }
+		}
+		start(tester, func() {
+			if l.testReport != nil {
+				l.p.ReportTo(int(l.testReport[1].Fd()))
+			}
+			if err == nil {
+				err = l.all(parts...)
+			}
+			body()
+		})
+		l.step(selfTestStage, "end")
+	}
+	groups, raw := [][]plan.Act{tried(l.plan, l.target)}, l.plan.Seccomp != nil && len(l.plan.Seccomp.Raw) > 0
+	if raw { // a filter of the caller's may kill who does such a thing, which is as good as an errno, but one act must not keep others from being tried
+		groups = slices.Collect(slices.Chunk(groups[0], 1))
+	}
+	for _, acts := range groups {
+		spawn(raw, func() {
+			for _, act := range acts {
+				l.try(act)
+			}
+			l.step(selfTestStage, "end")
+			l.p.Add(unix.SYS_EXIT_GROUP, sys.Int(0))
+		}, l.capabilities, l.noNewPrivs, l.landlock, l.seccomp)
+		l.p.Expect(tester, raw, unix.ECHILD)
+	}
+	if foreign { // the filter kills whoever does this
+		spawn(true, func() {
+			l.step(selfTestStage, string(plan.ActForeign))
+			l.p.Foreign()
+			l.p.Fail(actDone)
+		}, l.noNewPrivs, l.seccomp)
+		l.p.Expect(tester, true, unix.ECHILD)
+	}
+	return err
+}
+
+// refused appends a call that must fail, whatever the errno.
+func (l *lowering) refused(act plan.Act, object string, nr uintptr, args ...sys.Arg) {
+	l.p.At(sys.Step{Stage: selfTestStage, Op: string(act), Path: object})
+	l.p.Add(nr, args...).Tolerate(sys.Any, 1)
+	l.p.Fail(actDone)
+}
+
+func (l *lowering) try(act plan.Act) {
+	switch act {
+	case plan.ActRead:
+		for _, dir := range l.target.Outside {
+			l.refused(act, dir, unix.SYS_OPENAT, sys.AtCWD(), sys.Str(dir), sys.Words(unix.O_RDONLY|unix.O_DIRECTORY, "O_RDONLY|O_DIRECTORY"))
+		}
+	case plan.ActWrite:
+		dir := l.target.Inside // O_TMPFILE leaves nothing behind should it succeed
+		l.refused(act, dir, unix.SYS_OPENAT, sys.AtCWD(), sys.Str(dir), sys.Words(unix.O_WRONLY|unix.O_TMPFILE, "O_WRONLY|O_TMPFILE"), sys.Int(0o600))
+	case plan.ActSocket:
+		l.tryConnect()
+	case plan.ActVsock:
+		l.refused(act, "", unix.SYS_SOCKET, sys.Words(unix.AF_VSOCK, "AF_VSOCK"), sys.Words(unix.SOCK_STREAM, "SOCK_STREAM"), sys.Int(0))
+	case plan.ActUser:
+		l.refused(act, "", unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+	case plan.ActMount:
+		l.refused(act, "/tmp", unix.SYS_MOUNT, sys.Str("none"), sys.Str("/tmp"), sys.Str("tmpfs"), sys.Int(0), sys.Null())
+	case plan.ActTrace:
+		l.step(selfTestStage, string(act))
+		parent := l.p.Slot()
+		l.p.Add(unix.SYS_GETPPID).Keep(parent)
+		l.refused(act, "", unix.SYS_PTRACE, sys.Words(unix.PTRACE_SEIZE, "PTRACE_SEIZE"), sys.Of(parent), sys.Int(0), sys.Int(0))
+	case plan.ActSignal:
+		l.refused(act, fmt.Sprint(l.target.Pid), unix.SYS_KILL, sys.Int(l.target.Pid), sys.Int(0))
+	}
+}
+
+// tryConnect tries to connect to the target's socket. Not to get a socket at all is as good.
+func (l *lowering) tryConnect() {
+	address := append([]byte{unix.AF_UNIX, 0, 0}, l.target.Socket...) // native byte order; both architectures are little-endian
+	l.step(selfTestStage, string(plan.ActSocket))
+	fd := l.p.Slot()
+	l.p.Add(unix.SYS_SOCKET, sys.Words(unix.AF_UNIX, "AF_UNIX"), sys.Words(unix.SOCK_STREAM, "SOCK_STREAM"), sys.Int(0)).Keep(fd)
+	l.p.Then(func() {
+		l.refused(plan.ActSocket, "", unix.SYS_CONNECT, sys.Of(fd), sys.Bytes(address), sys.Int(len(address)))
+	}, sys.Any)
+}
+
+// selfTestHere is selfTest in a program that this process runs itself: no signal may reach a child that shares its memory, and what the
+// child reports comes over a pipe of its own. [lowering.signals] unblocks them again.
+func (l *lowering) selfTestHere() error {
+	if len(l.plan.SelfTest) == 0 {
+		return nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	l.testReport = &[2]*os.File{r, w}
+	l.step(selfTestStage, "block signals")
+	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(slices.Repeat([]byte{0xff}, 8)), sys.Null(), sys.Int(8))
+	return l.selfTest()
+}
+
+// testFailure is what the self-test's child has reported, or else other.
+func (l *lowering) testFailure(other sys.Failure) sys.Failure {
+	if l.testReport == nil {
+		return other
+	}
+	l.testReport[1].Close()
+	buf := make([]byte, sys.FailureSize)
+	n, _ := l.testReport[0].Read(buf)
+	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
+		return f
+	}
+	return other
+}
+
+func (l *lowering) closeTest() {
+	if l.testReport != nil {
+		l.testReport[0].Close()
+		l.testReport[1].Close()
+	}
+}
+
+// remoteFailure is a failure in the words that go to a caller who has not got the program.
+func (l *lowering) remoteFailure(failure sys.Failure) remoteFailure {
+	step := l.p.Describe(int(failure.Index))
+	f := remoteFailure{Stage: step.Stage, Op: step.Op, Path: step.Path, Errno: int(failure.Errno)}
+	if step.Stage == selfTestStage && failure.Errno == uint32(actDone) {
+		f.Text, f.Hint = succeededText, succeededHint
+	}
+	return f
+}
+
+// What is said of an act of the self-test that did not fail.
+const (
+	succeededText = "it succeeded: the sandbox does not hold, and nothing was started"
+	succeededHint = "run nsrun doctor --self-test; if it says the same, this kernel does not enforce what it reports"
+)

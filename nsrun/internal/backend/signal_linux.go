@@ -1,0 +1,124 @@
+package backend
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// watch forwards signals until done.
+func (r *run) watch(signals <-chan os.Signal, done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case s := <-signals:
+			if sig, ok := s.(unix.Signal); ok {
+				r.forward(sig)
+			}
+		}
+	}
+}
+
+// forward passes a signal on.
+func (r *run) forward(sig unix.Signal) {
+	switch sig {
+	case unix.SIGWINCH:
+		if r.opts.Terminal != nil && r.plan.Terminal {
+			r.opts.Terminal.resize()
+			return
+		}
+		r.send(sig, true)
+	case unix.SIGINT:
+		if r.interrupted() {
+			r.kill()
+			return
+		}
+		r.end(sig, true)
+	case unix.SIGTERM:
+		r.end(sig, false)
+	case unix.SIGHUP, unix.SIGQUIT:
+		r.send(sig, true)
+	default:
+		r.send(sig, false)
+	}
+}
+
+// interrupted counts SIGINT, and says whether this is not the first.
+func (r *run) interrupted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	again := r.out.Killed == unix.SIGINT
+	if !r.out.TimedOut {
+		r.out.Killed = unix.SIGINT
+	}
+	return again
+}
+
+// end asks the command to end; from the first time on it has the plan's grace.
+func (r *run) end(sig unix.Signal, group bool) {
+	r.mu.Lock()
+	if !r.asked {
+		time.AfterFunc(time.Duration(r.plan.KillGrace), r.kill) // does nothing once all has ended
+	}
+	r.asked = true
+	if !r.out.TimedOut {
+		r.out.Killed = sig
+	}
+	r.mu.Unlock()
+	r.send(sig, group)
+}
+
+// endedBy takes how the command ended. A signal to this process that was passed on has ended it if it died of that; else it has gone its own
+// way. The caller holds r.mu.
+func (r *run) endedBy(status unix.WaitStatus) {
+	if !status.Signaled() || status.Signal() != r.out.Killed {
+		r.out.Killed = 0
+	}
+}
+
+// pending is a signal on its way to the command, or to its process group.
+type pending struct {
+	sig   unix.Signal
+	group bool
+}
+
+// send passes a signal to the command, or keeps it until there is one: that is a matter of milliseconds.
+func (r *run) send(sig unix.Signal, group bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch p := (pending{sig, group}); {
+	case r.ended:
+	case r.command < 0:
+		r.early = append(r.early, p)
+	default:
+		r.deliver(p)
+	}
+}
+
+const pidfdSignalProcessGroup = 1 << 2 // PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
+
+func (r *run) deliver(p pending) {
+	if p.group {
+		if err := unix.PidfdSendSignal(r.command, p.sig, nil, pidfdSignalProcessGroup); !errors.Is(err, unix.EINVAL) {
+			return
+		}
+	}
+	_ = unix.PidfdSendSignal(r.command, p.sig, nil, 0) // it may have ended: nothing is lost
+}
+
+func (r *run) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.killed = true
+	switch {
+	case r.ended:
+	case usesSubreaper(r.plan) || r.plan.Backend == plan.BackendBwrap: // a subreaper, or a watchdog, must live to kill the others; that we are gone is its signal
+		_ = unix.Shutdown(int(r.ch.status.Fd()), unix.SHUT_RDWR)
+	default:
+		_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
+	}
+}

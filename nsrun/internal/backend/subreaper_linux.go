@@ -1,0 +1,217 @@
+package backend
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// The backends "landlock" and "none" have no pid namespace. Their pid 1 is replaced by a subreaper: a process beside the command that
+// adopts whatever the command leaves behind, and kills it all when the command has ended or nsrun is gone.
+
+// subreaperProgram is what the subreaper runs.
+func (l *lowering) subreaperProgram(resolver mounts.Resolver) error {
+	return l.all(
+		l.ownSession, // a terminal's signals are nsrun's to pass on
+		l.joinGroup,
+		l.takeOutput,
+		l.closeInherited,
+		l.setChildSubreaper,
+		l.noNewPrivsHere,
+		l.killScope, // before there is anything to kill
+		func() error { return l.grants(resolver) },
+		l.awaitChildren,
+		l.startWatchdog,
+		l.selfTest,
+		l.spawnCommand,
+		l.superviseCommand,
+	)
+}
+
+func (l *lowering) ownSession() error {
+	l.step("subreaper", "session")
+	l.p.Add(unix.SYS_SETSID)
+	return nil
+}
+
+// setChildSubreaper makes orphans below this process its children (prctl(2), PR_SET_CHILD_SUBREAPER).
+func (l *lowering) setChildSubreaper() error {
+	l.step("subreaper", "subreaper")
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_CHILD_SUBREAPER, "PR_SET_CHILD_SUBREAPER"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
+	return nil
+}
+
+func (l *lowering) noNewPrivsHere() error {
+	if l.plan.Backend == plan.BackendNone {
+		return nil
+	}
+	return l.noNewPrivs()
+}
+
+// killScope puts the subreaper into a Landlock domain whose processes can signal nobody outside of it, itself included: kill(-1) then
+// means the command and all that it has started, wherever they have hidden, in one step that no fork can outrun (the kernel holds
+// tasklist_lock). Were the scope not to work, that call would end every process of the user; so nsrun must be out of reach first.
+func (l *lowering) killScope() error {
+	if !l.plan.KillScope {
+		return nil
+	}
+	landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal})
+	l.p.At(sys.Step{Stage: "subreaper", Op: "kill scope"})
+	l.p.Add(unix.SYS_KILL, sys.Int(os.Getpid()), sys.Int(0)).Tolerate(unix.EPERM, 1)
+	l.p.Fail(unix.EPERM)
+	return nil
+}
+
+// grants looks at what the plan grants, for the rules that the command gets.
+func (l *lowering) grants(resolver mounts.Resolver) (err error) {
+	l.resolved, err = mounts.Resolve(l.plan.Mounts, resolver)
+	return err
+}
+
+// awaitChildren blocks all signals and has SIGCHLD come over a descriptor. The exec stages unblock them for the command.
+func (l *lowering) awaitChildren() error {
+	l.step("subreaper", "signals")
+	all, child := slices.Repeat([]byte{0xff}, 8), make([]byte, 8)
+	child[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
+	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(all), sys.Null(), sys.Int(8))
+	l.children = l.p.Slot()
+	l.p.Add(unix.SYS_SIGNALFD4, sys.Int(-1), sys.Bytes(child), sys.Int(8), sys.Words(unix.SFD_CLOEXEC, "SFD_CLOEXEC")).Keep(l.children)
+	return nil
+}
+
+// startWatchdog forks a process of the same domain that does nothing but wait for the subreaper's end, and then kills what is left of the domain. The
+// command can wear the subreaper out by orphans to reap until a limit on CPU time ends it (RLIMIT_CPU is inherited); this one it
+// cannot, as it uses none. The subreaper's last kill ends it too.
+func (l *lowering) startWatchdog() error {
+	if !l.plan.KillScope {
+		return nil
+	}
+	l.step("subreaper", "start watchdog")
+	self, poll := l.p.Slot(), &unix.PollFd{Events: unix.POLLIN}
+	l.p.Add(unix.SYS_GETPID).Keep(self)
+	l.p.Beside(func() {
+		l.step("subreaper", "watchdog")
+		l.p.Add(unix.SYS_CLOSE_RANGE, sys.Int(0), sys.Int(1<<31-1), sys.Int(0)).Tolerate(sys.Any, 0)
+		l.p.Add(unix.SYS_PIDFD_OPEN, sys.Of(self), sys.Int(0)).Into(&poll.Fd).Tolerate(sys.Any, 1) // it has ended already
+		l.p.Add(unix.SYS_PPOLL, sys.Struct(poll), sys.Int(1), sys.Null(), sys.Null(), sys.Int(0)).Tolerate(sys.Any, 0)
+		l.p.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(sys.Any, 0)
+	})
+	return nil
+}
+
+// hostExecStages is the containment of a command without namespaces: what [lowering.execStages] has of it.
+func (l *lowering) hostExecStages() error {
+	parts := []func() error{l.dieWithSubreaper, l.session, l.descriptors, l.directory, l.setLimits}
+	if l.plan.Backend == plan.BackendLandlock {
+		parts = append(parts, l.keyring, l.signals, l.capabilities, l.ready, l.notDumpable, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp)
+	} else {
+		parts = append(parts, l.unblockSignals, l.ready, l.openFiles)
+	}
+	return l.all(append(parts, l.exec)...)
+}
+
+// dieWithSubreaper asks for SIGKILL when the subreaper ends, and then makes sure that it has not ended before.
+func (l *lowering) dieWithSubreaper() error {
+	l.deathSignal(unix.SIGKILL)
+	l.step("command", "die with nsrun's own process beside it")
+	l.checkParentAlive()
+	return nil
+}
+
+// unblockSignals undoes awaitChildren, and leaves what the caller ignores, and its umask, to a command without a sandbox.
+func (l *lowering) unblockSignals() error {
+	l.step("signals", "unblock")
+	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(make([]byte, 8)), sys.Null(), sys.Int(8))
+	return nil
+}
+
+// superviseCommand gives up what the subreaper does not need, waits, and kills. Without a scope that is the process group of the command's
+// session, which a filter of the backend landlock keeps it from leaving.
+func (l *lowering) superviseCommand() error {
+	l.step("subreaper", "close all")
+	for _, fd := range []int{0, 1, 2, l.fds.report} {
+		l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
+	}
+	l.step("subreaper", "wait")
+	l.p.Guard(l.command, l.fds.status, l.children, !l.plan.KillScope)
+	if l.plan.KillScope {
+		l.killRest()
+	}
+	if l.plan.Backend == plan.BackendLandlock { // of the others some may have got away, and live as long as they like
+		l.step("subreaper", "drain")
+		l.p.Drain()
+	}
+	return nil
+}
+
+// killRest kills all that this process can signal, which a Landlock domain bounds.
+func (l *lowering) killRest() {
+	l.step("subreaper", "kill")
+	l.p.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(unix.ESRCH, 0).Tolerate(unix.EPERM, 0)
+}
+
+// bareRules are the rules of a plan without mounts: at the real paths of what is granted, without what is masked.
+func bareRules(p *plan.Plan, resolved []mounts.Resolved) ([]landlock.PathRule, error) {
+	var masks []string
+	at := map[string]mounts.Resolved{}
+	for i, op := range p.Mounts {
+		switch {
+		case resolved[i].Missing:
+		case op.Kind == mounts.Mask:
+			masks = append(masks, resolved[i].Source)
+		default:
+			at[op.Dest] = resolved[i]
+		}
+	}
+	var rules []landlock.PathRule
+	for _, rule := range p.Landlock.Paths {
+		s, ok := at[rule.Path]
+		if !ok {
+			continue
+		}
+		rule.Path, rule.File, rule.Exact = s.Source, s.File, true
+		spread, err := around(rule, masks)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, spread...)
+	}
+	return landlock.Merge(rules), nil
+}
+
+// around grants what rule does without the masked places in it, entry by entry, as rights only grow on the way down. Directories on the
+// way to a mask can be listed.
+func around(rule landlock.PathRule, masks []string) ([]landlock.PathRule, error) {
+	below := slices.DeleteFunc(slices.Clone(masks), func(m string) bool { return m != rule.Path && !strings.HasPrefix(m, rule.Path+"/") })
+	if len(below) == 0 {
+		return []landlock.PathRule{rule}, nil
+	}
+	if slices.Contains(below, rule.Path) {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(rule.Path)
+	if err != nil {
+		return nil, err
+	}
+	rules := []landlock.PathRule{{Path: rule.Path, Access: rule.Access & landlock.ReadDir, Exact: true}}
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink != 0 { // where it leads has a rule of its own, or none
+			continue
+		}
+		one := rule
+		one.Path, one.File, one.Optional = path.Join(rule.Path, e.Name()), !e.IsDir(), true
+		more, err := around(one, below)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, more...)
+	}
+	return rules, nil
+}

@@ -1,0 +1,187 @@
+package backend
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// gate adds a call that waits until the writing end of a pipe is closed.
+func gate(p *sys.Program, fd sys.Arg) {
+	p.Add(unix.SYS_READ, fd, sys.Bytes(make([]byte, 1)), sys.Int(1))
+}
+
+// dead reports whether a process has ended; it may not have been waited for.
+func dead(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err != nil || strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+}
+
+// TestNoCommandAfterItsSubreaper kills the subreaper before the process that becomes the command has asked for a death signal. Without a domain
+// that scopes signals the subreaper has no watchdog.
+func TestNoCommandAfterItsSubreaper(t *testing.T) {
+	if !probe.Quick().Can(facts.Landlock) {
+		t.Skip("this kernel has no Landlock")
+	}
+	for name, killed := range map[string]bool{"positive control": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+			defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+			p, marker := touch(t, func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock })
+			p.KillScope = false
+			shut, open, err := os.Pipe()
+			require.NoError(t, err)
+			defer open.Close()
+			const spare = 200 // which closeInherited keeps
+			require.NoError(t, unix.Dup3(int(shut.Fd()), spare, unix.O_CLOEXEC))
+			defer unix.Close(spare)
+			shut.Close()
+			ch, err := openChannels()
+			require.NoError(t, err)
+			defer ch.close()
+			var host mounts.Host
+			defer host.Close()
+			l := newLowering(p, fds{report: ch.childReport, status: ch.childStatus}, false)
+			keep := func(mounts.Resolver) error {
+				return l.all(l.ownSession, func() error {
+					return l.closeAllBut(3, []int{min(ch.childReport, ch.childStatus), max(ch.childReport, ch.childStatus), spare})
+				},
+					l.setChildSubreaper, l.noNewPrivsHere, func() error { return l.grants(&host) }, l.awaitChildren,
+					func() error { return l.spawn(func() error { gate(l.p, sys.Int(spare)); return l.hostExecStages() }) }, l.superviseCommand)
+			}
+			lowered, err := l.lower(keep, &host)
+			require.NoError(t, err)
+			subreaper, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)
+			require.NoError(t, err)
+			unix.Close(pidfd)
+			ch.closeChild()
+			require.NoError(t, sendRelease(int(ch.status.Fd())), "this process lives, and has done all that it must")
+			var command int
+			testenv.Eventually(t, func() bool {
+				command, _ = strconv.Atoi(children(t, strconv.Itoa(subreaper)))
+				return command > 0
+			}, "the process that becomes the command")
+			if killed {
+				require.NoError(t, unix.Kill(subreaper, unix.SIGKILL))
+				_, err := unix.Wait4(subreaper, nil, 0, nil)
+				require.NoError(t, err)
+			}
+			open.Close()
+			reapEvery(t)
+			if !killed {
+				assert.FileExists(t, marker)
+				return
+			}
+			assert.NoFileExists(t, marker, "the command has run without its subreaper")
+			r := &run{ch: ch}
+			r.readReport()
+			require.NotNil(t, r.failure)
+			assert.EqualValues(t, unix.ESRCH, r.failure.Errno)
+		})
+	}
+}
+
+// TestASessionsCommandDiesWithItsSubreaper by backend landlock, although nobody is left to kill it: the watchdog is stopped.
+func TestASessionsCommandDiesWithItsSubreaper(t *testing.T) {
+	for name, victim := range map[string]func(server, supervisor int) (stop, kill int){
+		"the subreaper":  func(server, supervisor int) (int, int) { return supervisor, server },
+		"the supervisor": func(server, supervisor int) (int, int) { return server, supervisor },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, server := serving(t, policy.BackendLandlock)
+			before := childrenOf(t, server)
+			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+			require.NoError(t, err)
+			defer null.Close()
+			process, err := s.Start(Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
+			require.NoError(t, err)
+			defer process.Close()
+			supervisor, command := commandBelow(t, server)
+			for _, pid := range before { // one of them is the watchdog
+				if pid != supervisor {
+					require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+					defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
+				}
+			}
+			stop, kill := victim(server, supervisor)
+			require.NoError(t, unix.Kill(stop, unix.SIGSTOP))
+			defer func() { _ = unix.Kill(stop, unix.SIGKILL) }()
+			assert.False(t, dead(command), "positive control")
+			require.NoError(t, unix.Kill(kill, unix.SIGKILL))
+			testenv.Eventually(t, func() bool { return dead(command) }, "the end of the command")
+		})
+	}
+}
+
+// commandBelow waits for a command of a session, or for the process that becomes it, and returns its supervisor too.
+func commandBelow(t *testing.T, server int) (supervisor, command int) {
+	t.Helper()
+	testenv.Eventually(t, func() bool {
+		for _, pid := range childrenOf(t, server) {
+			if own := childrenOf(t, pid); len(own) == 1 {
+				supervisor, command = pid, own[0]
+				return true
+			}
+		}
+		return false
+	}, "a command below the server")
+	return supervisor, command
+}
+
+// TestNoSessionsCommandAfterItsSupervisor kills the supervisor before the process that becomes the command has asked for a death signal.
+func TestNoSessionsCommandAfterItsSupervisor(t *testing.T) {
+	for name, killed := range map[string]bool{"positive control": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			s, server := serving(t, policy.BackendLandlock)
+			marker := filepath.Join(s.Plan.Dir, "marker")
+			shut, open, err := os.Pipe()
+			require.NoError(t, err)
+			defer open.Close()
+			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			require.NoError(t, err)
+			defer unix.Close(pair[0])
+			own := *s.Plan
+			l := &lowering{p: &sys.Program{Trace: true}, plan: &own}
+			l.p.ForRequests()
+			gate(l.p, sys.Of(sys.SlotIn))
+			require.NoError(t, l.directory())
+			cut := l.p.Len()
+			require.NoError(t, l.exec())
+			shut.Fd() // from here on a read of it blocks
+			require.NoError(t, s.send(l.p.Request(cut, false), pair[1], [3]*os.File{shut, os.Stderr, os.Stderr}, nil))
+			unix.Close(pair[1])
+			shut.Close()
+			supervisor, command := commandBelow(t, server)
+			if killed {
+				require.NoError(t, unix.Kill(server, unix.SIGSTOP)) // which ends all when it finds the supervisor dead
+				require.NoError(t, unix.Kill(supervisor, unix.SIGKILL))
+				testenv.Eventually(t, func() bool { return dead(supervisor) }, "the end of the supervisor")
+			}
+			open.Close()
+			testenv.Eventually(t, func() bool { return dead(command) }, "the end of the process")
+			_, err = os.Stat(marker)
+			assert.Equal(t, killed, errors.Is(err, os.ErrNotExist), "%v", err)
+			if killed {
+				require.NoError(t, unix.Kill(server, unix.SIGCONT))
+				<-s.Done()
+			}
+		})
+	}
+}

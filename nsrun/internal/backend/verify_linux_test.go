@@ -1,0 +1,107 @@
+package backend
+
+import (
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// checked is what the verifier is given of a lowered plan. The filters are compiled anew.
+func checked(t testing.TB, p *plan.Plan, l *Lowered) verify.Input {
+	t.Helper()
+	in := verify.Input{Program: l.Program, Plan: p, Resolved: l.Resolved, Rules: l.Rules, Flags: l.Flags, Report: 3, Status: 4,
+		Arguments: sys.ArgArea(os.Args, os.Environ()), Caller: os.Getpid()}
+	if p.Seccomp != nil {
+		var err error
+		in.Filters, err = p.Seccomp.Filters(goarch)
+		require.NoError(t, err)
+		for i, f := range in.Filters { // a built-in one is compiled once
+			in.Filters[i] = slices.Clone(f)
+		}
+	}
+	var err error
+	in.Limits, err = (&lowering{plan: p}).findLimits()
+	require.NoError(t, err)
+	in.LowersFiles = slices.ContainsFunc(in.Limits, lowersOpenFiles)
+	return in
+}
+
+// strictPlans are plans of every backend that this process lowers for itself, in all forms.
+func strictPlans(t *testing.T) map[string]*plan.Plan {
+	t.Helper()
+	acts := slices.DeleteFunc(slices.Clone(plan.Acts[:]), func(a plan.Act) bool { return a == plan.ActForeign && runtime.GOARCH != "amd64" })
+	of := func(pol func(*policy.Policy), change func(*plan.Plan)) *plan.Plan {
+		p, _ := touch(t, pol)
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	plans := map[string]*plan.Plan{
+		"native":                    of(nil, nil),
+		"native, mount(2)":          of(nil, func(p *plan.Plan) { p.Mechanisms = plan.Mechanisms{} }),
+		"native, mount(2), openat2": of(nil, func(p *plan.Plan) { p.Mechanisms = plan.Mechanisms{Openat2: true, CloseRange: true} }),
+		"native, self-test":         of(nil, func(p *plan.Plan) { p.SelfTest = acts }),
+		"native, cgroup": of(func(pol *policy.Policy) {
+			*pol = pol.WithLimit("memory_mb", 512).WithLimit("output_bytes", 1000).WithLimit("pids", 100)
+		}, nil),
+		"native, terminal": of(nil, func(p *plan.Plan) { p.Terminal = true }),
+		"native, own filter": of(func(pol *policy.Policy) {
+			pol.Seccomp.Filter, pol.Seccomp.Deny = policy.SeccompOff, []string{"ptrace"}
+		}, nil),
+		"native, no filter": of(func(pol *policy.Policy) { pol.Seccomp.Filter = policy.SeccompOff }, nil),
+		"none":              of(func(pol *policy.Policy) { pol.Backend = policy.BackendNone }, nil),
+	}
+	if probe.Quick().Can(facts.Landlock) {
+		plans["landlock"] = of(func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock }, nil)
+		plans["landlock, self-test"] = of(func(pol *policy.Policy) { pol.Backend, pol.SelfTest = policy.BackendLandlock, true }, nil)
+		plans["landlock, openat"] = of(func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock }, func(p *plan.Plan) { p.Mechanisms = plan.Mechanisms{} })
+	}
+	return plans
+}
+
+// strictPrograms are what the verifier has to accept: the programs of strictPlans for one command, and for sessions.
+func strictPrograms(t *testing.T) map[string]verify.Input {
+	t.Helper()
+	out := map[string]verify.Input{}
+	for name, p := range strictPlans(t) {
+		l, err := Preview(p)
+		require.NoError(t, err, name)
+		out[name] = checked(t, p, l)
+		if p.Serves() {
+			l, err := PreviewServer(p)
+			require.NoError(t, err, name)
+			out["session, "+name] = checked(t, p, l)
+		}
+	}
+	return out
+}
+
+// TestStrictProgramsAreAccepted has the verifier judge real programs, and as a control the same ones with one call that is injected to fail.
+func TestStrictProgramsAreAccepted(t *testing.T) {
+	for name, in := range strictPrograms(t) {
+		t.Run(name, func(t *testing.T) {
+			if err := verify.Check(in); err != nil {
+				t.Errorf("%s\n%s", err, in.Program)
+			}
+			for i := range in.Program.Len() {
+				if k := in.Program.View(i).Kind(); k == sys.KindServe || k == sys.KindFail {
+					continue
+				}
+				restore := in.Program.Inject(i, unix.ENOTUNIQ)
+				require.Error(t, verify.Check(in), "call %d, %s", i, in.Program.Describe(i))
+				restore()
+			}
+		})
+	}
+}
