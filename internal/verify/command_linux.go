@@ -52,8 +52,8 @@ func (c *checker) sends(kind byte, number uint64) {
 }
 
 // takeTerminal makes the terminal the controlling one of the command's session, and its standard descriptors.
-func (c *checker) takeTerminal(by Runner) {
-	if c.terminal == 0 || by&(Command|Bare|Unconfined) == 0 {
+func (c *checker) takeTerminal() {
+	if c.terminal == 0 {
 		return
 	}
 	c.call(Order, unix.SYS_IOCTL).slot(c.terminal).num(unix.TIOCSCTTY).num(0)
@@ -107,9 +107,8 @@ func (c *checker) spawn() {
 }
 
 // become gives up all that the command could want, and waits.
-func (c *checker) become(by Runner) {
-	if by == Pid1 {
-		c.noCapabilities()
+func (c *checker) become() {
+	if !c.bare() {
 		c.closeAllBut(0, c.Status)
 		c.take(Lifetime, sys.KindReap)
 		c.waits(0)
@@ -196,14 +195,9 @@ func (c *checker) serve() {
 	c.kept, c.ranged, c.least = true, true, true
 	end, live, terminal := c.end, c.live, c.terminal
 	for part, body := range []func(){
-		func() {
-			c.subreaper()
-			if c.Plan.Scoped() {
-				c.domain()
-			}
-		},
+		func() { c.stages(Init[:], Supervisor) },
 		func() { c.terminalEnds() },
-		func() { c.stages(Confinement[:], Request) },
+		func() { c.stages(Confinement[:], Shared) },
 	} {
 		c.done()
 		if int(v.Arg(part)) != c.next {
@@ -266,6 +260,9 @@ func (c *checker) selfTest() {
 	if len(c.Plan.SelfTest) == 0 {
 		return
 	}
+	if c.TestReport != 0 { // a process that shares this one's memory must not get a signal
+		c.call(Order, unix.SYS_RT_SIGPROCMASK).num(unix.SIG_SETMASK).words(1<<64 - 1).null().num(8)
+	}
 	raw, tests := c.Plan.Seccomp != nil && len(c.Plan.Seccomp.Raw) > 0, 0
 	for ; c.testAhead(); tests++ {
 		foreign := c.foreignAhead()
@@ -274,14 +271,18 @@ func (c *checker) selfTest() {
 			shares = sys.ShareNothing
 		}
 		pid, _ := c.child(Order, sys.KindSpawn, shares, func() {
-			if !foreign {
-				c.capabilities(Command)
+			if c.TestReport != 0 {
+				c.take(Order, sys.KindReport)
+				if from, _ := c.v.Range(); from != c.TestReport {
+					c.fail("it reports to %d", from)
+				}
+				c.ranged = true
 			}
-			c.prctl(Order, unix.PR_SET_NO_NEW_PRIVS).num(1)
-			if !foreign {
-				c.landlock()
+			by := Tester
+			if foreign {
+				by = ForeignTester
 			}
-			c.filters()
+			c.stages(Confinement[:], by)
 			c.acts(foreign)
 		})
 		c.expect(Order, pid, raw || foreign, unix.ECHILD)

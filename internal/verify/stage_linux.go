@@ -19,16 +19,12 @@ var cloneFlags = map[string]uintptr{
 const lastFD = 1<<31 - 2
 
 // stage checks the calls of one stage.
-func (c *checker) stage(s StageID, by Runner) {
+func (c *checker) stage(s StageID) {
 	switch s {
 	case DeathSignal:
 		c.prctl(Lifetime, unix.PR_SET_PDEATHSIG).num(int(unix.SIGKILL))
-		if by&(Bare|Unconfined) != 0 {
-			c.parentLives()
-		}
-	case Session:
+	case OwnSession:
 		c.call(Order, unix.SYS_SETSID)
-		c.takeTerminal(by)
 	case Cgroup:
 		c.joinCgroup()
 	case Output:
@@ -39,12 +35,7 @@ func (c *checker) stage(s StageID, by Runner) {
 		}
 	case CloseInherited:
 		c.closeAllBut(3, c.Report, c.Status)
-		if by&(Command|Bare|Unconfined) == 0 {
-			c.callerLives()
-		} else {
-			c.live = c.live[:0]
-			c.ownNull()
-		}
+		c.callerLives()
 	case Report:
 		c.call(Lifetime, unix.SYS_SENDTO).num(c.Status).mem([]byte("r")).num(1).num(unix.MSG_NOSIGNAL)
 	case SubreaperStage:
@@ -74,12 +65,12 @@ func (c *checker) stage(s StageID, by Runner) {
 	case KillScope:
 		c.killScope()
 	default:
-		c.hold(s, by)
+		c.hold(s)
 	}
 }
 
 // hold checks the stages from the private root on, in a process that holds a sandbox together.
-func (c *checker) hold(s StageID, by Runner) {
+func (c *checker) hold(s StageID) {
 	switch s {
 	case Root:
 		c.rootStage()
@@ -91,16 +82,21 @@ func (c *checker) hold(s StageID, by Runner) {
 		c.openTerminal()
 	case SelfTest:
 		c.selfTest()
+	case SupervisorScope:
+		if c.Plan.Scoped() {
+			c.domain()
+		}
 	case CommandUsers:
 		c.commandUsers()
 	case Ruleset:
 		if c.Plan.Landlock != nil {
 			c.ruleset = c.build()
 		}
-	case Capabilities:
-		c.capabilities(by)
+	case NoCapabilities:
+		c.noCapabilities()
 	case NotDumpable:
 		c.prctl(Lifetime, unix.PR_SET_DUMPABLE).num(0)
+	case Grants: // no calls
 	case Handlers:
 		c.repeated(Order, unix.SYS_RT_SIGACTION, 1, 64).counter().words(0, 0, 0, 0).null().num(8).or(unblockable)
 	case StandardFiles:
@@ -110,18 +106,31 @@ func (c *checker) hold(s StageID, by Runner) {
 	case Spawn:
 		c.spawn()
 	case Become:
-		c.become(by)
+		c.become()
 	case End:
 		c.killRest()
 		c.take(Lifetime, sys.KindDrain)
 	default:
-		c.confine(s, by)
+		c.confine(s)
 	}
 }
 
 // confine checks the stages that only a command's process has.
-func (c *checker) confine(s StageID, by Runner) {
+func (c *checker) confine(s StageID) {
 	switch s {
+	case DieWithSubreaper:
+		c.prctl(Lifetime, unix.PR_SET_PDEATHSIG).num(int(unix.SIGKILL))
+		c.parentLives()
+	case Session:
+		c.call(Order, unix.SYS_SETSID)
+		c.takeTerminal()
+	case CloseAll:
+		c.closeAllBut(3, c.Report, c.Status)
+		c.live = c.live[:0]
+	case OwnNull:
+		c.ownNull()
+	case Capabilities:
+		c.capabilities()
 	case UserNamespace:
 		c.ownUsers()
 	case Directory:
@@ -305,12 +314,10 @@ func (c *checker) killRest() {
 }
 
 // capabilities empties all five sets.
-func (c *checker) capabilities(by Runner) {
-	if by != Server { // whose commands drop their own bounding sets
-		m := c.repeated(Order, unix.SYS_PRCTL, 0, c.Plan.LastCap).num(unix.PR_CAPBSET_DROP).counter()
-		if c.bare() {
-			m.or(notAllowedToDrop)
-		}
+func (c *checker) capabilities() {
+	m := c.repeated(Order, unix.SYS_PRCTL, 0, c.Plan.LastCap).num(unix.PR_CAPBSET_DROP).counter()
+	if c.bare() || c.TestReport != 0 {
+		m.or(notAllowedToDrop)
 	}
 	c.noCapabilities()
 }

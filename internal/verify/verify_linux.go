@@ -26,6 +26,8 @@ type Input struct {
 	Arguments      sys.Area            // this process's arguments and environment, which pid 1 overwrites
 	Caller         int                 // pid of this process, which a subreaper must not be able to signal
 	TerminalSize   []byte              // struct winsize of the command's terminal; nil is none
+	By             Runner              // Remote or Container, if the program is only what such a process does
+	TestReport     int                 // a Remote's self-test: number of the pipe that its processes report to
 }
 
 // Check returns nil if the program is what the plan says, or the first [*Violation]. It changes nothing and makes no system call.
@@ -41,8 +43,12 @@ func Check(in Input) (err error) {
 			panic(v)
 		}
 	}()
-	c.namespaces()
-	c.stages(Init[:], c.runner())
+	if in.By != 0 {
+		c.stages(Confinement[:], in.By)
+	} else {
+		c.namespaces()
+		c.stages(Init[:], c.runner())
+	}
 	c.process()
 	return nil
 }
@@ -85,7 +91,7 @@ func (c *checker) runner() Runner {
 func (c *checker) stages(table []Stage, by Runner) {
 	for _, s := range table {
 		if s.By&by != 0 {
-			c.stage(s.ID, by)
+			c.stage(s.ID)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -102,7 +103,7 @@ func (o *bwrapRun) start(name string, call *BwrapCall) (err error) {
 	if err != nil {
 		return &Error{Stage: "channels", Err: err}
 	}
-	o.lowered, err = lowerWatchdog(o.plan, fds{report: o.ch.childReport, status: o.ch.childStatus}, name, call.Args, theirs)
+	o.lowered, err = lowerWatchdog(o.plan, fds{report: o.ch.childReport, status: o.ch.childStatus}, bwrapStart{name: name, args: call.Args, files: theirs})
 	if err != nil {
 		return wrapLowering(err)
 	}
@@ -372,7 +373,10 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 	}
 	l := remoteLowering(&o)
 	defer l.closeTest()
-	if err := l.all(l.selfTestHere, l.session, l.ownNull, l.directory, l.keyring, l.signals, l.noNewPrivs, l.setLimits, l.landlock, l.openFiles, l.seccomp, l.exec); err != nil {
+	if err := l.openTestReport(); err != nil {
+		return err
+	}
+	if err := l.stages(verify.Confinement[:], verify.Remote); err != nil {
 		return err
 	}
 	return l.reportFailure(channel, l.p.Run())

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -14,35 +14,6 @@ import (
 // The life of a sandbox by bubblewrap's rules: a plan with plan.Bwrap. It differs from that of nsrun's own wherever bubblewrap's
 // contract does: what the caller has left open, ignored or set reaches the command, capabilities may stay, the process that waits is
 // there only if something needs it, and nothing is added.
-
-// compatProgram writes such a plan. The order is bubblewrap's, because its errors and what its callers may do meanwhile depend on it.
-func (l *lowering) compatProgram(resolver mounts.Resolver) error {
-	return l.all(
-		l.enterNamespaces,
-		l.setUpDeathSignal, // nothing is left behind if the caller dies half-way
-		l.handshake,        // the caller has told whom it wanted to tell
-		l.noNewPrivs,
-		l.boundingSet, // a new user namespace has given all of it back
-		l.switchIDs,
-		l.network,
-		l.openProc, // to be reached after the root has changed
-		l.firstMaps,
-		l.clearUmask,
-		l.fileLabel,
-		func() error { return l.compatRoot(resolver) },
-		l.hostnames,
-		l.secondUsers,
-		l.assertNoUsers,
-		l.keepCapabilities,
-		l.setParentDeathSignal, // what changes credentials forgets the death signal
-		l.report,               // the thread that answers has lived on with the death signal in place
-		l.ready,                // the caller lives, and holds no privileges any more
-		l.block,
-		l.restoreUmask,
-		l.newSession,
-		l.waiter,
-	)
-}
 
 // enterNamespaces joins the namespaces that were given by descriptor. One cannot join a user namespace from a process with threads,
 // as Go's are, nor enter a pid namespace without a fork; so this process is one in between, which ends once another is in.
@@ -79,8 +50,8 @@ func (l *lowering) enterNamespaces() error {
 // joins reports whether a plan enters namespaces that are there already.
 func joins(b *plan.Bwrap) bool { return b.Users.FD != nil || b.PidnsFD != nil }
 
-func (l *lowering) setUpDeathSignal() error {
-	l.deathSignal(unix.SIGKILL)
+// closeTheirs closes the caller's ends of the channels.
+func (l *lowering) closeTheirs() error {
 	l.step("descriptors", "close the caller's")
 	for _, fd := range l.fds.theirs {
 		l.p.Add(unix.SYS_CLOSE, sys.Int(fd))
@@ -113,23 +84,26 @@ func (l *lowering) handshake() error {
 }
 
 // checkCallerAlive fails if the caller has died: a death signal that is asked for after that never comes. It is not enough: see
-// [lowering.report].
+// [lowering.askCaller].
 func (l *lowering) checkCallerAlive() {
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1),
 		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
 }
 
-// setParentDeathSignal asks for the death signal once more: a new user namespace or other ids take it back (commit_creds in kernel/cred.c).
-func (l *lowering) setParentDeathSignal() error {
+// renewDeathSignal asks for the death signal once more: a new user namespace or other ids take it back (commit_creds in kernel/cred.c).
+func (l *lowering) renewDeathSignal() error {
 	l.deathSignal(unix.SIGKILL)
-	return nil
+	return l.askCaller()
 }
 
-// report asks for the caller's answer, which ready waits for, now that the death signal is in place. The kernel sends that signal when the
+// report is askCaller, in a process whose death signal is in place from its first call on.
+func (l *lowering) report() error { return l.askCaller() }
+
+// askCaller asks for the caller's answer, which ready waits for, now that the death signal is in place. The kernel sends that signal when the
 // thread that has forked this process ends, and only that thread answers: after its answer, its end cannot be missed. The end of the socket
 // does not prove as much. A thread that was killed can end, and leave this process to another parent, before the last thread of its process
 // closes the socket (do_exit in kernel/exit.c).
-func (l *lowering) report() error {
+func (l *lowering) askCaller() error {
 	l.step("command", "report to the caller")
 	l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{reported}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
 	return nil
@@ -142,10 +116,14 @@ func (l *lowering) ownsUsers() bool { return slices.Contains(l.plan.Namespaces, 
 
 // boundingSet drops what was not asked to stay, if a user namespace has given it all back.
 func (l *lowering) boundingSet() error {
-	b := l.plan.Bwrap
-	if !l.ownsUsers() && b.Users.FD == nil {
-		return nil
+	if l.ownsUsers() || l.plan.Bwrap.Users.FD != nil {
+		l.dropBoundingSet()
 	}
+	return nil
+}
+
+func (l *lowering) dropBoundingSet() {
+	b := l.plan.Bwrap
 	l.step("capabilities", "bounding set")
 	from := 0
 	for _, keep := range append(slices.Clone(b.Caps), l.plan.LastCap+1) {
@@ -155,7 +133,6 @@ func (l *lowering) boundingSet() error {
 		}
 		from = keep + 1
 	}
-	return nil
 }
 
 // switchIDs takes the ids that were asked for in a user namespace that somebody else has made.
@@ -225,12 +202,6 @@ func (l *lowering) fileLabel() error {
 	return nil
 }
 
-func (l *lowering) compatRoot(resolver mounts.Resolver) (err error) {
-	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
-	l.resolved, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Compat: true}, have, resolver)
-	return err
-}
-
 func (l *lowering) hostnames() error {
 	for _, name := range l.plan.Bwrap.Hostnames {
 		l.p.At(sys.Step{Stage: "hostname", Op: "set", Path: name})
@@ -254,9 +225,7 @@ func (l *lowering) secondUsers() error {
 	}
 	l.step("identity", "second")
 	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
-	if err := l.boundingSet(); err != nil {
-		return err
-	}
+	l.dropBoundingSet()
 	l.put("self/uid_map", fmt.Sprintf("%d %d 1\n", id.UID, b.Users.FirstUID), identityStep("uid_map"))
 	l.put("self/gid_map", fmt.Sprintf("%d %d 1\n", id.GID, b.Users.FirstGID), identityStep("gid_map"))
 	return nil
@@ -317,7 +286,7 @@ func (l *lowering) newSession() error {
 func (l *lowering) waiter() error {
 	b := l.plan.Bwrap
 	if !b.Waiter {
-		return l.compatExecStages()
+		return l.stages(verify.Confinement[:], verify.CompatCommand)
 	}
 	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...)
 	keep = append(keep, b.SyncFDs...)
@@ -328,7 +297,7 @@ func (l *lowering) waiter() error {
 	l.parents = make([]byte, 8)
 	l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
 	var err error
-	l.p.Spawn(l.command, nil, func() { err = l.compatExecStages() })
+	l.p.Spawn(l.command, nil, func() { err = l.stages(verify.Confinement[:], verify.CompatCommand) })
 	if err != nil {
 		return err
 	}
@@ -343,9 +312,7 @@ func (l *lowering) waiter() error {
 	}
 	l.p.ReportTo(l.fds.status) // the other pipe's end says that the command is executed
 	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report))
-	if err := l.filters(); err != nil { // it must survive the command's filters, which need not allow it more than to wait, write and end
-		return err
-	}
+	l.addRawFilters() // it must survive the command's filters, which need not allow it more than to wait, write and end
 	l.step("init", "wait")
 	l.p.Reap(l.command, l.fds.status, true)
 	return nil

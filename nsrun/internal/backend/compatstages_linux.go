@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
 )
 
-// compatExecStages are the exec stages by bubblewrap's rules. Filters come last, and after them nothing but exec.
-func (l *lowering) compatExecStages() error {
+// The exec stages by bubblewrap's rules. Filters come last, and after them nothing but exec.
+
+// closeConsumed closes the descriptors that options have used.
+func (l *lowering) closeConsumed() error {
 	b := l.plan.Bwrap
 	l.step("descriptors", "close what options have used")
 	for _, fd := range b.Consumed {
@@ -19,7 +22,12 @@ func (l *lowering) compatExecStages() error {
 			l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 		}
 	}
-	switch { // one that was forked has no death signal yet, one that was not still has that of the set-up
+	return nil
+}
+
+// dieWithWaiter sets the death signal: a process that was forked has none yet, one that was not still has that of the set-up.
+func (l *lowering) dieWithWaiter() error {
+	switch b := l.plan.Bwrap; {
 	case b.Waiter && b.DieWithParent:
 		l.deathSignal(unix.SIGKILL)
 		l.checkParentAlive()
@@ -27,17 +35,15 @@ func (l *lowering) compatExecStages() error {
 	case !b.Waiter && !b.DieWithParent:
 		l.deathSignal(0)
 	}
+	return nil
+}
+
+func (l *lowering) unblockChild() error {
 	l.step("signals", "unblock SIGCHLD")
 	mask := make([]byte, 8)
 	mask[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_UNBLOCK, "SIG_UNBLOCK"), sys.Bytes(mask), sys.Null(), sys.Int(8))
-	if err := l.all(l.setLimits, l.openFiles); err != nil {
-		return err
-	}
-	if err := l.execLabel(); err != nil {
-		return err
-	}
-	return l.startIn()
+	return nil
 }
 
 // inherited reports whether fd came to this process from its caller: what Go has opened for itself is close-on-exec.
@@ -54,40 +60,50 @@ func (l *lowering) execLabel() error {
 	return nil
 }
 
-// startIn goes to the first working directory that is there, names it in PWD, and starts the command.
-func (l *lowering) startIn() error {
+// workingDirectory goes to the first working directory that is there. In each, the stages that are left follow.
+func (l *lowering) workingDirectory() error {
 	b := l.plan.Bwrap
+	tail := func(dir string) error {
+		l.workDir = dir
+		return l.stages(verify.Confinement[:], verify.CompatTail)
+	}
 	if b.Chdir != nil {
 		l.chdir(*b.Chdir)
-		return l.start(*b.Chdir)
+		return tail(*b.Chdir)
 	}
 	var err error
 	for _, dir := range b.Dirs {
 		l.chdir(dir)
-		l.p.Then(func() { err = errors.Join(err, l.start(dir)) }, sys.Any)
+		l.p.Then(func() { err = errors.Join(err, tail(dir)) }, sys.Any)
 	}
-	return errors.Join(err, l.start("/"))
+	return errors.Join(err, tail("/"))
 }
 
-// start ends in exec.
-func (l *lowering) start(pwd string) error {
+func (l *lowering) ambientCaps() error {
 	l.step("capabilities", "ambient")
 	for _, c := range l.plan.Bwrap.Caps {
 		l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_RAISE, "PR_CAP_AMBIENT_RAISE"),
 			sys.Int(c), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0).Tolerate(unix.EPERM, 0)
 	}
-	if err := l.all(l.landlock, l.seccomp, l.filters); err != nil {
-		return err
-	}
-	if l.plan.Bwrap.StatusFD != nil { // who is killed by a filter here has not been executed, though the pipe ends
+	return nil
+}
+
+// announce reports that exec comes next: a process that a filter kills here has not been executed, though the pipe ends.
+func (l *lowering) announce() error {
+	if l.plan.Bwrap.StatusFD != nil {
 		l.step("exec", "announce")
 		l.p.Add(unix.SYS_WRITE, sys.Int(l.fds.report), sys.Bytes([]byte{witness}), sys.Int(1)).Tolerate(sys.Any, 0)
 	}
+	return nil
+}
+
+// compatExec executes the command, with its working directory in PWD.
+func (l *lowering) compatExec() error {
 	argv := slices.Clone(l.plan.Command)
 	if name := l.plan.Bwrap.Argv0; name != nil {
 		argv[0] = *name
 	}
-	env := setenv(l.plan.Env, "PWD", pwd)
+	env := setenv(l.plan.Env, "PWD", l.workDir)
 	name := l.plan.Command[0]
 	if !strings.Contains(name, "/") {
 		return l.execAs(name, argv, env)
@@ -113,11 +129,15 @@ func setenv(env []string, name, value string) []string {
 	return env
 }
 
-// filters installs raw filters by prctl, as bubblewrap does: an earlier one may allow no other way.
-func (l *lowering) filters() error {
+func (l *lowering) rawFilters() error {
+	l.addRawFilters()
+	return nil
+}
+
+// addRawFilters installs raw filters by prctl, as bubblewrap does: an earlier one may allow no other way.
+func (l *lowering) addRawFilters() {
 	for _, raw := range l.plan.Bwrap.Filters {
 		l.step("seccomp", "filter")
 		seccomp.LowerRaw(l.p, raw)
 	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -166,7 +167,7 @@ func (p *pid1) startCommand() (int, *remoteFailure) {
 	l.plan.Mechanisms, l.fds = p.request.Mechanisms, fds{report: pipe[1], status: pipe[1]}
 	l.plan.Mechanisms.Openat2 = false // which the container's own filter may refuse: Docker's did before 20.10
 	l.plan.LastCap = -1               // the bounding set is empty already
-	if err := l.all(l.descriptors, l.selfTest, l.session, l.directory, l.setLimits, l.keyring, l.signals, l.capabilities, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp, l.exec); err != nil {
+	if err := l.stages(verify.Confinement[:], verify.Container); err != nil {
 		return 0, &remoteFailure{Stage: "prepare", Text: err.Error()}
 	}
 	pid, pidfd, err := l.p.Fork(0, pipe[1])

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -68,29 +69,29 @@ type lowering struct {
 	children   sys.Slot        // a subreaper's, or a server's, signalfd
 	prepared   sys.Slot        // a server's Landlock ruleset
 	target     *SelfTestTarget // of the self-test
+	bwrap      *bwrapStart     // what a watchdog starts
+	request    Command         // of a session
+	workDir    string          // of a command under the name bwrap
+	execAt     int             // the first call of exec
+	resolver   mounts.Resolver // of what lowering looks up
 	rules      []landlock.PathRule
 	compiled   []seccomp.Filter
 	testReport *[2]*os.File // a pipe for what the self-test reports, where there is no report of the run's
 }
 
-// Lower writes p as the life of a sandbox's pid 1. It looks at the host, for what the plan's mounts expect, and changes nothing.
-// With trace the program can be printed.
+// Lower writes p as the life of a sandbox's pid 1, or of what stands in its place. It looks at the host, for what the plan's mounts expect, and
+// changes nothing. With trace the program can be printed.
 //
 // The order is the security argument: see doc/security.md.
 func Lower(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
-	l := newLowering(p, f, trace)
-	program, joined := l.pid1Program, false
+	by := verify.Pid1
 	switch {
 	case p.Bwrap != nil:
-		program, joined = l.compatProgram, joins(p.Bwrap)
+		by = verify.Compat
 	case usesSubreaper(p):
-		program = l.subreaperProgram
+		by = verify.Subreaper
 	}
-	out, err := l.lower(program, resolver)
-	if err == nil && joined {
-		out.Flags = 0
-	}
-	return out, err
+	return newLowering(p, f, trace).lower(by, resolver)
 }
 
 func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
@@ -101,7 +102,8 @@ func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
 	return l
 }
 
-func (l *lowering) lower(program func(mounts.Resolver) error, resolver mounts.Resolver) (*Lowered, error) {
+func (l *lowering) lower(by verify.Runner, resolver mounts.Resolver) (*Lowered, error) {
+	l.resolver = resolver
 	l.p.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
 	out := &Lowered{Program: l.p}
 	for _, ns := range l.plan.Namespaces {
@@ -111,51 +113,22 @@ func (l *lowering) lower(program func(mounts.Resolver) error, resolver mounts.Re
 		}
 		out.Flags |= flag
 	}
-	if len(l.plan.Cgroups) > 0 {
+	switch {
+	case by == verify.Compat && joins(l.plan.Bwrap):
+		out.Flags = 0
+	case len(l.plan.Cgroups) > 0:
 		out.Flags &^= unix.CLONE_NEWCGROUP // whose root is where it is made: see joinGroup
 	}
-	if err := program(resolver); err != nil {
+	if err := l.stages(verify.Init[:], by); err != nil {
 		return nil, err
 	}
 	out.Resolved, out.Rules, out.forked = l.resolved, l.rules, l.forked
 	return out, nil
 }
 
-// pid1Program is that of a sandbox by nsrun's own rules.
-func (l *lowering) pid1Program(resolver mounts.Resolver) error {
-	return l.all(
-		l.dieWithCaller, // first of all: nothing outlives the caller
-		l.joinGroup,     // before there is anything to count
-		l.takeOutput,
-		l.closeInherited,
-		l.report, // early, so that the answer is there when ready waits for it
-		l.mapIDs,
-		l.setMaxUserNamespaces, // while /proc/sys can still be written
-		l.setMaxInotifyInstances,
-		l.setPidMax,
-		l.network,
-		l.setHostname,
-		l.clearArguments,
-		func() error { return l.root(resolver) },
-		l.terminal,
-		l.selfTest,
-		l.spawnCommand,
-		l.becomeInit,
-	)
-}
-
-func (l *lowering) all(parts ...func() error) error {
-	for _, part := range parts {
-		if err := part(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (l *lowering) step(stage, op string) { l.p.At(sys.Step{Stage: stage, Op: op}) }
 
-// dieWithCaller asks for SIGKILL when the forking thread of the caller ends, and then makes sure that it has not ended before.
+// dieWithCaller asks for SIGKILL when the forking thread of the caller ends.
 func (l *lowering) dieWithCaller() error {
 	l.deathSignal(unix.SIGKILL)
 	return nil
@@ -166,6 +139,9 @@ func (l *lowering) dieWithCaller() error {
 func (l *lowering) closeInherited() error {
 	l.step("descriptors", "close inherited")
 	keep := []int{l.fds.report, l.fds.status}
+	if l.bwrap != nil {
+		keep = append(keep, l.bwrap.files...)
+	}
 	slices.Sort(keep)
 	if err := l.closeAllBut(3, keep); err != nil {
 		return err
@@ -289,9 +265,9 @@ func (l *lowering) setHostname() error {
 	return nil
 }
 
-func (l *lowering) root(resolver mounts.Resolver) (err error) {
+func (l *lowering) root() (err error) {
 	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
-	l.resolved, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir}, have, resolver)
+	l.resolved, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir, Compat: l.plan.Bwrap != nil}, have, l.resolver)
 	return err
 }
 
@@ -312,10 +288,12 @@ func (l *lowering) clearArguments() error {
 // becomeInit makes this process hold nothing that the command could want, and then wait. Only the status socket stays open. The
 // process of the exec stages, which shares our memory until it executes the command, has made it not dumpable already; see notDumpable.
 func (l *lowering) becomeInit() error {
-	// Not before the spawn: the user namespace of the exec stages can map our uid 0 only if we had CAP_SETFCAP when it was made
-	// (user_namespaces(7), since Linux 5.12).
-	l.step("init", "no capabilities")
-	l.dropCapabilities()
+	switch {
+	case l.bwrap != nil:
+		return l.watchBwrap()
+	case usesSubreaper(l.plan):
+		return l.superviseCommand()
+	}
 	l.step("init", "close all")
 	if err := l.closeAllBut(0, []int{l.fds.status}); err != nil {
 		return err

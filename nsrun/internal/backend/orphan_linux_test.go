@@ -11,6 +11,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
@@ -94,12 +95,12 @@ func TestCallerToBeKilled(t *testing.T) {
 	}
 	l := newLowering(p, fds{report: ch.childReport, status: childStatus, theirs: []int{int(ch.report.Fd()), status}}, false)
 	l.p.Add(unix.SYS_READ, sys.Int(gate), sys.Bytes(make([]byte, 1)), sys.Int(1))
-	program := l.compatProgram
+	by := verify.Compat
 	if kind == "native" {
-		program = l.pid1Program
+		by = verify.Pid1
 	}
 	var host mounts.Host
-	lowered, err := l.lower(program, &host)
+	lowered, err := l.lower(by, &host)
 	require.NoError(t, err)
 	if kind == "native" {
 		pid, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)

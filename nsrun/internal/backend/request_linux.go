@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -36,29 +37,33 @@ func (c *Command) tooBig() bool {
 	return size > 6<<20 || copied(countPathEntries(c.Args[0], c.Env), c.Args[0], c.Args) > maxLists
 }
 
-// lowerRequest writes the calls of a command that its server does not know: before the containment that all share, and, from cut on, exec.
-// Together with that they are the exec stages: see execStages.
+// lowerRequest writes the stages of a command that its server does not know: those before the ones that all commands share, and, from cut on,
+// exec.
 func lowerRequest(p *plan.Plan, c Command) (l *lowering, cut int, err error) {
 	own := *p
 	own.Command, own.Env, own.Dir = c.Args, c.Env, c.Dir
-	l = &lowering{p: &sys.Program{Trace: true}, plan: &own}
+	l = &lowering{p: &sys.Program{Trace: true}, plan: &own, request: c}
 	l.p.ForRequests()
-	l.step("command", "session")
-	l.p.Add(unix.SYS_SETSID)
-	if c.Terminal != nil {
-		l.takeTerminal(c.Terminal)
-	} else if err := l.takeFiles(c.Files); err != nil {
-		return nil, 0, err
-	}
-	if !usesSubreaper(p) {
+	err = l.stages(verify.Confinement[:], verify.Request)
+	return l, l.execAt, err
+}
+
+// enterUsers enters the user namespace of all commands: see commandUsers.
+func (l *lowering) enterUsers() error {
+	if !usesSubreaper(l.plan) {
 		l.step("identity", "enter the command's user namespace")
 		l.p.Add(unix.SYS_SETNS, sys.Of(sys.SlotUsers), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	}
-	if err := l.directory(); err != nil {
-		return nil, 0, err
+	return nil
+}
+
+// files are the command's standard descriptors: those of the request, or a terminal.
+func (l *lowering) files() error {
+	if l.request.Terminal == nil {
+		return l.takeFiles(l.request.Files)
 	}
-	cut = l.p.Len()
-	return l, cut, l.exec()
+	l.takeTerminal(l.request.Terminal)
+	return nil
 }
 
 func (l *lowering) takeTerminal(size *unix.Winsize) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -131,9 +132,13 @@ func (l *lowering) selfTest() error {
 	if len(l.plan.SelfTest) == 0 {
 		return nil
 	}
+	if l.testReport != nil { // no signal may reach a child that shares this process's memory; the stage mask unblocks them
+		l.step(selfTestStage, "block signals")
+		l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(slices.Repeat([]byte{0xff}, 8)), sys.Null(), sys.Int(8))
+	}
 	tester, foreign := l.p.Slot(), slices.Contains(l.plan.SelfTest, plan.ActForeign)
 	var err error
-	spawn := func(apart bool, body func(), parts ...func() error) {
+	spawn := func(by verify.Runner, apart bool, body func()) {
 		l.step(selfTestStage, "start")
 		start := l.p.SpawnApart
 		if !apart {
@@ -144,7 +149,7 @@ func (l *lowering) selfTest() error {
 				l.p.ReportTo(int(l.testReport[1].Fd()))
 			}
 			if err == nil {
-				err = l.all(parts...)
+				err = l.stages(verify.Confinement[:], by)
 			}
 			body()
 		})
@@ -155,21 +160,21 @@ func (l *lowering) selfTest() error {
 		groups = slices.Collect(slices.Chunk(groups[0], 1))
 	}
 	for _, acts := range groups {
-		spawn(raw, func() {
+		spawn(verify.Tester, raw, func() {
 			for _, act := range acts {
 				l.try(act)
 			}
 			l.step(selfTestStage, "end")
 			l.p.Add(unix.SYS_EXIT_GROUP, sys.Int(0))
-		}, l.capabilities, l.noNewPrivs, l.landlock, l.seccomp)
+		})
 		l.p.Expect(tester, raw, unix.ECHILD)
 	}
 	if foreign { // the filter kills whoever does this
-		spawn(true, func() {
+		spawn(verify.ForeignTester, true, func() {
 			l.step(selfTestStage, string(plan.ActForeign))
 			l.p.Foreign()
 			l.p.Fail(actDone)
-		}, l.noNewPrivs, l.seccomp)
+		})
 		l.p.Expect(tester, true, unix.ECHILD)
 	}
 	return err
@@ -220,20 +225,14 @@ func (l *lowering) tryConnect() {
 	}, sys.Any)
 }
 
-// selfTestHere is selfTest in a program that this process runs itself: no signal may reach a child that shares its memory, and what the
-// child reports comes over a pipe of its own. [lowering.signals] unblocks them again.
-func (l *lowering) selfTestHere() error {
+// openTestReport opens a pipe for what a self-test's child reports, in a program that this process runs itself.
+func (l *lowering) openTestReport() error {
 	if len(l.plan.SelfTest) == 0 {
 		return nil
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
 	l.testReport = &[2]*os.File{r, w}
-	l.step(selfTestStage, "block signals")
-	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(slices.Repeat([]byte{0xff}, 8)), sys.Null(), sys.Int(8))
-	return l.selfTest()
+	return err
 }
 
 // testFailure is what the self-test's child has reported, or else other.

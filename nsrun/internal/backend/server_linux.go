@@ -2,6 +2,7 @@ package backend
 
 import (
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -17,58 +18,9 @@ func lowerServer(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lo
 	l := newLowering(p, f, trace)
 	l.p.ForRequests()
 	if usesSubreaper(p) {
-		return l.lower(l.subreaperServer, resolver)
+		return l.lower(verify.SubreaperServer, resolver)
 	}
-	return l.lower(l.pid1Server, resolver)
-}
-
-// pid1Server is that of pid 1.
-func (l *lowering) pid1Server(resolver mounts.Resolver) error {
-	return l.all(
-		l.dieWithCaller,
-		l.joinGroup,
-		l.closeInherited,
-		l.mapIDs,
-		l.setMaxUserNamespaces,
-		l.setMaxInotifyInstances,
-		l.setPidMax,
-		l.network,
-		l.setHostname,
-		l.clearArguments,
-		func() error { return l.root(resolver) },
-		l.selfTest,
-		l.commandUsers,
-		l.noNewPrivs, // for the supervisors' Landlock domain
-		l.ruleset,
-		func() error { l.dropCapabilities(); return nil }, // not before commandUsers: see becomeInit
-		l.notDumpable, // nor before it: whose maps are written in /proc/self
-		l.awaitChildren,
-		l.handlers, // once for all commands
-		l.nullStdio,
-		l.serve,
-	)
-}
-
-// subreaperServer is that of a subreaper: see subreaperProgram.
-func (l *lowering) subreaperServer(resolver mounts.Resolver) error {
-	return l.all(
-		l.ownSession,
-		l.joinGroup,
-		l.closeInherited,
-		l.setChildSubreaper,
-		l.noNewPrivsHere,
-		l.killScope,
-		func() error { return l.grants(resolver) },
-		l.awaitChildren,
-		l.startWatchdog,
-		l.selfTest,
-		l.ruleset,
-		l.notDumpable,
-		l.handlers,
-		l.nullStdio,
-		l.serve,
-		l.endSubreaper,
-	)
+	return l.lower(verify.Server, resolver)
 }
 
 // commandUsers makes the user namespace that all commands live in, which owns nothing, and keeps a descriptor of it. Its owner, this
@@ -76,14 +28,13 @@ func (l *lowering) subreaperServer(resolver mounts.Resolver) error {
 func (l *lowering) commandUsers() error {
 	l.step("identity", "second user namespace")
 	helper := l.p.Slot()
-	var err error
 	l.p.SpawnHelper(helper, func() {
-		err = l.ownUsers()
+		l.ownUsers()
 		l.p.At(sys.Step{Stage: "identity", Op: "open", Path: "/proc/self/ns/user"})
 		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc/self/ns/user"), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(sys.SlotUsers)
 	})
 	l.p.Expect(helper, false, unix.ECHILD)
-	return err
+	return nil
 }
 
 // ruleset builds what Landlock will enforce on every command, once.
@@ -118,28 +69,25 @@ func (l *lowering) nullStdio() error {
 func (l *lowering) serve() error {
 	l.step("server", "serve")
 	var err error
-	part := func(parts ...func() error) func() {
+	part := func(table []verify.Stage, by verify.Runner) func() {
 		return func() {
 			if err == nil {
-				err = l.all(parts...)
+				err = l.stages(table, by)
 			}
 		}
 	}
-	supervisor := []func() error{l.setChildSubreaper}
-	if l.plan.Scoped() {
-		supervisor = append(supervisor, func() error { landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal}); return nil })
-	}
-	terminal := func() error { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil); return nil }
+	terminal := func() { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil) }
 	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: usesSubreaper(l.plan),
-		Prepare: part(supervisor...), Terminal: part(terminal), Confine: part(l.sessionExecStages()...)})
+		Prepare: part(verify.Init[:], verify.Supervisor), Terminal: terminal, Confine: part(verify.Confinement[:], verify.Shared)})
 	return err
 }
 
-// sessionExecStages are the exec stages that are the same for all commands: see execStages and hostExecStages. A request's part comes before it, up to
-// the working directory, and exec after it. To enter the command's user namespace makes the memory, which is pid 1's too, what fs.suid_dumpable
-// says (commit_creds in kernel/cred.c), so it is made not dumpable again. no_new_privs is inherited.
-func (l *lowering) sessionExecStages() []func() error {
-	return []func() error{l.setLimits, l.keyring, l.mask, l.capabilities, l.notDumpable, l.restrict, l.closeRest, l.openFiles, l.seccomp}
+// supervisorScope puts a supervisor into a Landlock domain whose processes can signal nobody outside of it.
+func (l *lowering) supervisorScope() error {
+	if l.plan.Scoped() {
+		landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal})
+	}
+	return nil
 }
 
 func (l *lowering) restrict() error {

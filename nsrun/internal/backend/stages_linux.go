@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -17,13 +18,20 @@ import (
 
 // spawnCommand forks the process that runs the exec stages and becomes the command, and reports its pidfd to the caller.
 func (l *lowering) spawnCommand() error {
-	if usesSubreaper(l.plan) {
-		return l.spawn(l.hostExecStages)
+	if l.bwrap != nil {
+		return l.spawnBwrap()
 	}
-	return l.spawn(l.execStages)
+	by := verify.Command
+	switch l.plan.Backend {
+	case plan.BackendLandlock:
+		by = verify.Bare
+	case plan.BackendNone:
+		by = verify.Unconfined
+	}
+	return l.spawn(func() error { return l.stages(verify.Confinement[:], by) })
 }
 
-func (l *lowering) spawn(stages func() error) error {
+func (l *lowering) spawn(body func() error) error {
 	l.step("command", "fork")
 	if usesSubreaper(l.plan) {
 		l.parents = make([]byte, 8)
@@ -32,7 +40,7 @@ func (l *lowering) spawn(stages func() error) error {
 	l.command = l.p.Slot()
 	message := newFDMessage('P')
 	var err error
-	l.p.Spawn(l.command, message.fd(), func() { err = stages() })
+	l.p.Spawn(l.command, message.fd(), func() { err = body() })
 	if err != nil {
 		return err
 	}
@@ -43,28 +51,6 @@ func (l *lowering) spawn(stages func() error) error {
 		l.p.Add(unix.SYS_CLOSE, sys.Of(l.tty))
 	}
 	return nil
-}
-
-// execStages is the containment of the command, in the order that the security argument needs. Each part takes away what the ones
-// before it needed, and exec comes under all of them.
-func (l *lowering) execStages() error {
-	return l.all(
-		l.session,      // no controlling terminal to push input into: CVE-2017-5226
-		l.descriptors,  // 0, 1, 2 and our channels, which exec closes
-		l.ownUsers,     // a user namespace that owns nothing: not the mounts, not pid 1
-		l.directory,    // of the view, by path inside it: CVE-2024-21626
-		l.setLimits,    // while none of the sandbox's own can interfere
-		l.keyring,      // not the caller's session keyring
-		l.signals,      // nothing ignored or blocked is inherited
-		l.capabilities, // none, in no set
-		l.ready,        // the caller has done all it must before there is a command
-		l.notDumpable,  // from here on nobody can look into pid 1 either
-		l.noNewPrivs,   // set-uid programs stay powerless; Landlock and seccomp require it
-		l.landlock,     // the second lock on files
-		l.openFiles,    // which the rules have needed
-		l.seccomp,      // last, because it refuses most of the above
-		l.exec,
-	)
 }
 
 func (l *lowering) session() error {
@@ -85,10 +71,7 @@ func (l *lowering) descriptors() error {
 	l.step("descriptors", "close all but 0, 1, 2 and the channels")
 	keep := []int{l.fds.report, l.fds.status}
 	slices.Sort(keep)
-	if err := l.closeAllBut(3, keep); err != nil {
-		return err
-	}
-	return l.ownNull()
+	return l.closeAllBut(3, keep)
 }
 
 // ready waits for the caller's word that it will pass signals on, or has given up its privileges; as a rule that has come by now.
@@ -121,11 +104,16 @@ func (l *lowering) ownNull() error {
 	return nil
 }
 
-func (l *lowering) ownUsers() error {
+func (l *lowering) userNamespace() error {
+	l.ownUsers()
+	return nil
+}
+
+// ownUsers makes a user namespace that owns nothing, for commands.
+func (l *lowering) ownUsers() {
 	l.step("identity", "second user namespace")
 	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	l.writeMaps(l.plan.Identity.UID, 0, l.plan.Identity.GID, 0)
-	return nil
 }
 
 func (l *lowering) directory() error {
@@ -226,8 +214,6 @@ type sigaction struct{ Handler, Flags, Restorer, Mask uint64 }
 
 func (s *sigaction) String() string { return "{SIG_DFL}" }
 
-func (l *lowering) signals() error { return l.all(l.handlers, l.mask) }
-
 func (l *lowering) handlers() error {
 	l.step("signals", "defaults")
 	l.p.Add(unix.SYS_RT_SIGACTION, sys.Counter(), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8)).
@@ -271,6 +257,13 @@ func (l *lowering) dropCapabilities() {
 	l.p.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
 }
 
+// noCapabilities gives up pid 1's own. Its bounding set is not the commands'.
+func (l *lowering) noCapabilities() error {
+	l.step("init", "no capabilities")
+	l.dropCapabilities()
+	return nil
+}
+
 // notDumpable forbids tracing, reading /proc/PID/mem and the like for this memory, which is pid 1's too until exec replaces it
 // (sys.Program.Spawn). Not earlier: /proc/self/uid_map of a process that is not dumpable belongs to root (proc_pid(5)).
 func (l *lowering) notDumpable() error {
@@ -280,6 +273,9 @@ func (l *lowering) notDumpable() error {
 }
 
 func (l *lowering) noNewPrivs() error {
+	if l.plan.Backend == plan.BackendNone {
+		return nil
+	}
 	l.step("no_new_privs", "")
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_NO_NEW_PRIVS, "PR_SET_NO_NEW_PRIVS"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	return nil
@@ -353,6 +349,10 @@ func (l *lowering) seccomp() error {
 // is remembered, a file without a header goes to /bin/sh. What remains tells apart a command that is not there, one that cannot
 // be executed, and one whose interpreter is missing.
 func (l *lowering) exec() error {
+	l.execAt = l.p.Len()
+	if l.plan.Bwrap != nil {
+		return l.compatExec()
+	}
 	return l.execAs(l.plan.Command[0], l.plan.Command, l.plan.Env)
 }
 

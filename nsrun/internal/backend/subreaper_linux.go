@@ -16,25 +16,6 @@ import (
 // The backends "landlock" and "none" have no pid namespace. Their pid 1 is replaced by a subreaper: a process beside the command that
 // adopts whatever the command leaves behind, and kills it all when the command has ended or nsrun is gone.
 
-// subreaperProgram is what the subreaper runs.
-func (l *lowering) subreaperProgram(resolver mounts.Resolver) error {
-	return l.all(
-		l.ownSession, // a terminal's signals are nsrun's to pass on
-		l.joinGroup,
-		l.takeOutput,
-		l.closeInherited,
-		l.setChildSubreaper,
-		l.noNewPrivsHere,
-		l.killScope, // before there is anything to kill
-		func() error { return l.grants(resolver) },
-		l.awaitChildren,
-		l.startWatchdog,
-		l.selfTest,
-		l.spawnCommand,
-		l.superviseCommand,
-	)
-}
-
 func (l *lowering) ownSession() error {
 	l.step("subreaper", "session")
 	l.p.Add(unix.SYS_SETSID)
@@ -46,13 +27,6 @@ func (l *lowering) setChildSubreaper() error {
 	l.step("subreaper", "subreaper")
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_CHILD_SUBREAPER, "PR_SET_CHILD_SUBREAPER"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	return nil
-}
-
-func (l *lowering) noNewPrivsHere() error {
-	if l.plan.Backend == plan.BackendNone {
-		return nil
-	}
-	return l.noNewPrivs()
 }
 
 // killScope puts the subreaper into a Landlock domain whose processes can signal nobody outside of it, itself included: kill(-1) then
@@ -70,8 +44,8 @@ func (l *lowering) killScope() error {
 }
 
 // grants looks at what the plan grants, for the rules that the command gets.
-func (l *lowering) grants(resolver mounts.Resolver) (err error) {
-	l.resolved, err = mounts.Resolve(l.plan.Mounts, resolver)
+func (l *lowering) grants() (err error) {
+	l.resolved, err = mounts.Resolve(l.plan.Mounts, l.resolver)
 	return err
 }
 
@@ -106,17 +80,6 @@ func (l *lowering) startWatchdog() error {
 	return nil
 }
 
-// hostExecStages is the containment of a command without namespaces: what [lowering.execStages] has of it.
-func (l *lowering) hostExecStages() error {
-	parts := []func() error{l.dieWithSubreaper, l.session, l.descriptors, l.directory, l.setLimits}
-	if l.plan.Backend == plan.BackendLandlock {
-		parts = append(parts, l.keyring, l.signals, l.capabilities, l.ready, l.notDumpable, l.noNewPrivs, l.landlock, l.openFiles, l.seccomp)
-	} else {
-		parts = append(parts, l.unblockSignals, l.ready, l.openFiles)
-	}
-	return l.all(append(parts, l.exec)...)
-}
-
 // dieWithSubreaper asks for SIGKILL when the subreaper ends, and then makes sure that it has not ended before.
 func (l *lowering) dieWithSubreaper() error {
 	l.deathSignal(unix.SIGKILL)
@@ -125,11 +88,16 @@ func (l *lowering) dieWithSubreaper() error {
 	return nil
 }
 
-// unblockSignals undoes awaitChildren, and leaves what the caller ignores, and its umask, to a command without a sandbox.
-func (l *lowering) unblockSignals() error {
+// unblock leaves what the caller ignores, and its umask, to a command without a sandbox.
+func (l *lowering) unblock() error {
+	l.unblockSignals()
+	return nil
+}
+
+// unblockSignals undoes awaitChildren.
+func (l *lowering) unblockSignals() {
 	l.step("signals", "unblock")
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(make([]byte, 8)), sys.Null(), sys.Int(8))
-	return nil
 }
 
 // superviseCommand gives up what the subreaper does not need, waits, and kills. Without a scope that is the process group of the command's

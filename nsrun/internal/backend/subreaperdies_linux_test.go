@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/internal/probe"
@@ -59,16 +61,14 @@ func TestNoCommandAfterItsSubreaper(t *testing.T) {
 			var host mounts.Host
 			defer host.Close()
 			l := newLowering(p, fds{report: ch.childReport, status: ch.childStatus}, false)
-			keep := func(mounts.Resolver) error {
-				return l.all(l.ownSession, func() error {
-					return l.closeAllBut(3, []int{min(ch.childReport, ch.childStatus), max(ch.childReport, ch.childStatus), spare})
-				},
-					l.setChildSubreaper, l.noNewPrivsHere, func() error { return l.grants(&host) }, l.awaitChildren,
-					func() error { return l.spawn(func() error { gate(l.p, sys.Int(spare)); return l.hostExecStages() }) }, l.superviseCommand)
-			}
-			lowered, err := l.lower(keep, &host)
-			require.NoError(t, err)
-			subreaper, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)
+			l.resolver = &host
+			require.NoError(t, l.closeAllBut(3, []int{min(ch.childReport, ch.childStatus), max(ch.childReport, ch.childStatus), spare}))
+			spawn := slices.IndexFunc(verify.Init[:], func(s verify.Stage) bool { return s.ID == verify.Spawn })
+			before := slices.DeleteFunc(slices.Clone(verify.Init[:spawn]), func(s verify.Stage) bool { return s.ID == verify.CloseInherited })
+			require.NoError(t, l.stages(before, verify.Subreaper))
+			require.NoError(t, l.spawn(func() error { gate(l.p, sys.Int(spare)); return l.stages(verify.Confinement[:], verify.Bare) }))
+			require.NoError(t, l.stages(verify.Init[spawn+1:], verify.Subreaper))
+			subreaper, pidfd, err := l.p.Fork(0, ch.childReport)
 			require.NoError(t, err)
 			unix.Close(pidfd)
 			ch.closeChild()

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -87,9 +88,43 @@ func strictPrograms(t *testing.T) map[string]verify.Input {
 	return out
 }
 
+// remotePrograms are those that nsrun runs inside another program's sandbox.
+func remotePrograms(t *testing.T) map[string]verify.Input {
+	t.Helper()
+	out := map[string]verify.Input{}
+	for name, test := range map[string]bool{"": false, ", self-test": true} {
+		p, _ := touch(t, func(pol *policy.Policy) { pol.SelfTest = test })
+		lowered, err := Preview(p)
+		require.NoError(t, err)
+		request := remoteRequest(p, lowered.Resolved)
+		for by, kind := range map[verify.Runner]string{verify.Remote: "in bubblewrap", verify.Container: "in a container"} {
+			l := remoteLowering(&request)
+			l.fds = fds{report: 3, status: 3}
+			l.plan.Mechanisms.CloseRange = true
+			in := verify.Input{}
+			if by == verify.Remote {
+				require.NoError(t, l.openTestReport())
+				t.Cleanup(l.closeTest)
+			}
+			if l.testReport != nil {
+				in.TestReport = int(l.testReport[1].Fd())
+			}
+			require.NoError(t, l.stages(verify.Confinement[:], by))
+			whole := *p // with its mounts, by which the rules are checked
+			whole.Mechanisms, whole.LastCap = l.plan.Mechanisms, l.plan.LastCap
+			own := checked(t, &whole, &Lowered{Program: l.p, Rules: l.rules, Resolved: lowered.Resolved})
+			own.By, own.TestReport, own.Report, own.Status = by, in.TestReport, 3, 3
+			out[kind+name] = own
+		}
+	}
+	return out
+}
+
 // TestStrictProgramsAreAccepted has the verifier judge real programs, and as a control the same ones with one call that is injected to fail.
 func TestStrictProgramsAreAccepted(t *testing.T) {
-	for name, in := range strictPrograms(t) {
+	programs := strictPrograms(t)
+	maps.Copy(programs, remotePrograms(t))
+	for name, in := range programs {
 		t.Run(name, func(t *testing.T) {
 			if err := verify.Check(in); err != nil {
 				t.Errorf("%s\n%s", err, in.Program)

@@ -3,9 +3,9 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit"
 	"golang.org/x/sys/unix"
@@ -27,57 +27,50 @@ import (
 // If nsrun and the watchdog are killed together, bubblewrap's --die-with-parent remains. It covers all moments but the few system calls between
 // the monitor's request for a death signal and its write to the eventfd.
 
-// lowerWatchdog writes the life of a watchdog that starts bubblewrap, the program called name. files are the descriptors that bubblewrap finds
-// from 2 on; their numbers, and that of f.report, are beyond those places.
-func lowerWatchdog(p *plan.Plan, f fds, name string, args []string, files []int) (*Lowered, error) {
-	l := newLowering(p, f, false)
-	l.p.Grow(48 + 2*len(files))
-	keep := append([]int{f.report, f.status}, files...)
-	slices.Sort(keep)
-	err := l.all(
-		l.ownSession, // without a terminal, and with a process group of its own
-		func() error { return l.closeAllBut(3, keep) },
-		l.checkNsrunAlive, // or there is nobody to start anything for
-		l.awaitChildren,
-		func() error { return l.spawnBwrap(name, args, files) },
-		func() error { return l.watch(files) },
-	)
-	return &Lowered{Program: l.p, forked: l.forked}, err
+// bwrapStart is what a watchdog starts bubblewrap with.
+type bwrapStart struct {
+	name  string // the program
+	args  []string
+	files []int // what it finds from descriptor 2 on; their numbers are beyond those places
 }
 
-func (l *lowering) checkNsrunAlive() error {
-	l.step("watchdog", "check that nsrun is alive")
-	l.checkCallerAlive()
-	return nil
+// lowerWatchdog writes the life of a watchdog. The number of f.report, too, is beyond the places of b.files.
+func lowerWatchdog(p *plan.Plan, f fds, b bwrapStart) (*Lowered, error) {
+	l := newLowering(p, f, false)
+	l.p.Grow(48 + 2*len(b.files))
+	l.bwrap = &b
+	err := l.stages(verify.Init[:], verify.Watchdog)
+	return &Lowered{Program: l.p, forked: l.forked}, err
 }
 
 // spawnBwrap starts bubblewrap. It gets no death signal: see above. It gets no environment either, which the command could read in
 // /proc/1/environ; its own comes with the request.
-func (l *lowering) spawnBwrap(name string, args []string, files []int) error {
-	step := sys.Step{Stage: "bwrap", Op: "start", Path: name}
+func (l *lowering) spawnBwrap() error {
+	b := l.bwrap
+	step := sys.Step{Stage: "bwrap", Op: "start", Path: b.name}
 	l.p.At(step)
 	l.command = l.p.Slot()
 	var err error
 	l.p.Spawn(l.command, nil, func() {
-		err = l.unblockSignals()
+		l.unblockSignals()
 		l.p.At(step)
-		for i, fd := range files {
+		for i, fd := range b.files {
 			l.p.Add(unix.SYS_DUP3, sys.Int(fd), sys.Int(2+i), sys.Int(0))
 		}
 		if original, ok := rlimit.Original(); ok { // the exec stages take the limit that they find for the caller's
-			err = errors.Join(err, rlimit.Lower(l.p, original))
+			err = rlimit.Lower(l.p, original)
 			l.p.At(step)
 		}
-		l.p.Add(unix.SYS_EXECVE, sys.Str(name), sys.List(append([]string{"bwrap"}, args...)), sys.List(nil))
+		l.p.Add(unix.SYS_EXECVE, sys.Str(b.name), sys.List(append([]string{"bwrap"}, b.args...)), sys.List(nil))
 	})
 	l.forked = l.p.Len()
 	return err
 }
 
-// watch gives up what is bubblewrap's, waits until bubblewrap or nsrun has ended, and kills the process group, which ends this process too.
-func (l *lowering) watch(files []int) error {
+// watchBwrap gives up what is bubblewrap's, waits until bubblewrap or nsrun has ended, and kills the process group, which ends this process too.
+func (l *lowering) watchBwrap() error {
 	l.step("watchdog", "close all")
-	for _, fd := range append([]int{0, 1, 2, l.fds.report}, files...) {
+	for _, fd := range append([]int{0, 1, 2, l.fds.report}, l.bwrap.files...) {
 		l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 	}
 	l.step("watchdog", "wait")

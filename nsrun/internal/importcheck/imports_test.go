@@ -34,7 +34,7 @@ var imports = map[string]string{
 	"nsrun/bwrap":                "mounts nsrun/policy nsrun/plan nsrun/facts",
 	"nsrun/bwrap/generate":       "",
 	"nsrun/internal/probe":       "internal/sys mounts landlock seccomp rlimit nsrun/facts",
-	"nsrun/internal/backend":     "internal/sys mounts landlock seccomp rlimit rlimit/cgroup nsrun/plan nsrun/facts nsrun/bwrap nsrun/internal/scope nsrun/internal/wire",
+	"nsrun/internal/backend":     "internal/sys internal/verify mounts landlock seccomp rlimit rlimit/cgroup nsrun/plan nsrun/facts nsrun/bwrap nsrun/internal/scope nsrun/internal/wire",
 	"internal/verify":            "internal/sys mounts landlock seccomp rlimit nsrun/plan",
 	"nsrun/internal/wire":        "internal/sys nsrun/plan",
 	"nsrun/internal/scope":       "nsrun/plan",
