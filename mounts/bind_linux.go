@@ -60,8 +60,7 @@ func (l *lowering) accept(op Op, stat Stat) error {
 	// What lies below a writable grant may be exchanged for a symlink between the looks at it as a source and as a place.
 	noFollow := op.NoFollow || slices.ContainsFunc(l.writable, func(w string) bool { return w != op.Source && within(op.Source, w) })
 	if noFollow && len(stat.Links) > 0 {
-		planted := &PlantedError{op.Source, stat.Links[0], stat.Path}
-		return &hinted{planted, planted.Hint()}
+		return planted(op.Source, stat.Links[0], stat.Path)
 	}
 	if len(op.Within) > 0 && !slices.ContainsFunc(op.Within, func(dir string) bool { return within(stat.Path, dir) }) {
 		return hint("grant a path inside "+strings.Join(op.Within, " or "), "%s leads to %s, outside what is permitted", op.Source, stat.Path)

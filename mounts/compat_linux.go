@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
 )
@@ -42,15 +43,6 @@ const (
 	partChmod     = "chmod"
 	partOverlay   = "overlay"
 )
-
-// partError says in which part of an operation lowering found a fault.
-type partError struct {
-	part, path string
-	err        error
-}
-
-func (e *partError) Error() string { return e.part + " " + e.path + ": " + e.err.Error() }
-func (e *partError) Unwrap() error { return e.err }
 
 // part names what the calls added next are for.
 func (l *lowering) part(name, path string) {
@@ -89,12 +81,17 @@ func (l *lowering) lowerCompatTree(tree Tree) ([]Resolved, error) {
 }
 
 func (l *lowering) compatError(op Op, err error) error {
-	e := &OpError{Index: l.index, Op: op, Err: err}
-	var part *partError
+	var part *fault.Error
 	if errors.As(err, &part) {
-		e.Part, e.Path, e.Err = part.part, part.path, part.err
+		part.Index = l.index + 1
+		return part
 	}
-	return e
+	return &fault.Error{Stage: "mount", Index: l.index + 1, Op: string(op.Kind), Path: op.Dest, Err: err}
+}
+
+// failed says in which part of an operation lowering found a fault, and with which path.
+func failed(part, path string, err error) error {
+	return &fault.Error{Stage: "mount", Op: part, Path: path, Err: err}
 }
 
 // Directories of the tmpfs that everything is built in.
@@ -153,7 +150,7 @@ func (l *lowering) source(op Op) (*Stat, error) {
 	case op.Optional && errors.Is(err, unix.ENOENT):
 		return l.magic(op.Source)
 	case err != nil:
-		return nil, &partError{partSource, op.Source, err}
+		return nil, failed(partSource, op.Source, err)
 	}
 	return &stat, nil
 }
@@ -188,7 +185,7 @@ func (l *lowering) magic(source string) (*Stat, error) {
 	case Absent(err), errors.Is(err, unix.EACCES):
 		return nil, nil
 	case err != nil:
-		return nil, &partError{partSource, source, err}
+		return nil, failed(partSource, source, err)
 	case fs.Type != unix.PROC_SUPER_MAGIC:
 		return nil, nil
 	}
@@ -255,11 +252,11 @@ func (l *lowering) reach(op Op) (location, error) {
 	case err == nil:
 		return s, nil
 	case !s.final:
-		return s, &partError{partParents, op.Dest, err}
+		return s, failed(partParents, op.Dest, err)
 	case op.Kind == Symlink:
-		return s, &partError{partSymlink, op.Dest, err}
+		return s, failed(partSymlink, op.Dest, err)
 	}
-	return s, &partError{partFile, op.Dest, err}
+	return s, failed(partFile, op.Dest, err)
 }
 
 // point makes sure that a directory or a file is at op's destination, to be mounted on.
@@ -269,7 +266,7 @@ func (l *lowering) point(op Op, dir bool) (string, error) {
 	case err != nil:
 		return "", err
 	case s.isLink():
-		return "", &partError{partOnLink, op.Dest, unix.ELOOP}
+		return "", failed(partOnLink, op.Dest, unix.ELOOP)
 	case !s.exists() && dir:
 		l.part(partMkdir, op.Dest)
 		l.makeDir(s.path, 0o755)
@@ -277,9 +274,9 @@ func (l *lowering) point(op Op, dir bool) (string, error) {
 		l.part(partFile, op.Dest)
 		l.makeFile(s.path, 0o444)
 	case dir && !s.isDir():
-		return "", &partError{partNotDir, op.Dest, unix.ENOTDIR}
+		return "", failed(partNotDir, op.Dest, unix.ENOTDIR)
 	case !dir && s.isDir():
-		return "", &partError{partNotFile, op.Dest, unix.EISDIR}
+		return "", failed(partNotFile, op.Dest, unix.EISDIR)
 	}
 	return s.path, nil
 }

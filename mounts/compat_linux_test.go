@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,13 +40,13 @@ func TestCompatDestinations(t *testing.T) {
 	} {
 		_, resolved, err := lowerCompat(t, newWay, host, append(start[:3:3], Op{Kind: Tmpfs, Dest: dest, Mode: 0o755})...)
 		got := ""
-		var op *OpError
+		var op *fault.Error
 		if err == nil {
 			got = resolved[3].Dest
-		} else if require.ErrorAs(t, err, &op); op.Part == "parents" {
+		} else if require.ErrorAs(t, err, &op); op.Op == "parents" {
 			got = "parents: " + op.Err.Error()
 		} else {
-			got = op.Part
+			got = op.Op
 		}
 		assert.Equal(t, want, got, "destination %q", dest)
 	}
@@ -94,11 +95,11 @@ func TestCompatParts(t *testing.T) {
 			assert.NoError(t, err, name)
 			continue
 		}
-		var op *OpError
+		var op *fault.Error
 		if assert.ErrorAs(t, err, &op, name) {
-			assert.Equal(t, c.part, op.Part, name)
+			assert.Equal(t, c.part, op.Op, name)
 			assert.ErrorIs(t, err, c.err, name)
-			assert.Equal(t, 1, op.Index, name)
+			assert.Equal(t, 2, op.Index, name)
 		}
 	}
 }
@@ -249,9 +250,9 @@ func TestADescriptorThatIsNotOpenIsNoneOfOurs(t *testing.T) {
 			continue // of the test's own
 		}
 		_, _, err := lowerCompat(t, newWay, host, Op{Kind: Bind, Source: fmt.Sprintf("/proc/self/fd/%d", fd), FD: &fd, Dest: "/x"})
-		var op *OpError
+		var op *fault.Error
 		if assert.ErrorAs(t, err, &op, "%d", fd) {
-			assert.Equal(t, "source", op.Part, "%d", fd)
+			assert.Equal(t, "source", op.Op, "%d", fd)
 			assert.ErrorIs(t, err, unix.ENOENT)
 		}
 	}

@@ -46,7 +46,7 @@ func (l *lowering) sameAs(fd int, dest string) error {
 		err = unix.Fstat(fd, want)
 	}
 	if err != nil {
-		return &partError{partStat, fmt.Sprint(fd), err}
+		return failed(partStat, fmt.Sprint(fd), err)
 	}
 	le := func(at int, v uint64) {
 		for i := range 8 {
@@ -95,7 +95,7 @@ func (l *lowering) compatProc(op Op) error {
 	if op.Source != "" {
 		stat, err := l.realpath(op.Source)
 		if err != nil {
-			return &partError{partSource, op.Source, err}
+			return failed(partSource, op.Source, err)
 		}
 		bind := op
 		bind.Flags = Flags{NoSuid, NoDev}
@@ -158,7 +158,7 @@ func (l *lowering) compatDev(op Op) error {
 func (l *lowering) devNode(open, part string, op Op, source, dest string) error {
 	stat, err := l.realpath(source)
 	if err != nil {
-		return &partError{open, source, err}
+		return failed(open, source, err)
 	}
 	l.part(part, path.Join(op.Dest, path.Base(dest)))
 	l.makeFile(dest, 0o444)
@@ -176,7 +176,7 @@ func (l *lowering) compatDir(op Op) error {
 	case err != nil:
 		return err
 	case s.exists() && !s.isDir():
-		return &partError{partNotDir, op.Dest, unix.ENOTDIR}
+		return failed(partNotDir, op.Dest, unix.ENOTDIR)
 	case !s.exists():
 		l.part(partMkdir, op.Dest)
 		l.makeDir(s.path, op.Mode)
@@ -192,9 +192,9 @@ func (l *lowering) compatFile(op Op) error {
 	case err != nil:
 		return err
 	case s.isLink():
-		return &partError{partFile, op.Dest, unix.ELOOP}
+		return failed(partFile, op.Dest, unix.ELOOP)
 	case s.isDir():
-		return &partError{partFile, op.Dest, unix.EISDIR}
+		return failed(partFile, op.Dest, unix.EISDIR)
 	}
 	l.part(partFile, op.Dest)
 	file := l.p.Slot()
@@ -249,9 +249,9 @@ func (l *lowering) compatSymlink(op Op) error {
 		return err
 	case s.isLink() && s.target == op.Source:
 	case s.isLink():
-		return &partError{partOtherLink, s.target, unix.EEXIST}
+		return failed(partOtherLink, s.target, unix.EEXIST)
 	case s.exists():
-		return &partError{partNotLink, op.Dest, unix.EEXIST}
+		return failed(partNotLink, op.Dest, unix.EEXIST)
 	default:
 		l.part(partSymlink, op.Dest)
 		l.makeLink(op.Source, s.path)
@@ -273,9 +273,9 @@ func (l *lowering) compatRemount(op Op) error {
 	case err != nil:
 		return err
 	case !s.exists():
-		return &partError{partFile, op.Dest, unix.ENOENT} // there is nothing to make here; the word is bubblewrap's
+		return failed(partFile, op.Dest, unix.ENOENT) // there is nothing to make here; the word is bubblewrap's
 	case s.isLink():
-		return &partError{partOnLink, op.Dest, unix.ELOOP}
+		return failed(partOnLink, op.Dest, unix.ELOOP)
 	}
 	l.part(partRemount, s.path)
 	l.openDest(s.path, l.dst)
@@ -290,7 +290,7 @@ func (l *lowering) compatChmod(op Op) error {
 		err = unix.ENOENT
 	}
 	if err != nil {
-		return &partError{partOpen, op.Dest, err}
+		return failed(partOpen, op.Dest, err)
 	}
 	l.part(partChmod, op.Dest)
 	opened := l.dst
@@ -383,7 +383,7 @@ func (l *lowering) overlayDirs(op Op) (dirs, hosts []string, err error) {
 	for _, p := range paths {
 		stat, err := l.realpath(p)
 		if err != nil {
-			return nil, nil, &partError{partSource, p, err}
+			return nil, nil, failed(partSource, p, err)
 		}
 		dirs = append(dirs, stat.Path)
 	}

@@ -6,25 +6,18 @@ import (
 	"os"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"golang.org/x/sys/unix"
 )
 
-// PlantedError says that a path leads through a symlink that a sandboxed program could have planted: see [Stat].
-type PlantedError struct {
-	Path, Link string
-	Real       string // where it leads now
+// planted is the error of a path that leads through a symlink that a sandboxed program could have planted: see [Stat].
+func planted(name, link, real string) error {
+	return &fault.Error{Err: fmt.Errorf("%s is reached through the symlink %s, which a sandboxed program could have planted", name, link),
+		Hint: "name " + real + " instead, if that is what you mean"}
 }
-
-// Error names the path and the symlink.
-func (e *PlantedError) Error() string {
-	return fmt.Sprintf("%s is reached through the symlink %s, which a sandboxed program could have planted", e.Path, e.Link)
-}
-
-// Hint is what helps if the symlink is meant.
-func (e *PlantedError) Hint() string { return "name " + e.Real + " instead, if that is what you mean" }
 
 // OpenDir opens a directory in which this process is to make or write files for its caller, with O_PATH, and returns its path without symlinks. A
-// path through a symlink that an earlier sandbox could have planted is a [*PlantedError].
+// path through a symlink that an earlier sandbox could have planted is a [*fault.Error] with a hint.
 func OpenDir(name string) (*os.File, string, error) {
 	var host Host
 	defer host.Close()
@@ -33,7 +26,7 @@ func OpenDir(name string) (*os.File, string, error) {
 	case err != nil:
 		return nil, "", err
 	case len(stat.Links) > 0:
-		return nil, "", &PlantedError{name, stat.Links[0], stat.Path}
+		return nil, "", planted(name, stat.Links[0], stat.Path)
 	}
 	fd, err := OpenExact(stat.Path)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
 )
@@ -25,36 +26,6 @@ type Resolved struct {
 	Link    bool   // what stands at Dest is a symlink
 	Covered bool   // of a compat tree: something else stands at Dest in the end
 }
-
-// OpError is an operation that cannot be carried out on this host.
-type OpError struct {
-	Index int // of Tree.Ops, from 0
-	Op    Op
-	Err   error
-	Hint  string // one action that helps, if there is one
-	Part  string // of a compat tree: what of the operation cannot be done
-	Path  string // and with which path
-}
-
-// Error gives "mount 7 (bind /a): cause".
-func (e *OpError) Error() string {
-	return fmt.Sprintf("mount %d (%s %s): %v", e.Index+1, e.Op.Kind, e.Op.Dest, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *OpError) Unwrap() error { return e.Err }
-
-// DirError says that [Tree.Dir] is not in the tree.
-type DirError struct {
-	Dir string
-	Err error
-}
-
-// Error gives "directory /x: cause".
-func (e *DirError) Error() string { return "directory " + e.Dir + ": " + e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *DirError) Unwrap() error { return e.Err }
 
 // lowering is the state of one Lower.
 type lowering struct {
@@ -131,13 +102,15 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 }
 
 func (l *lowering) fail(index int, whole, part Op, err error) error {
-	e := &OpError{Index: index, Op: whole, Err: err}
+	e := &fault.Error{Stage: "mount", Index: index + 1, Op: string(whole.Kind), Path: whole.Dest, Err: err}
+	if whole.Why != "always" && whole.Why != "system" {
+		e.Origin = whole.Why
+	}
 	if whole.Kind != part.Kind {
 		e.Err = fmt.Errorf("%s %s: %w", part.Kind, part.Dest, err)
 	}
-	var h *hinted
-	if errors.As(err, &h) {
-		e.Hint = h.hint
+	if within := (*fault.Error)(nil); errors.As(err, &within) {
+		e.Hint = within.Hint
 	} else if errors.Is(err, os.ErrNotExist) && whole.Source != "" {
 		e.Hint = "create it, or leave it out"
 		if whole.Only == "socket" {
@@ -147,16 +120,9 @@ func (l *lowering) fail(index int, whole, part Op, err error) error {
 	return e
 }
 
-// hinted is an error with one action that helps.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h *hinted) Unwrap() error { return h.error }
-
+// hint is an error with one action that helps.
 func hint(action, format string, args ...any) error {
-	return &hinted{fmt.Errorf(format, args...), action}
+	return &fault.Error{Err: fmt.Errorf(format, args...), Hint: action}
 }
 
 func (l *lowering) op(op Op) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -144,7 +145,7 @@ func TestRefusals(t *testing.T) {
 		ops  []Op
 		text string
 	}{
-		"missing source":                  {[]Op{{Kind: Bind, Source: "/none", Dest: "/none"}}, "mount 1 (bind /none): look at /none: no such file"},
+		"missing source":                  {[]Op{{Kind: Bind, Source: "/none", Dest: "/none"}}, "mount (bind /none): look at /none: no such file"},
 		"a FIFO":                          {[]Op{{Kind: Bind, Source: "/home/me/pipe", Dest: "/x"}}, "/home/me/pipe is a FIFO"},
 		"a socket where a file is wanted": {[]Op{{Kind: Bind, Source: "/home/me/s", Dest: "/x"}}, "is a socket"},
 		"a file where a socket is wanted": {[]Op{{Kind: Bind, Source: "/etc/passwd", Dest: "/x", Only: "socket"}}, "is a file, not a socket"},
@@ -172,7 +173,7 @@ func TestRefusals(t *testing.T) {
 			_, _, err := lower(t, have, plainHost, tt.ops...)
 			require.Error(t, err, name)
 			assert.Contains(t, err.Error(), tt.text, name)
-			var e *OpError
+			var e *fault.Error
 			require.ErrorAs(t, err, &e, name)
 		}
 	}

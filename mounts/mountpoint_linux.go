@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
 )
@@ -103,7 +104,8 @@ func (l *lowering) checkDir(dir string) error {
 		err = unix.ENOTDIR
 	}
 	if Absent(err) {
-		return &DirError{dir, fmt.Errorf("the sandbox will not have it: %w", err)}
+		return &fault.Error{Stage: "directory", Op: "chdir", Path: dir, Err: fmt.Errorf("the sandbox will not have it: %w", err),
+			Hint: "choose a directory that the sandbox shows, with --chdir"}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Resolve looks at the host as [Lower] does, for those who grant binds without mounting anything: a source that Lower would refuse is an
-// [*OpError]. Symlinks are always followed. Of a Mask it is the place that is looked at. The result has one entry for each operation.
+// [*fault.Error]. Symlinks are always followed. Of a Mask it is the place that is looked at. The result has one entry for each operation.
 func Resolve(ops []Op, resolver Resolver) ([]Resolved, error) {
 	l := &lowering{resolver: resolver}
 	for _, op := range ops {

@@ -25,9 +25,9 @@ type record struct {
 const auditStage = "audit"
 
 func auditError(op string, err error) error {
-	var failed *audit.Error
-	if errors.As(err, &failed) {
-		return &Error{Stage: auditStage, Op: op, Path: failed.Path, Err: failed.Err, Hint: failed.Hint}
+	if failed := (*Error)(nil); errors.As(err, &failed) {
+		failed.Stage, failed.Op = auditStage, op
+		return failed
 	}
 	return &Error{Stage: auditStage, Op: op, Err: err}
 }
@@ -107,7 +107,7 @@ func (r *record) files() (all []os.FileInfo, err error) {
 	for _, log := range r.logs {
 		info, err := log.Info()
 		if err != nil {
-			return nil, auditError("look at", &audit.Error{Path: log.Path(), Err: err})
+			return nil, &Error{Stage: auditStage, Op: "look at", Path: log.Path(), Err: err}
 		}
 		all = append(all, info)
 	}

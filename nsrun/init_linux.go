@@ -79,7 +79,7 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 	}
 	wire.CloseAll(fds) // whose sandbox ends with them
 	if answer.Failure != nil {
-		return nil, spawner.Error(answer.Failure)
+		return nil, answer.Failure
 	}
 	return nil, &Error{Stage: "spawner", Err: errors.Join(fmt.Errorf("bug: its answer, with %d descriptors, cannot be read", len(fds)), err)}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
@@ -258,7 +257,7 @@ func TestATreeThatFailsIsNotUsed(t *testing.T) {
 	known := Facts()
 	known.Manager, known.Groups = nil, []facts.Group{{Version: 1, Dir: "/m", Controllers: []string{"memory"}}, {Version: 1, Dir: "/p", Controllers: []string{"pids"}},
 		{Version: 2, Dir: "/rest", Controllers: []string{"io", "cpu"}}}
-	fails := []*backend.TreeError{{Dir: "/rest", Controller: "io", Err: errors.New("no disk")}, {Dir: "/p", Err: errors.New("no room")}}
+	fails := []*Error{{Stage: "cgroup", Op: "io", Path: "/rest", Err: errors.New("no disk")}, {Stage: "cgroup", Op: "make", Path: "/p", Err: errors.New("no room")}}
 	got := func() facts.Facts { return known }
 	p, err := attemptBy(got, got, req, func(*plan.Plan) error {
 		if len(fails) == 0 {
@@ -266,7 +265,7 @@ func TestATreeThatFailsIsNotUsed(t *testing.T) {
 		}
 		first := fails[0]
 		fails = fails[1:]
-		return &Error{Stage: "cgroup", Op: "make", Err: first}
+		return first
 	})
 	require.NoError(t, err)
 	var dirs []string

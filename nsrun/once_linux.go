@@ -100,7 +100,7 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 		return nil, &Error{Stage: "runner", Err: fmt.Errorf("it ended before the command did: %w", err)}
 	}
 	if answer.Failure != nil {
-		return nil, errors.Join(context.Cause(ctx), spawner.Error(answer.Failure))
+		return nil, errors.Join(context.Cause(ctx), answer.Failure)
 	}
 	var out backend.Outcome
 	if err := json.Unmarshal(answer.Outcome, &out); err != nil {

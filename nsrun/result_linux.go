@@ -5,6 +5,7 @@ import (
 
 	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
 )
 
 // Error is a step that failed before the command ran: which, on what, why, and one action that helps.
@@ -149,12 +150,11 @@ func Failure(err error) Result {
 		return r
 	}
 	r.Verdict, r.Step, r.Hint = Setup, step.Stage, step.Hint
-	var reported backend.Interrupted
 	switch {
 	case errors.Is(err, ErrNotFound):
 		r.Verdict, r.Code = NotFound, CodeNotFound
-	case errors.As(err, &reported):
-		r.Verdict, r.Code = Interrupted, 128+int(reported)
+	case step.Stage == backend.InterruptedStage && step.Op != "":
+		r.Verdict, r.Code = Interrupted, 128+int(unix.SignalNum(step.Op))
 	case errors.Is(err, ErrNotExecutable):
 		r.Verdict, r.Code = NotExecutable, CodeNotExecutable
 	case errors.Is(err, backend.ErrEnd):

@@ -159,18 +159,19 @@ func placeless(known facts.Facts, ungrouped []error, unscoped error) facts.Facts
 		known = known.With(facts.CgroupV2, facts.Answer{State: facts.No, Detail: why, Fix: known.Fix(facts.CgroupV2)})
 	}
 	for _, err := range ungrouped {
-		var at *backend.TreeError
-		if !errors.As(err, &at) {
+		var at *Error
+		if !errors.As(err, &at) || at.Path == "" {
 			known.Groups = nil
 			continue
 		}
+		whole := at.Op == "make" // and not one of its controllers
 		groups := slices.Clone(known.Groups)
 		for i, g := range groups {
-			if g.Dir == at.Dir && at.Controller != "" {
-				groups[i].Controllers = slices.DeleteFunc(slices.Clone(g.Controllers), func(c string) bool { return c == at.Controller })
+			if g.Dir == at.Path && !whole {
+				groups[i].Controllers = slices.DeleteFunc(slices.Clone(g.Controllers), func(c string) bool { return c == at.Op })
 			}
 		}
-		known.Groups = slices.DeleteFunc(groups, func(g facts.Group) bool { return g.Dir == at.Dir && at.Controller == "" || len(g.Controllers) == 0 })
+		known.Groups = slices.DeleteFunc(groups, func(g facts.Group) bool { return g.Dir == at.Path && whole || len(g.Controllers) == 0 })
 	}
 	if m := known.Manager; m != nil && unscoped != nil {
 		refused := *m

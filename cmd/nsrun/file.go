@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/mounts"
 	"golang.org/x/sys/unix"
 )
@@ -47,10 +48,10 @@ func openResult(where string) (*os.File, error) {
 		return os.NewFile(uintptr(own), where), nil
 	}
 	f, err := openIn(where)
-	var planted *mounts.PlantedError
+	var planted *fault.Error
 	switch {
 	case errors.As(err, &planted):
-		return nil, fmt.Errorf("--result: %w; %s", err, planted.Hint())
+		return nil, fmt.Errorf("--result: %w; %s", err, planted.Hint)
 	case errors.Is(err, unix.ELOOP):
 		return nil, fmt.Errorf("--result %s: is a symlink, and none is followed; name the file itself", where)
 	case errors.Is(err, unix.ENXIO):

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"golang.org/x/sys/unix"
 )
 
 // Start appends the row that a run begins, and returns when it is on the disk. Before it come the ends of those runs that have died without
-// one. Secrets in the words of s are replaced. An error is an [*Error], and the run must not begin: End tells what became of it.
+// one. Secrets in the words of s are replaced. An error is a [*fault.Error], and the run must not begin: End tells what became of it.
 func (l *Log) Start(s Start) error {
 	if l.id != "" {
 		return l.fail(errors.New("bug: the run has started already"))
@@ -62,7 +63,7 @@ func (l *Log) Start(s Start) error {
 // Started reports whether there is a row of the run's start, which wants an end.
 func (l *Log) Started() bool { return l.id != "" }
 
-// End appends the run's last row, and returns when it is on the disk. An error is an [*Error]; the next start tells the run as aborted then.
+// End appends the run's last row, and returns when it is on the disk. An error is a [*fault.Error]; the next start tells the run as aborted then.
 func (l *Log) End(e End) error {
 	if l.id == "" {
 		return l.fail(errors.New("bug: the run has not started"))
@@ -94,7 +95,7 @@ func (l *Log) End(e End) error {
 }
 
 func (l *Log) fail(err error) error {
-	var known *Error
+	var known *fault.Error
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
@@ -102,7 +103,7 @@ func (l *Log) fail(err error) error {
 	if errors.Is(err, errBusy) {
 		hint = busyHint
 	}
-	return &Error{l.path, err, hint}
+	return failed(l.path, err, hint)
 }
 
 func (l *Log) sync() error {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,7 +70,7 @@ var roles = map[string]func(path, arg string) error{
 }
 
 func expectError(err, want error, hint string) error {
-	var failed *Error
+	var failed *fault.Error
 	if !errors.Is(err, want) || !errors.As(err, &failed) || !strings.Contains(failed.Hint, hint) {
 		return fmt.Errorf("got %v, want %v and the hint %q", err, want, hint)
 	}
@@ -330,7 +331,7 @@ func TestWhatIsNoLogIsRefused(t *testing.T) {
 			before, _ = os.ReadFile(at(c.name))
 		}
 		_, err := Open(at(c.name))
-		var failed *Error
+		var failed *fault.Error
 		if assert.ErrorAs(t, err, &failed, c.name) {
 			assert.Contains(t, failed.Err.Error()+failed.Hint, c.says, c.name)
 			assert.Contains(t, failed.Err.Error()+failed.Hint, c.hint, c.name)
@@ -403,7 +404,7 @@ func TestNoLogBehindAPlantedLink(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, errors.Join(os.Mkdir(dir+"/victim", 0o755), os.Symlink("victim", dir+"/planted")))
 	_, err := Open(dir + "/planted/audit.jsonl")
-	var failed *Error
+	var failed *fault.Error
 	require.ErrorAs(t, err, &failed)
 	assert.ErrorContains(t, err, "could have planted")
 	assert.Equal(t, "name "+dir+"/victim instead, if that is what you mean", failed.Hint)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/mounts"
 	"golang.org/x/sys/unix"
 )
@@ -19,35 +20,27 @@ type Log struct {
 	id   string // of its run, once that has started
 }
 
-// Error is what keeps a row from being written, and one action that helps.
-type Error struct {
-	Path string
-	Err  error
-	Hint string
+// failed is what keeps a row from being written, and one action that helps.
+func failed(name string, err error, hint string) error {
+	return &fault.Error{Path: name, Err: err, Hint: hint}
 }
-
-// Error gives "path: cause".
-func (e *Error) Error() string { return e.Path + ": " + e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
 
 // Open opens a log to append to, and makes it if it is not there, in a directory that is. It has mode 0600 from its first byte. What is
 // there already has to be a log with that mode and no other name, and of the caller's or root's: else rows would go where somebody else
-// wants them. The name itself may not be a symlink, nor one on the way to it that a sandboxed program could have planted. An error is an [*Error].
+// wants them. The name itself may not be a symlink, nor one on the way to it that a sandboxed program could have planted. An error is a [*fault.Error].
 func Open(name string) (*Log, error) {
-	fail := func(err error, hint string) (*Log, error) { return nil, &Error{name, err, hint} }
+	fail := func(err error, hint string) (*Log, error) { return nil, failed(name, err, hint) }
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return fail(err, "give an absolute path")
 	}
 	dir, at, err := mounts.OpenDir(filepath.Dir(abs))
-	var planted *mounts.PlantedError
+	var planted *fault.Error
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return fail(errors.New("its directory does not exist"), "make it: mkdir -p "+filepath.Dir(name))
 	case errors.As(err, &planted):
-		return fail(err, planted.Hint())
+		return fail(planted.Err, planted.Hint)
 	case err != nil:
 		return fail(err, "")
 	}

@@ -14,11 +14,11 @@ type Reader struct {
 	file *os.File
 }
 
-// Read opens a log for [Verify] and [Runs]: all rows that are in it, and no half of one that is being written. An error is an [*Error].
+// Read opens a log for [Verify] and [Runs]: all rows that are in it, and no half of one that is being written. An error is a [*fault.Error].
 func Read(name string) (*Reader, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, &Error{name, errors.Unwrap(err), openHint(err)}
+		return nil, failed(name, errors.Unwrap(err), openHint(err))
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {

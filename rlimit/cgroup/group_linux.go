@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
 )
@@ -35,44 +36,44 @@ type dir struct {
 
 func (d *dir) path() string { return path.Join(d.tree.Dir, d.name) }
 
-// Make makes a group with its limits, which nobody is in yet. Nothing is left of it if it fails.
+// Make makes a group with its limits, which nobody is in yet. Nothing is left of it if it fails. An error is a [*fault.Error] of the stage
+// "cgroup" with the tree's directory as its path. Its op is the controller whose limit could not be set, if it was only that, or else "make".
 func Make(trees []Tree) (*Group, error) {
 	g := &Group{}
 	for _, t := range trees {
-		d, err := makeDir(t)
+		d, op, err := makeDir(t)
 		if d != nil {
 			g.dirs = append(g.dirs, d)
 		}
 		if err != nil {
-			return nil, errors.Join(err, g.Remove())
+			return nil, &fault.Error{Stage: "cgroup", Op: op, Path: t.Dir, Err: errors.Join(err, g.Remove())}
 		}
 	}
 	return g, nil
 }
 
-func makeDir(t Tree) (d *dir, err error) {
-	d = &dir{tree: t}
+func makeDir(t Tree) (d *dir, op string, err error) {
+	d, op = &dir{tree: t}, "make"
 	if d.parent, err = os.OpenFile(t.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err != nil {
-		return nil, &TreeError{Dir: t.Dir, Err: err}
+		return nil, op, err
 	}
 	sweep(d.parent)
 	if err := d.enable(); err != nil {
-		return d, &TreeError{Dir: t.Dir, Err: err}
+		return d, op, err
 	}
 	if err := d.make(); err != nil {
-		return d, &TreeError{Dir: t.Dir, Err: err}
+		return d, op, err
 	}
 	for _, f := range t.Files {
 		if err := d.set(f); err != nil {
-			failed := &TreeError{Dir: t.Dir, Err: fmt.Errorf("%s: write %s: %w", d.path(), f.Value, err)}
 			if f.Disk {
-				failed.Controller = "io"
+				op = "io"
 			}
-			return d, failed
+			return d, op, fmt.Errorf("%s: write %s: %w", d.path(), f.Value, err)
 		}
 	}
 	d.procs, err = openAt(d.own, "cgroup.procs", unix.O_WRONLY)
-	return d, err
+	return d, op, err
 }
 
 func (d *dir) set(f File) error {

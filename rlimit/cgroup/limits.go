@@ -44,19 +44,6 @@ type File struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// TreeError says in which tree no group could be made.
-type TreeError struct {
-	Dir        string // of the tree: [Tree.Dir]
-	Controller string // whose limit could not be set, if it was only that
-	Err        error
-}
-
-// Error gives the cause, which names files.
-func (e *TreeError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *TreeError) Unwrap() error { return e.Err }
-
 // period is that of the CPU controller, in microseconds: its default, and Docker's.
 const period = 100_000
 

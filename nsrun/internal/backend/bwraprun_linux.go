@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -25,15 +24,7 @@ type bwrapRun struct {
 	stderr  *os.File // bubblewrap's
 	channel int
 	orphan  int // pidfd of who started this process, once that has ended, or -1
-	failed  *remoteFailure
-}
-
-// remoteFailure is what the exec stages report when they cannot go on.
-type remoteFailure struct {
-	Stage, Op, Path string
-	Errno           int
-	Text            string `json:",omitempty"` // what is wrong, if it is not an errno
-	Hint            string `json:",omitempty"`
+	failed  *Error
 }
 
 // runBwrap runs a plan whose backend is bubblewrap. How the command ended is told by bubblewrap's exit status, in which a signal is 128+n.
@@ -221,7 +212,7 @@ func (o *bwrapRun) supervise() (err error) {
 	defer o.mu.Unlock()
 	switch {
 	case o.failed != nil:
-		return o.failed.explain(o.plan)
+		return explain(o.failed, o.plan)
 	case o.killed && o.broken == nil && o.exit == nil: // a step that fails of that is no reason
 		o.out.Status = unix.WaitStatus(unix.SIGKILL)
 		return nil
@@ -281,12 +272,12 @@ func (o *bwrapRun) receiveFailure() {
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		var f remoteFailure
+		f := new(Error)
 		switch {
 		case err != nil && !errors.Is(err, unix.ECONNRESET): // which is an end too
 			o.breaks(broken("receive", err, true))
-		case n > 0 && json.Unmarshal(buf[:n], &f) == nil:
-			o.failed = &f
+		case n > 0 && json.Unmarshal(buf[:n], f) == nil:
+			o.failed = f
 		}
 		return
 	}
@@ -299,6 +290,7 @@ func (o *bwrapRun) untilEnd() { o.until(-1) }
 // and nothing came.
 func (o *bwrapRun) until(fd int) bool {
 	for {
+		o.timeUp() // in each turn: see [run.wait]
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(o.pidfd), Events: unix.POLLIN}, {Fd: int32(o.parent), Events: unix.POLLIN}}
 		n, err := unix.Ppoll(fds, o.untilDeadline(), nil)
 		switch {
@@ -306,7 +298,6 @@ func (o *bwrapRun) until(fd int) bool {
 			o.breaks(broken("poll", err, o.released))
 			return false
 		case n <= 0:
-			o.timeUp()
 		case fds[0].Revents != 0:
 			return true
 		case fds[1].Revents != 0:
@@ -327,21 +318,6 @@ func (o *bwrapRun) explainBwrap(status unix.WaitStatus) error {
 		text = fmt.Sprintf("it ended with status %d and reported nothing", exitCode(status))
 	}
 	return &Error{Stage: "bwrap", Err: errors.New(text), Hint: "run nsrun doctor, or use --backend native"}
-}
-
-// explain turns what came from the inside into words.
-func (f *remoteFailure) explain(p *plan.Plan) error {
-	step := sys.Step{Stage: f.Stage, Op: f.Op, Path: f.Path}
-	errno := syscall.Errno(f.Errno)
-	e := &Error{Stage: step.Stage, Op: step.Op, Path: step.Path, Err: errno}
-	switch {
-	case f.Text != "":
-		e.Err, e.Hint = errors.New(f.Text), f.Hint
-		return e
-	case step.Stage == "exec":
-		return explainExec(e, step, errno, p)
-	}
-	return explain(e)
 }
 
 // ExecStages is what nsrun's binary does inside a bubblewrap: it reads a request from one descriptor, reports over another, and becomes the
@@ -369,7 +345,7 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 		return errors.Join(errors.New("whoever started this is gone"), err)
 	}
 	if f := o.checkLocations(); f != nil {
-		return f.send(channel)
+		return send(f, channel)
 	}
 	l := remoteLowering(&o)
 	defer l.closeTest()
@@ -403,15 +379,14 @@ func (l *lowering) reportFailure(channel int, err error) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
-	f := l.remoteFailure(l.testFailure(sys.Failure{Index: uint32(failed.Index), Errno: uint32(failed.Errno)}))
-	return f.send(channel)
+	return send(l.failed(l.testFailure(sys.Failure{Index: uint32(failed.Index), Errno: uint32(failed.Errno)})), channel)
 }
 
-// send tells it whoever is at the other end.
-func (f *remoteFailure) send(channel int) error {
-	data, marshalErr := json.Marshal(f)
-	if marshalErr != nil {
-		return marshalErr
+// send sends an error to the other end.
+func send(f *Error, channel int) error {
+	data, err := json.Marshal(f)
+	if err != nil {
+		return err
 	}
 	return unix.Send(channel, data, unix.MSG_NOSIGNAL)
 }

@@ -91,7 +91,7 @@ func TestEveryFaultInACompatRunFailsClosed(t *testing.T) {
 func injectCompat(t *testing.T, points *points, marker string, i int) {
 	t.Helper()
 	expected, spawned, conditional := true, false, false
-	f := fault{i: i}
+	f := injection{i: i}
 	out, err := Run(points.plan, Options{seam: points.seam(), Inject: func(program *sys.Program) {
 		f.inject(program, func(program *sys.Program) {
 			spawned = program.AfterSpawn(i)

@@ -101,7 +101,7 @@ func (p *pid1) send(kind byte, what any) {
 }
 
 // supervise starts the command and reaps what ends, until the command does. It returns if the command could not be started.
-func (p *pid1) supervise() *remoteFailure {
+func (p *pid1) supervise() *Error {
 	if f := p.ready(); f != nil {
 		return f
 	}
@@ -121,7 +121,7 @@ func (p *pid1) supervise() *remoteFailure {
 		pid, err := unix.Wait4(-1, &status, 0, &exit.Usage)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
-			return &remoteFailure{Stage: "wait", Text: err.Error()}
+			return &Error{Stage: "wait", Err: err}
 		case err == nil && pid == command:
 			exit.Status = uint32(status)
 			p.send('X', exit)
@@ -131,7 +131,7 @@ func (p *pid1) supervise() *remoteFailure {
 }
 
 // ready makes sure that the view is what the plan says, and makes what only a process inside can.
-func (p *pid1) ready() *remoteFailure {
+func (p *pid1) ready() *Error {
 	if f := p.request.checkLocations(); f != nil {
 		return f
 	}
@@ -144,7 +144,7 @@ func (p *pid1) ready() *remoteFailure {
 			op, err = "symlink", unix.Symlink(m.Target, m.Path)
 		}
 		if err != nil {
-			return &remoteFailure{Stage: "mount", Op: op, Path: m.Path, Errno: int(errnoOf(err))}
+			return &Error{Stage: "mount", Op: op, Path: m.Path, Err: errnoOf(err)}
 		}
 	}
 	return nil
@@ -158,22 +158,22 @@ func errnoOf(err error) (errno syscall.Errno) {
 }
 
 // startCommand forks the process that runs the exec stages and becomes the command, and reports its pidfd to the caller.
-func (p *pid1) startCommand() (int, *remoteFailure) {
+func (p *pid1) startCommand() (int, *Error) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return 0, &remoteFailure{Stage: "channels", Errno: int(errnoOf(err))}
+		return 0, &Error{Stage: "channels", Err: errnoOf(err)}
 	}
 	l := remoteLowering(&p.request.RemoteRequest)
 	l.plan.Mechanisms, l.fds = p.request.Mechanisms, fds{report: pipe[1], status: pipe[1]}
 	l.plan.Mechanisms.Openat2 = false // which the container's own filter may refuse: Docker's did before 20.10
 	l.plan.LastCap = -1               // the bounding set is empty already
 	if err := l.stages(verify.Confinement[:], verify.Container); err != nil {
-		return 0, &remoteFailure{Stage: "prepare", Text: err.Error()}
+		return 0, &Error{Stage: "prepare", Err: err}
 	}
 	pid, pidfd, err := l.p.Fork(0, pipe[1])
 	unix.Close(pipe[1])
 	if err != nil {
-		return 0, &remoteFailure{Stage: "command", Op: "fork", Errno: int(errnoOf(err))}
+		return 0, &Error{Stage: "command", Op: "fork", Err: errnoOf(err)}
 	}
 	report := make([]byte, sys.FailureSize)
 	n, err := unix.Read(pipe[0], report)
@@ -182,8 +182,7 @@ func (p *pid1) startCommand() (int, *remoteFailure) {
 	}
 	unix.Close(pipe[0])
 	if failed, ok := sys.ParseFailure(report[:max(n, 0)]); ok {
-		f := l.remoteFailure(failed)
-		return 0, &f
+		return 0, l.failed(failed)
 	}
 	_ = unix.Sendmsg(p.channel, []byte{'P'}, unix.UnixRights(pidfd), nil, unix.MSG_NOSIGNAL)
 	unix.Close(pidfd)

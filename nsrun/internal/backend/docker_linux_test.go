@@ -119,13 +119,13 @@ func TestPid1FindsAnotherFile(t *testing.T) {
 	require.NoError(t, errors.Join(os.Mkdir(dir+"/a", 0o755), os.Mkdir(dir+"/b", 0o755), os.Symlink("a", dir+"/link")))
 	st, err := statNoLinks(dir + "/a")
 	require.NoError(t, err)
-	at := func(name string) *remoteFailure {
+	at := func(name string) *Error {
 		p := &pid1{request: containerRequest{RemoteRequest: RemoteRequest{Locations: []Location{{dir + name, st.Dev, st.Ino}}}}}
 		return p.ready()
 	}
 	assert.Nil(t, at("/a"))
 	require.NotNil(t, at("/b"))
-	assert.Contains(t, at("/b").Text, "something else is there")
+	assert.Contains(t, at("/b").Err.Error(), "something else is there")
 	require.NotNil(t, at("/link"), "the same place by way of a symlink")
 	require.NotNil(t, at("/missing"))
 }

@@ -87,7 +87,7 @@ func (d *dockerRun) receive() bool {
 	case passed:
 		d.passed(buf[0], fd)
 	case buf[0] == 'F':
-		d.failed = new(remoteFailure)
+		d.failed = new(Error)
 		_ = json.Unmarshal(body, d.failed)
 	case buf[0] == 'X':
 		d.exit = new(remoteExit)

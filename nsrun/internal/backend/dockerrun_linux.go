@@ -28,7 +28,7 @@ type dockerRun struct {
 	client       *exec.Cmd // which stays until the container has been removed
 	clientFD     int       // its pidfd
 	clientOutput *os.File  // what it says, and pid 1 before it has been heard of
-	failed       *remoteFailure
+	failed       *Error
 	exit         *remoteExit
 	lost         error // why pid 1 is not heard of any more
 }
@@ -85,7 +85,7 @@ func (d *dockerRun) all() (err error) {
 	d.out.Wall = time.Since(d.started)
 	switch {
 	case d.failed != nil:
-		return d.failed.explain(d.plan)
+		return explain(d.failed, d.plan)
 	case d.exit != nil:
 		d.endedBy(unix.WaitStatus(d.exit.Status))
 		d.out.Status, d.out.Usage = unix.WaitStatus(d.exit.Status), d.exit.Usage

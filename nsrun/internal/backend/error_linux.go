@@ -5,36 +5,19 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
 
 // Error is a step that failed before the command ran.
-type Error struct {
-	Stage string // "namespaces", "mount", "exec"
-	Index int    // of the mount, from 1
-	Op    string
-	Path  string
-	Err   error
-	Hint  string // one action that helps
-}
-
-// Error gives "mount 7 (bind /a): operation not permitted".
-func (e *Error) Error() string {
-	return sys.Step{Stage: e.Stage, Index: e.Index, Op: e.Op, Path: e.Path}.String() + ": " + e.Err.Error()
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+type Error = fault.Error
 
 // Exec outcomes, which have exit codes of their own.
 var (
-	// ErrNotFound means that there is no such command in the sandbox.
-	ErrNotFound = errors.New("command not found in the sandbox")
-	// ErrNotExecutable means that the command is there and cannot be executed.
-	ErrNotExecutable = errors.New("command cannot be executed")
+	ErrNotFound      = fault.ErrNotFound
+	ErrNotExecutable = fault.ErrNotExecutable
 )
 
 // ErrEnd means that the command has run, or may have, and that how it ended is not known. Nothing of it goes on.
@@ -51,51 +34,33 @@ func broken(op string, err error, begun bool) error {
 func unknownEnd(why error) error { return fmt.Errorf("%w: %w", ErrEnd, why) }
 
 func wrapLowering(err error) error {
-	var op *mounts.OpError
-	if errors.As(err, &op) && op.Part != "" {
-		return &Error{Stage: "mount", Index: op.Index + 1, Op: op.Part, Path: op.Path, Err: op.Err}
-	}
-	if errors.As(err, &op) {
-		if why := op.Op.Why; why != "" && why != "always" && why != "system" {
-			op.Err = fmt.Errorf("%w (asked for by %s)", op.Err, why)
-		}
-		return &Error{Stage: "mount", Index: op.Index + 1, Op: string(op.Op.Kind), Path: op.Op.Dest, Err: op.Err, Hint: op.Hint}
-	}
-	var explained *Error
-	if errors.As(err, &explained) {
-		return explained
-	}
-	var dir *mounts.DirError
-	if errors.As(err, &dir) {
-		return &Error{Stage: "directory", Op: "chdir", Path: dir.Dir, Err: dir.Err, Hint: "choose a directory that the sandbox shows, with --chdir"}
+	if step := (*Error)(nil); errors.As(err, &step) {
+		return step
 	}
 	return &Error{Stage: "prepare", Err: err}
 }
 
-// explainFailure turns the coordinates that the child sent into words.
-func (r *run) explainFailure() error {
-	step := r.lowered.Program.Describe(int(r.failure.Index))
-	errno := syscall.Errno(r.failure.Errno)
-	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
-	switch {
-	case r.released && int(r.failure.Index) >= r.lowered.forked: // beside the command, in the process that watches it
-		e.Err = unknownEnd(errno)
-		return e
-	case step.Stage == "exec":
-		return explainExec(e, step, errno, r.plan)
-	case step.Stage == selfTestStage && errno == actDone:
-		e.Err, e.Hint = errors.New(succeededText), succeededHint
-		return e
-	}
-	return explain(e)
+// failed is the error of a step that failed with errno.
+func failed(step sys.Step, errno syscall.Errno) *Error {
+	return &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
 }
 
-func explainExec(e *Error, step sys.Step, errno syscall.Errno, p *plan.Plan) error {
-	command := p.Command[0]
+// explainFailure turns the coordinates that the child sent into words.
+func (r *run) explainFailure() error {
+	e := failed(r.lowered.Program.Describe(int(r.failure.Index)), syscall.Errno(r.failure.Errno))
+	if r.released && int(r.failure.Index) >= r.lowered.forked { // beside the command, in the process that watches it
+		e.Err = unknownEnd(e.Err)
+		return e
+	}
+	return explain(e, r.plan)
+}
+
+func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
+	command, op, at := p.Command[0], e.Op, e.Path
 	e.Op, e.Path = "", ""
 	switch {
-	case step.Op == missingInterpreter:
-		e.Err = fmt.Errorf("%s: %w: its interpreter (the #! line or ELF loader) is missing: %w", step.Path, ErrNotExecutable, errno)
+	case op == missingInterpreter:
+		e.Err = fmt.Errorf("%s: %w: its interpreter (the #! line or ELF loader) is missing: %w", at, ErrNotExecutable, errno)
 		e.Hint = "show the interpreter to the sandbox, or call it by name"
 	case errno == unix.ENOENT:
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotFound, errno)
@@ -154,10 +119,18 @@ const (
 	nestedHint = "/proc/sys cannot be written to here, so a filter must refuse user namespaces: leave out --seccomp off"
 )
 
-// explain adds the hint for e, if there is one.
-func explain(e *Error) error {
+// explain turns the errno of a step into words, and adds what helps.
+func explain(e *Error, p *plan.Plan) error {
 	var errno syscall.Errno
-	errors.As(e.Err, &errno)
+	switch {
+	case !errors.As(e.Err, &errno):
+		return e
+	case e.Stage == "exec":
+		return explainExec(e, errno, p)
+	case e.Stage == selfTestStage && errno == actDone:
+		e.Err, e.Hint = errors.New(succeededText), succeededHint
+		return e
+	}
 	for _, h := range hints {
 		if (h.stage == "" || h.stage == e.Stage) && (h.op == "" || h.op == e.Op) && h.errno == errno {
 			e.Hint = h.text

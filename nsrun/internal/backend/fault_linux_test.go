@@ -129,7 +129,7 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 func injectOne(t *testing.T, points *points, marker string, i int) {
 	t.Helper()
 	reached, refused := true, false
-	f := fault{i: i}
+	f := injection{i: i}
 	out, err := Run(points.plan, Options{seam: points.seam(), Inject: func(program *sys.Program) {
 		f.inject(program, func(program *sys.Program) {
 			// What comes after the first execve that succeeds is reached only when that one fails.
@@ -208,7 +208,7 @@ func TestHintsAreReachable(t *testing.T) {
 		if h.op == "" {
 			e.Op = "x"
 		}
-		require.ErrorIs(t, explain(e), h.errno)
+		require.ErrorIs(t, explain(e, &plan.Plan{}), h.errno)
 		assert.NotEmpty(t, e.Hint)
 	}
 }

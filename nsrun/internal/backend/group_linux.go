@@ -24,10 +24,10 @@ func makeGroup(p *plan.Plan, stop func() error) (*cgroup.Group, error) {
 			Hint: "without limits on memory, pids, CPU share and disks no scope is needed"}
 	}
 	g, err := cgroup.Make(trees)
-	if err != nil {
-		return nil, &Error{Stage: groupStage, Op: "make", Err: err, Hint: "run nsrun doctor; without limits on memory, pids, CPU share and disks no cgroup is needed"}
+	if failed := (*Error)(nil); errors.As(err, &failed) {
+		failed.Hint = "run nsrun doctor; without limits on memory, pids, CPU share and disks no cgroup is needed"
 	}
-	return g, nil
+	return g, err
 }
 
 // inScope gives those trees a directory that are made in a scope, for which it waits no longer than the run may take.
@@ -51,9 +51,6 @@ func inScope(p *plan.Plan, stop func() error) ([]cgroup.Tree, error) {
 
 // Evidence is what has happened in a sandbox's cgroup.
 type Evidence = cgroup.Evidence
-
-// TreeError says in which tree no cgroup could be made.
-type TreeError = cgroup.TreeError
 
 const (
 	groupStage = "cgroup"

@@ -33,15 +33,15 @@ func locations(ops []mounts.Op) (out []Location, err error) {
 }
 
 // checkLocations looks from the inside. What cannot be entered cannot be by the command either.
-func (o *RemoteRequest) checkLocations() *remoteFailure {
+func (o *RemoteRequest) checkLocations() *Error {
 	for _, want := range o.Locations {
 		st, err := statNoLinks(want.Path)
 		switch {
 		case errors.Is(err, unix.EACCES):
 		case err != nil:
-			return &remoteFailure{Stage: "mount", Op: "look at", Path: want.Path, Errno: int(errnoOf(err))}
+			return &Error{Stage: "mount", Op: "look at", Path: want.Path, Err: errnoOf(err)}
 		case st.Dev != want.Dev || st.Ino != want.Ino:
-			return &remoteFailure{Stage: "mount", Op: "look at", Path: want.Path, Text: "something else is there than what was granted: it has changed since; try again"}
+			return &Error{Stage: "mount", Op: "look at", Path: want.Path, Err: errors.New("something else is there than what was granted: it has changed since; try again")}
 		}
 	}
 	return nil

@@ -227,8 +227,7 @@ func (m *monitor) orphaned() {
 }
 
 func (m *monitor) failed(f sys.Failure) error {
-	step := m.lowered.Program.Describe(int(f.Index))
-	return &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: unix.Errno(f.Errno)}
+	return failed(m.lowered.Program.Describe(int(f.Index)), unix.Errno(f.Errno))
 }
 
 // await returns how the command ended: as the waiter says, or as the first process ended if it has said nothing.

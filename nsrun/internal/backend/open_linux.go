@@ -114,7 +114,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	})
 	closeChild()
 	if err != nil {
-		return abandon(explain(&Error{Stage: "namespaces", Op: "clone", Err: err}))
+		return abandon(explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p))
 	}
 	if err := ready(report[0], lowered, p); err != nil {
 		return abandon(err)

@@ -61,22 +61,22 @@ func (f *points) sample() []int {
 	return calls
 }
 
-// fault is one call of a program that is made to fail.
-type fault struct {
+// injection is one call of a program that is made to fail.
+type injection struct {
 	i       int
 	step    sys.Step
 	restore func()
 }
 
 // inject makes call i of the next run fail. look sees the program before that.
-func (f *fault) inject(program *sys.Program, look func(*sys.Program)) {
+func (f *injection) inject(program *sys.Program, look func(*sys.Program)) {
 	f.step = program.Describe(f.i)
 	look(program)
 	f.restore = program.Inject(f.i, unix.EIO)
 }
 
 // end repairs the program after the run.
-func (f *fault) end() {
+func (f *injection) end() {
 	if f.restore != nil {
 		f.restore()
 	}

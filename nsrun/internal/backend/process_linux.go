@@ -32,7 +32,7 @@ type Process struct {
 // first, the command may begin nevertheless: then it is killed, in a sandbox that is not [Sandbox.Scoped] with the sandbox if need be.
 func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	tooBig := func() error {
-		return explainExec(&Error{Stage: "exec"}, sys.Step{Stage: "exec"}, unix.E2BIG, &plan.Plan{Command: c.Args})
+		return explain(failed(sys.Step{Stage: "exec"}, unix.E2BIG), &plan.Plan{Command: c.Args})
 	}
 	if c.tooBig() {
 		return nil, tooBig()

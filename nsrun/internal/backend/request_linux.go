@@ -127,20 +127,16 @@ func hasDev(p *plan.Plan) bool { return devOf(p) == "/dev" }
 
 // explainStart turns what a supervisor has told into words: of a call of the request's, or of the server's program.
 func (s *Sandbox) explainStart(l *lowering, f sys.Failure) error {
-	errno := syscall.Errno(f.Errno)
 	step, ok := sys.Step{}, false
 	if f.Index&sys.OfRequest != 0 {
 		step = l.p.Describe(int(f.Index &^ sys.OfRequest))
 	} else if step, ok = s.Info.step(int(f.Index)); !ok {
 		step = sys.Step{Stage: "bug: unknown call"}
 	}
-	e := &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
-	switch {
-	case step.Stage == "exec":
-		return explainExec(e, step, errno, l.plan)
-	case step.Stage == "server" && errno == unix.EAGAIN && slices.ContainsFunc(l.plan.EnforcedBy, bindsPids):
-		return &Error{Stage: "limit", Op: "pids", Index: step.Index, Err: fmt.Errorf("it is used up before the command begins: %w", errno),
+	errno := syscall.Errno(f.Errno)
+	if step.Stage == "server" && errno == unix.EAGAIN && slices.ContainsFunc(l.plan.EnforcedBy, bindsPids) {
+		return &Error{Stage: "limit", Op: "pids", Err: fmt.Errorf("it is used up before the command begins: %w", errno),
 			Hint: "raise pids, or end what earlier commands have left running: kill it, or start with Fresh"}
 	}
-	return explain(e)
+	return explain(failed(step, errno), l.plan)
 }

@@ -115,7 +115,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	pid, pidfd, err := s.lowered.Program.ForkInto(bornIn(p, group), s.lowered.Flags, s.ch.childReport)
 	s.ch.closeChild()
 	if err != nil {
-		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err})
+		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p)
 	}
 	s.pumps.closeChild()
 	r := &run{plan: p, opts: opts, lowered: s.lowered, pid: pid, pidfd: pidfd, parent: w.parent, before: w.early, command: -1, ch: s.ch, pumps: s.pumps}

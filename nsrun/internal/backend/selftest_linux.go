@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
@@ -256,14 +257,9 @@ func (l *lowering) closeTest() {
 	}
 }
 
-// remoteFailure is a failure in the words that go to a caller who has not got the program.
-func (l *lowering) remoteFailure(failure sys.Failure) remoteFailure {
-	step := l.p.Describe(int(failure.Index))
-	f := remoteFailure{Stage: step.Stage, Op: step.Op, Path: step.Path, Errno: int(failure.Errno)}
-	if step.Stage == selfTestStage && failure.Errno == uint32(actDone) {
-		f.Text, f.Hint = succeededText, succeededHint
-	}
-	return f
+// failed is the error of a call of this program.
+func (l *lowering) failed(f sys.Failure) *Error {
+	return failed(l.p.Describe(int(f.Index)), syscall.Errno(f.Errno))
 }
 
 // What is said of an act of the self-test that did not fail.

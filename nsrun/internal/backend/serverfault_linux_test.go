@@ -61,7 +61,7 @@ func TestEveryFaultOfAServerFailsClosed(t *testing.T) {
 func injectServer(t *testing.T, points *points, fork func(func()), marker string, i int) {
 	t.Helper()
 	must := false
-	f := fault{i: i}
+	f := injection{i: i}
 	err := tryServer(t, points, fork, func(program *sys.Program) {
 		f.inject(program, func(program *sys.Program) {
 			must = !program.IsFail(i) && !program.Tolerates(i, unix.EIO) && !program.Conditional(i) && f.step.Op != "watchdog" && (f.step.Stage != "subreaper" || f.step.Op != "kill")

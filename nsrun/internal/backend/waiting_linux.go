@@ -39,7 +39,7 @@ func (w *waiting) stop() error {
 		case s := <-w.signals:
 			switch sig, _ := s.(unix.Signal); sig {
 			case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
-				return &Error{Stage: InterruptedStage, Op: unix.SignalName(sig), Err: Interrupted(sig)}
+				return &Error{Stage: InterruptedStage, Op: unix.SignalName(sig), Err: errors.New(unix.SignalName(sig) + " came before there was a sandbox")}
 			default:
 				w.early = append(w.early, sig)
 			}
@@ -49,12 +49,5 @@ func (w *waiting) stop() error {
 	}
 }
 
-// InterruptedStage is the stage of errors of runs that were told to end before they began.
+// InterruptedStage is the stage of errors of runs that were told to end before they began. Their op is the signal's name.
 const InterruptedStage = "interrupted"
-
-// Interrupted is the signal that told so.
-type Interrupted unix.Signal
-
-func (s Interrupted) Error() string {
-	return unix.SignalName(unix.Signal(s)) + " came before there was a sandbox"
-}

@@ -67,7 +67,7 @@ func Backends(f facts.Facts) facts.Facts {
 func (e backend) probe(path string, timeout time.Duration) (string, error) {
 	program := find(path, string(e.name))
 	if program == "" {
-		return "", &unsupported{reason: "there is no " + string(e.name) + " on PATH"}
+		return "", no("there is no "+string(e.name)+" on PATH", "")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -131,7 +131,7 @@ func (e backend) refused(program, printed string) error {
 		if e.try != nil {
 			fix = "allow what user_namespace and the other namespaces above ask for"
 		}
-		return &unsupported{program + ": " + printed, fix}
+		return no(program+": "+printed, fix)
 	}
 	daemon := os.Getenv("DOCKER_HOST")
 	for word := range strings.FieldsSeq(printed) {
@@ -158,7 +158,7 @@ func (e backend) refused(program, printed string) error {
 	case !strings.HasPrefix(daemon, "unix://"):
 		fix = "unset DOCKER_HOST, or start the daemon there"
 	}
-	return &unsupported{"the daemon at " + daemon + " does not answer: " + printed, fix}
+	return no("the daemon at "+daemon+" does not answer: "+printed, fix)
 }
 
 // find looks through the absolute directories of a PATH for an executable that is not this program itself, which may go by the name bwrap.

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/fault"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/nsrun/facts"
 )
 
 // program writes a shell script into a new directory and returns that.
@@ -39,10 +39,10 @@ func TestBackendVersions(t *testing.T) {
 func TestInstalledIsNotEnough(t *testing.T) {
 	bwrap := backends[0]
 	_, err := bwrap.probe(program(t, "bwrap", `[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit; echo "bwrap: setting up uid map: Permission denied" >&2; exit 1`), testenv.Limit(0))
-	var u *unsupported
+	var u *fault.Error
 	require.ErrorAs(t, err, &u)
-	assert.Contains(t, u.reason, "bwrap: setting up uid map: Permission denied")
-	assert.NotEmpty(t, u.fix)
+	assert.Contains(t, u.Err.Error(), "bwrap: setting up uid map: Permission denied")
+	assert.NotEmpty(t, u.Hint)
 	got, err := bwrap.probe(program(t, "bwrap", `[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit; shift $(($# - 1)); echo "bwrap: execvp $1: No such file or directory" >&2; exit 1`), testenv.Limit(0))
 	require.NoError(t, err)
 	assert.Contains(t, got, "0.8.0")
@@ -71,10 +71,10 @@ func TestADaemonThatDoesNotAnswer(t *testing.T) {
 		{"silence", "exit 3", "the daemon at unix:///var/run/docker.sock does not answer: exit status 3", "start docker"},
 	} {
 		_, err := docker.probe(program(t, "docker", c.script), testenv.Limit(0))
-		var u *unsupported
+		var u *fault.Error
 		require.ErrorAs(t, err, &u, c.name)
-		assert.Contains(t, u.reason, c.detail, c.name)
-		assert.Contains(t, u.fix, strings.Fields(c.fix)[0], c.name)
+		assert.Contains(t, u.Err.Error(), c.detail, c.name)
+		assert.Contains(t, u.Hint, strings.Fields(c.fix)[0], c.name)
 	}
 	t.Setenv("DOCKER_HOST", "tcp://10.0.0.9:2375")
 	_, err := docker.probe(program(t, "docker", "exit 1"), testenv.Limit(0))

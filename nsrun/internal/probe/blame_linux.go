@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"golang.org/x/sys/unix"
 )
@@ -21,12 +22,12 @@ type blamer struct {
 
 // explain turns a refusal of feature name into a no with a cause. Any other error, and nil, it returns as it is.
 func (b blamer) explain(name facts.Name, err error) error {
-	var r *refusal
+	var r *fault.Error
 	if !errors.As(err, &r) {
 		return err
 	}
 	for _, c := range causes {
-		if slices.Contains(c.errnos(), r.errno) && c.matches(b, name, r) {
+		if slices.Contains(c.errnos(), errnoOf(r)) && c.matches(b, name, r) {
 			detail, fix := c.detail, c.fix
 			if c.say != nil {
 				detail, fix = c.say(b, name)
@@ -34,10 +35,10 @@ func (b blamer) explain(name facts.Name, err error) error {
 			if c.kernel {
 				fix = b.onHost(fix)
 			}
-			return &unsupported{join(err.Error(), detail), fix}
+			return no(join(err.Error(), detail), fix)
 		}
 	}
-	return &unsupported{reason: err.Error()}
+	return no(err.Error(), "")
 }
 
 func join(printed, detail string) string { return strings.Trim(printed+"; "+detail, "; ") }
@@ -63,7 +64,7 @@ var names = [...]struct {
 // the one. The table is made of constants and functions alone, so that it costs a start nothing.
 type cause struct {
 	errno       syscall.Errno // 0 is EPERM or EACCES, which security modules exchange
-	matches     func(b blamer, name facts.Name, r *refusal) bool
+	matches     func(b blamer, name facts.Name, r *fault.Error) bool
 	detail, fix string
 	say         func(b blamer, name facts.Name) (detail, fix string)
 	kernel      bool // the fix is one to the kernel, which takes root on the host
@@ -77,7 +78,7 @@ func (c cause) errnos() []syscall.Errno {
 }
 
 var causes = [...]cause{
-	{errno: syscall.EINVAL, matches: func(b blamer, _ facts.Name, _ *refusal) bool { return b.in("wsl1") },
+	{errno: syscall.EINVAL, matches: func(b blamer, _ facts.Name, _ *fault.Error) bool { return b.in("wsl1") },
 		detail: "WSL 1 has no namespaces", fix: "wsl --set-version DISTRIBUTION 2, in Windows"},
 	{errno: syscall.EINVAL, matches: withoutNamespace, say: func(_ blamer, name facts.Name) (string, string) {
 		n := namespace(name)
@@ -92,37 +93,39 @@ var causes = [...]cause{
 		return "as many namespaces as " + setting + " allows are there, or 32 within another", "raise " + setting + " with sysctl -w"
 	}, kernel: true},
 	{matches: debianSwitch, detail: "kernel.unprivileged_userns_clone is 0", fix: "sysctl -w kernel.unprivileged_userns_clone=1", kernel: true},
-	{matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.in("chroot") },
+	{matches: func(b blamer, _ facts.Name, r *fault.Error) bool { return making(r) && b.in("chroot") },
 		detail: "this is a chroot, in which the kernel allows no user namespaces", fix: "enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
 	// current_chrooted() in fs/fs_struct.c compares the caller's root with the topmost mount at the root of its mount namespace.
-	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.in("overmounted") }, say: overmounted},
-	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && b.filtered() }, say: filtered},
-	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool { return r.making() && !b.mapped(b.uid) },
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *fault.Error) bool { return making(r) && b.in("overmounted") }, say: overmounted},
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *fault.Error) bool { return making(r) && b.filtered() }, say: filtered},
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *fault.Error) bool { return making(r) && !b.mapped(b.uid) },
 		detail: "the caller's user id has no mapping in its user namespace", fix: "start nsrun as a user that is mapped there"},
 	// verify_root_map() in kernel/user_namespace.c, since Linux 5.12.
-	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *refusal) bool {
-		return r.step.Path == uidMap && b.uid == 0 && !b.capable(unix.CAP_SETFCAP)
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, r *fault.Error) bool {
+		return r.Path == uidMap && b.uid == 0 && !b.capable(unix.CAP_SETFCAP)
 	}, detail: "root cannot map itself without CAP_SETFCAP", fix: "start nsrun as another user than root"},
-	{matches: func(b blamer, name facts.Name, _ *refusal) bool { return name == facts.ProcMount && len(b.masks()) > 0 },
+	{matches: func(b blamer, name facts.Name, _ *fault.Error) bool {
+		return name == facts.ProcMount && len(b.masks()) > 0
+	},
 		say: func(b blamer, _ facts.Name) (string, string) {
 			return "the procfs here is masked by mounts over " + strings.Join(b.masks(), ", "), b.unmasked()
 		}},
-	{matches: func(b blamer, _ facts.Name, r *refusal) bool { return !r.making() && b.apparmor() != "" },
+	{matches: func(b blamer, _ facts.Name, r *fault.Error) bool { return !making(r) && b.apparmor() != "" },
 		say: func(b blamer, _ facts.Name) (string, string) {
 			return "the AppArmor profile " + b.apparmor() + " is on this process", b.unconfined()
 		}},
 	{matches: ubuntuSwitch, say: func(b blamer, _ facts.Name) (string, string) {
 		return "AppArmor restricts unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1", b.exempted()
 	}},
-	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, _ *refusal) bool { return b.filtered() }, say: filtered},
+	{errno: syscall.EPERM, matches: func(b blamer, _ facts.Name, _ *fault.Error) bool { return b.filtered() }, say: filtered},
 	// What else says EPERM: the caller's root is not that of its mount namespace, and a mount itself, so that nothing shows it.
-	{errno: syscall.EPERM, matches: func(_ blamer, name facts.Name, r *refusal) bool { return r.making() && name == facts.UserNS },
+	{errno: syscall.EPERM, matches: func(_ blamer, name facts.Name, r *fault.Error) bool { return making(r) && name == facts.UserNS },
 		detail: "as the kernel says in a chroot", fix: "enter the tree by pivot_root, as systemd-nspawn does, instead of chroot"},
-	{errno: syscall.ENOENT, matches: func(_ blamer, _ facts.Name, r *refusal) bool { return r.step.Stage == "write" },
+	{errno: syscall.ENOENT, matches: func(_ blamer, _ facts.Name, r *fault.Error) bool { return r.Stage == "write" },
 		say: func(b blamer, _ facts.Name) (string, string) {
 			return "there is no procfs at /proc", b.asRoot("mount -t proc proc /proc")
 		}},
-	{errno: syscall.ENODEV, matches: func(_ blamer, name facts.Name, _ *refusal) bool { return name == facts.Overlay },
+	{errno: syscall.ENODEV, matches: func(_ blamer, name facts.Name, _ *fault.Error) bool { return name == facts.Overlay },
 		detail: "the kernel has not got overlayfs, or not loaded it", fix: "modprobe overlay", kernel: true},
 	{errno: syscall.EPROTONOSUPPORT, matches: isNftables, detail: "the kernel has no NETLINK_NETFILTER", fix: "modprobe nfnetlink", kernel: true},
 	{errno: syscall.EOPNOTSUPP, matches: isNftables, detail: noNftables, fix: "modprobe nf_tables", kernel: true},
@@ -132,12 +135,12 @@ var causes = [...]cause{
 const noNftables = "the kernel has not got nf_tables, or not loaded it"
 
 // debianSwitch is a patch of Debian's and of hardened kernels, which asks for CAP_SYS_ADMIN.
-func debianSwitch(b blamer, name facts.Name, r *refusal) bool {
-	return r.making() && (b.uid != 0 || name == facts.NestedUserNS) && b.text("proc/sys/kernel/unprivileged_userns_clone") == "0"
+func debianSwitch(b blamer, name facts.Name, r *fault.Error) bool {
+	return making(r) && (b.uid != 0 || name == facts.NestedUserNS) && b.text("proc/sys/kernel/unprivileged_userns_clone") == "0"
 }
 
 // ubuntuSwitch refuses the user namespace itself, or lets it be made without any capability: then writing the maps or the first mount fails.
-func ubuntuSwitch(b blamer, _ facts.Name, _ *refusal) bool {
+func ubuntuSwitch(b blamer, _ facts.Name, _ *fault.Error) bool {
 	return b.uid != 0 && b.text("proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1"
 }
 
@@ -151,10 +154,10 @@ func filtered(b blamer, _ facts.Name) (detail, fix string) {
 	return "a seccomp filter is on this process, as in a container", b.withoutFilter()
 }
 
-func isNftables(_ blamer, name facts.Name, _ *refusal) bool { return name == facts.Nftables }
+func isNftables(_ blamer, name facts.Name, _ *fault.Error) bool { return name == facts.Nftables }
 
-func isZero(b blamer, name facts.Name, _ *refusal) bool { return b.zero(name) != "" }
+func isZero(b blamer, name facts.Name, _ *fault.Error) bool { return b.zero(name) != "" }
 
-func isNamespace(_ blamer, name facts.Name, r *refusal) bool {
-	return r.making() && namespace(name).sysctl != ""
+func isNamespace(_ blamer, name facts.Name, r *fault.Error) bool {
+	return making(r) && namespace(name).sysctl != ""
 }

@@ -1,17 +1,16 @@
 package probe
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/fault"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/nsrun/facts"
 )
 
 func TestBlameNamesTheCauseAndOneAction(t *testing.T) {
@@ -101,13 +100,12 @@ func TestBlameNamesTheCauseAndOneAction(t *testing.T) {
 			uid = 0
 		}
 		h := tree(c.host)
-		err := blamer{h, uid, h.surroundings(), facts.Program{Path: "/usr/bin/nsrun"}}.explain(c.feature, &refusal{c.step, c.errno})
-		var u *unsupported
+		err := blamer{h, uid, h.surroundings(), facts.Program{Path: "/usr/bin/nsrun"}}.explain(c.feature, refusal(c.step, c.errno))
+		var u *fault.Error
 		require.ErrorAs(t, err, &u, c.name)
-		require.ErrorIs(t, err, errors.ErrUnsupported, c.name)
-		assert.Contains(t, u.reason, c.detail, c.name)
-		assert.Contains(t, u.reason, c.errno.Error(), "%s: what the kernel said is kept", c.name)
-		assert.Equal(t, c.fix, u.fix, c.name)
+		assert.Contains(t, u.Err.Error(), c.detail, c.name)
+		assert.Contains(t, u.Err.Error(), c.errno.Error(), "%s: what the kernel said is kept", c.name)
+		assert.Equal(t, c.fix, u.Hint, c.name)
 	}
 }
 
@@ -180,14 +178,14 @@ func TestWhoCanWriteToAProgram(t *testing.T) {
 }
 
 func TestOneListenerForAProcess(t *testing.T) {
-	refused := func(errno unix.Errno) error { return &refusal{sys.Step{Stage: "seccomp", Op: "new listener"}, errno} }
-	var u *unsupported
+	refused := func(errno unix.Errno) error { return refusal(sys.Step{Stage: "seccomp", Op: "new listener"}, errno) }
+	var u *fault.Error
 	mirrored := blamer{files: tree(hosts["WSL 2, mirrored"]), surroundings: []string{"wsl2", "wsl2-mirrored"}}
 	require.ErrorAs(t, mirrored.noListener(refused(unix.EBUSY)), &u)
-	assert.Contains(t, u.reason, "device or resource busy; WSL 2's mirrored networking has a listener")
-	assert.Contains(t, u.fix, "networkingMode=nat")
+	assert.Contains(t, u.Err.Error(), "device or resource busy; WSL 2's mirrored networking has a listener")
+	assert.Contains(t, u.Hint, "networkingMode=nat")
 	require.ErrorAs(t, blamer{files: tree(nil)}.noListener(refused(unix.EBUSY)), &u)
-	assert.NotContains(t, u.reason+u.fix, "WSL")
+	assert.NotContains(t, u.Err.Error()+u.Hint, "WSL")
 	require.ErrorAs(t, blamer{files: tree(nil)}.noListener(refused(unix.EINVAL)), &u, "gVisor has none")
 	assert.NoError(t, mirrored.noListener(nil))
 }

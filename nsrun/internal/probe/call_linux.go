@@ -45,9 +45,9 @@ func (c call) ask() error {
 	case errors.Is(err, c.refusal):
 		return nil
 	case errors.Is(err, unix.ENOSYS):
-		return &unsupported{reason: sys.Name(c.nr) + ": function not implemented, by the kernel or by a seccomp filter"}
+		return no(sys.Name(c.nr)+": function not implemented, by the kernel or by a seccomp filter", "")
 	case errors.Is(err, unix.EPERM):
-		return &unsupported{reason: sys.Name(c.nr) + " is refused by a seccomp filter"}
+		return no(sys.Name(c.nr)+" is refused by a seccomp filter", "")
 	default:
 		return fmt.Errorf("%s: unexpected answer: %v", sys.Name(c.nr), err)
 	}
@@ -62,7 +62,7 @@ func cgroupClone() error {
 	case errors.Is(err, unix.EINVAL):
 		return nil
 	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
-		return &unsupported{reason: "clone3 into a cgroup: refused by the kernel, or by a seccomp filter"}
+		return no("clone3 into a cgroup: refused by the kernel, or by a seccomp filter", "")
 	default:
 		return fmt.Errorf("clone3 into a cgroup: unexpected answer: %v", err)
 	}
@@ -87,7 +87,7 @@ func (a action) ask() error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		return &unsupported{reason: "seccomp: the action is unknown to this kernel"}
+		return no("seccomp: the action is unknown to this kernel", "")
 	default:
 		return fmt.Errorf("seccomp: unexpected answer: %w", err)
 	}

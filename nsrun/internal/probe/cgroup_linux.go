@@ -71,9 +71,9 @@ func groupV2(h files) (detail string, err error) {
 	p, mounted := h.placeV2()
 	switch {
 	case !mounted:
-		return "", &unsupported{reason: "no cgroup tree of version 2 is mounted"}
+		return "", no("no cgroup tree of version 2 is mounted", "")
 	case p.dir == "":
-		return "", &unsupported{"the caller's cgroup lies outside of what is mounted", "start the container with a cgroup namespace of its own"}
+		return "", no("the caller's cgroup lies outside of what is mounted", "start the container with a cgroup namespace of its own")
 	}
 	dirs := []string{p.dir}
 	if !p.top {
@@ -100,7 +100,7 @@ func groupV2(h files) (detail string, err error) {
 		}
 		return dir + " (" + controllers + ")", nil
 	}
-	return "", &unsupported{strings.Join(refused, "; "), fix}
+	return "", no(strings.Join(refused, "; "), fix)
 }
 
 // delegate is what helps where systemd, which would do it, does not run the host.
@@ -144,7 +144,7 @@ func makeGroup(dir string) error {
 func groupsV1(h files) (detail string, err error) {
 	places := h.placesV1()
 	if len(places) == 0 {
-		return "", &unsupported{reason: "no cgroup tree of version 1 with memory, pids or cpu is mounted"}
+		return "", no("no cgroup tree of version 1 with memory, pids or cpu is mounted", "")
 	}
 	var has, refused []string
 	for _, p := range places {
@@ -159,7 +159,7 @@ func groupsV1(h files) (detail string, err error) {
 		}
 	}
 	if len(has) == 0 {
-		return "", &unsupported{reason: strings.Join(refused, "; ")}
+		return "", no(strings.Join(refused, "; "), "")
 	}
 	return strings.Join(has, " "), nil
 }
@@ -167,7 +167,7 @@ func groupsV1(h files) (detail string, err error) {
 // answering looks for a service manager that takes connections from the caller.
 func answering(h files, uid int) (socket string, err error) {
 	if !h.booted() {
-		return "", &unsupported{"systemd does not run this host", "have a cgroup delegated in another way, or boot with systemd"}
+		return "", no("systemd does not run this host", "have a cgroup delegated in another way, or boot with systemd")
 	}
 	var refused []string
 	for _, socket := range h.managers(uid) {
@@ -177,7 +177,7 @@ func answering(h files, uid int) (socket string, err error) {
 		}
 		return socket, nil
 	}
-	return "", &unsupported{reason: strings.Join(refused, "; ")}
+	return "", no(strings.Join(refused, "; "), "")
 }
 
 // connect opens a connection and closes it. It does not wait for one that has no room.

@@ -1,7 +1,7 @@
 // Package probe asks the running kernel what it can do, and looks for what stands in the way.
 //
 // A probe is the smallest real use of a feature, in a throw-away child where the use changes anything. nil means yes,
-// [errors.ErrUnsupported] no, and any other error that it could not be told. Nothing is decided by the kernel's version.
+// a [*fault.Error] or [errors.ErrUnsupported] no, and any other error that it could not be told. Nothing is decided by the kernel's version.
 //
 //	f := probe.Quick()     // system calls alone: what each run can afford
 //	f = probe.Host()       // namespaces, mounts, cgroups too, really made: after a start that failed

@@ -5,10 +5,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
+	"golang.org/x/sys/unix"
 )
 
 // These features are there if the kernel knows their numbers, says Quick. Here they are used, in a child.
@@ -28,14 +28,14 @@ func inEffect(f facts.Facts) {
 	p.At(sys.Step{Stage: notRefused})
 	p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/"), sys.Words(unix.O_RDONLY|unix.O_DIRECTORY, "O_RDONLY|O_DIRECTORY")).Tolerate(unix.EACCES, 1)
 	p.Fail(unix.EUCLEAN)
-	var r *refusal
-	if err := run(&p, 0); !errors.As(err, &r) || r.step.Stage != notRefused {
+	var r *fault.Error
+	if err := run(&p, 0); !errors.As(err, &r) || r.Stage != notRefused {
 		return // another refusal shows when a sandbox starts
 	}
-	no := &unsupported{"Landlock answers, and refuses nothing: a directory was opened that no rule allows", "run nsrun by a kernel or container runtime whose Landlock works"}
-	answer(f, facts.Landlock, no)
+	const fix = "run nsrun by a kernel or container runtime whose Landlock works"
+	answer(f, facts.Landlock, no("Landlock answers, and refuses nothing: a directory was opened that no rule allows", fix))
 	for _, row := range landlockRows {
-		answer(f, row.name, &unsupported{"it needs Landlock", no.fix})
+		answer(f, row.name, no("it needs Landlock", fix))
 	}
 }
 
@@ -59,15 +59,15 @@ func listening(f facts.Facts, b blamer) {
 
 // noListener explains why a filter has no listener.
 func (b blamer) noListener(err error) error {
-	var r *refusal
+	var r *fault.Error
 	switch {
 	case !errors.As(err, &r):
 		return err
-	case r.errno == unix.EBUSY && b.in("wsl2-mirrored"):
-		return &unsupported{err.Error() + "; WSL 2's mirrored networking has a listener on every process, and the kernel allows one",
-			"write networkingMode=nat below [wsl2] in %UserProfile%\\.wslconfig, and run wsl --shutdown, in Windows"}
-	case r.errno == unix.EBUSY:
-		return &unsupported{err.Error() + "; another filter on this process has a listener, and the kernel allows one", "start nsrun without that filter"}
+	case errnoOf(r) == unix.EBUSY && b.in("wsl2-mirrored"):
+		return no(err.Error()+"; WSL 2's mirrored networking has a listener on every process, and the kernel allows one",
+			"write networkingMode=nat below [wsl2] in %UserProfile%\\.wslconfig, and run wsl --shutdown, in Windows")
+	case errnoOf(r) == unix.EBUSY:
+		return no(err.Error()+"; another filter on this process has a listener, and the kernel allows one", "start nsrun without that filter")
 	}
 	return b.explain(facts.SeccompNotify, err)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"golang.org/x/sys/unix"
@@ -33,13 +34,13 @@ func Host() facts.Facts {
 	answer(f, facts.UserNS, user)
 	for _, use := range uses {
 		var err error
-		switch _, refused := user.(*unsupported); {
+		switch refused := errors.As(user, new(*fault.Error)); {
 		case !refused:
 			err = b.explain(use.name, try(unix.CLONE_NEWUSER|use.flags, use.more))
 		case use.sharper: // what Quick found out stands
 			continue
 		default:
-			err = &unsupported{"it needs a user namespace", f.Fix(facts.UserNS)}
+			err = no("it needs a user namespace", f.Fix(facts.UserNS))
 		}
 		answer(f, use.name, err)
 	}
@@ -61,9 +62,9 @@ func Host() facts.Facts {
 // their profile with ENOSYS.
 func hidden(f facts.Facts, b blamer) {
 	if a := f.Answers[facts.Landlock]; a.Detail == noLandlock && b.in("gvisor") {
-		answer(f, facts.Landlock, &unsupported{noLandlock + ": it is gVisor's", a.Fix})
+		answer(f, facts.Landlock, no(noLandlock+": it is gVisor's", a.Fix))
 	} else if a.Detail == noLandlock && b.filtered() {
-		answer(f, facts.Landlock, &unsupported{noLandlock + ", or the seccomp filter on this process hides it", b.withoutFilter()})
+		answer(f, facts.Landlock, no(noLandlock+", or the seccomp filter on this process hides it", b.withoutFilter()))
 	}
 }
 
@@ -71,7 +72,7 @@ func hidden(f facts.Facts, b blamer) {
 func withoutProcfs() error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/proc/self", &fs); err == nil && fs.Type != unix.PROC_SUPER_MAGIC {
-		return &unsupported{"what is mounted at /proc is not a procfs", "mount procfs at /proc"}
+		return no("what is mounted at /proc is not a procfs", "mount procfs at /proc")
 	}
 	return nil
 }
@@ -170,18 +171,18 @@ func overlay(p *sys.Program) {
 	p.Add(unix.SYS_MOUNT, sys.Str("overlay"), sys.Str("m"), sys.Str("overlay"), sys.Int(0), sys.Str("lowerdir=a:b,userxattr"))
 }
 
-// refusal is what the kernel said to a child: the step and the errno.
-type refusal struct {
-	step  sys.Step
-	errno unix.Errno
+// refusal is what the kernel said to a child.
+func refusal(step sys.Step, errno unix.Errno) error {
+	return &fault.Error{Stage: step.Stage, Op: step.Op, Path: step.Path, Err: errno}
 }
 
-func (r *refusal) Error() string        { return r.step.String() + ": " + r.errno.Error() }
-func (r *refusal) Is(target error) bool { return target == errors.ErrUnsupported }
-func (r *refusal) Unwrap() error        { return r.errno }
+func errnoOf(r *fault.Error) (errno unix.Errno) {
+	errors.As(r, &errno)
+	return errno
+}
 
 // making reports whether it was the namespace itself that was refused, and not what was then done in it.
-func (r *refusal) making() bool { return r.step.Stage == "clone" || r.step.Stage == "unshare" }
+func making(r *fault.Error) bool { return r.Stage == "clone" || r.Stage == "unshare" }
 
 const uidMap = "/proc/self/uid_map"
 
@@ -190,8 +191,8 @@ const uidMap = "/proc/self/uid_map"
 // still count for a moment. The caller is locked to its thread.
 func try(flags uintptr, more func(*sys.Program)) (err error) {
 	for range 4 {
-		var r *refusal
-		if err = tryOnce(flags, more); !errors.As(err, &r) || r.errno != unix.ENOSPC || !r.making() {
+		var r *fault.Error
+		if err = tryOnce(flags, more); !errors.As(err, &r) || errnoOf(r) != unix.ENOSPC || !making(r) {
 			return err
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -220,7 +221,7 @@ func tryOnce(flags uintptr, more func(*sys.Program)) error {
 	return run(&p, flags)
 }
 
-// run runs p in a child. It is a [*refusal] if one of its calls fails. The caller is locked to its thread.
+// run runs p in a child. It is a [*fault.Error] if one of its calls fails. The caller is locked to its thread.
 func run(p *sys.Program, flags uintptr) error {
 	var report [2]int
 	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
@@ -232,7 +233,7 @@ func run(p *sys.Program, flags uintptr) error {
 	if err != nil {
 		var errno unix.Errno
 		errors.As(err, &errno)
-		return &refusal{sys.Step{Stage: "clone"}, errno}
+		return &fault.Error{Stage: "clone", Err: errno}
 	}
 	unix.Close(pidfd)
 	buf := make([]byte, sys.FailureSize)
@@ -241,7 +242,7 @@ func run(p *sys.Program, flags uintptr) error {
 		return err
 	}
 	if failure, failed := sys.ParseFailure(buf[:max(n, 0)]); failed {
-		return &refusal{p.Describe(int(failure.Index)), unix.Errno(failure.Errno)}
+		return refusal(p.Describe(int(failure.Index)), unix.Errno(failure.Errno))
 	}
 	return nil
 }
@@ -255,7 +256,7 @@ func wait(pid int) error {
 			continue
 		}
 		if err == nil && status.Signaled() {
-			return &unsupported{reason: "the child was ended by signal " + strconv.Itoa(int(status.Signal())) + ", as by a seccomp filter"}
+			return no("the child was ended by signal "+strconv.Itoa(int(status.Signal()))+", as by a seccomp filter", "")
 		}
 		return err
 	}

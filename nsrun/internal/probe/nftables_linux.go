@@ -3,6 +3,7 @@ package probe
 import (
 	"encoding/binary"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"golang.org/x/sys/unix"
@@ -24,7 +25,7 @@ func nftables(b blamer) error {
 	ack := make([]byte, ackSize)
 	n, _ := unix.Read(pipe[0], ack)
 	if errno := ackErrno(ack[:max(n, 0)]); errno != 0 {
-		return b.explain(facts.Nftables, &refusal{sys.Step{Stage: "nf_tables", Op: "new table"}, errno})
+		return b.explain(facts.Nftables, &fault.Error{Stage: "nf_tables", Op: "new table", Err: errno})
 	}
 	return nil
 }

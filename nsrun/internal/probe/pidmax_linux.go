@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"golang.org/x/sys/unix"
@@ -45,13 +46,13 @@ const notRoot = "become another user"
 
 // whosePidMax explains the refusals that have one meaning alone.
 func whosePidMax(err error) error {
-	var r *refusal
+	var r *fault.Error
 	switch {
 	case !errors.As(err, &r):
-	case r.step.Stage == notRoot && r.errno == unix.EINVAL:
-		return &unsupported{"the user 65534 is not mapped here, and root itself cannot try it without harm", "start nsrun as another user than root, or where a cgroup is delegated"}
-	case r.step.Path == pidMaxFile && r.errno == unix.EACCES:
-		return &unsupported{reason: "kernel.pid_max is one for all pid namespaces"}
+	case r.Stage == notRoot && errnoOf(r) == unix.EINVAL:
+		return no("the user 65534 is not mapped here, and root itself cannot try it without harm", "start nsrun as another user than root, or where a cgroup is delegated")
+	case r.Path == pidMaxFile && errnoOf(r) == unix.EACCES:
+		return no("kernel.pid_max is one for all pid namespaces", "")
 	}
 	return err
 }
@@ -70,7 +71,7 @@ func pidMaxOf(f facts.Facts) error {
 	case f.UID == 0:
 		return ownPidMax()
 	case f.State(facts.PidNS) != facts.Yes:
-		return &unsupported{"it needs a user namespace and a pid namespace", f.Fix(facts.PidNS)}
+		return no("it needs a user namespace and a pid namespace", f.Fix(facts.PidNS))
 	}
 	return whosePidMax(try(unix.CLONE_NEWUSER|unix.CLONE_NEWPID, openPidMax))
 }

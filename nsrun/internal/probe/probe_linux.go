@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/seccomp"
@@ -55,10 +56,10 @@ func Full() facts.Facts { return Backends(Host()) }
 
 func answer(f facts.Facts, name facts.Name, err error) {
 	a := facts.Answer{State: facts.Yes}
-	var u *unsupported
+	var u *fault.Error
 	switch {
 	case errors.As(err, &u):
-		a = facts.Answer{State: facts.No, Detail: u.reason, Fix: u.fix}
+		a = facts.Answer{State: facts.No, Detail: err.Error(), Fix: u.Hint}
 	case errors.Is(err, errors.ErrUnsupported):
 		a = facts.Answer{State: facts.No, Detail: err.Error()}
 	case err != nil:
@@ -67,11 +68,8 @@ func answer(f facts.Facts, name facts.Name, err error) {
 	f.Answers[name] = a
 }
 
-// unsupported is a no with a reason and, if the cause is known, the one action that changes it.
-type unsupported struct{ reason, fix string }
-
-func (u *unsupported) Error() string        { return u.reason }
-func (u *unsupported) Is(target error) bool { return target == errors.ErrUnsupported }
+// no is a no with a reason and, if the cause is known, the one action that changes it.
+func no(reason, fix string) error { return &fault.Error{Err: errors.New(reason), Hint: fix} }
 
 const noLandlock = "the kernel has no Landlock"
 
@@ -92,9 +90,9 @@ var landlockRows = [...]landlockRow{
 func withoutLandlock(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSYS):
-		return &unsupported{noLandlock, "use a kernel from 5.13 on that is built with CONFIG_SECURITY_LANDLOCK"}
+		return no(noLandlock, "use a kernel from 5.13 on that is built with CONFIG_SECURITY_LANDLOCK")
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return &unsupported{reason: "Landlock is not among the kernel's active LSMs"}
+		return no("Landlock is not among the kernel's active LSMs", "")
 	}
 	return err
 }
@@ -104,11 +102,11 @@ func (r landlockRow) within(abi int, refused []string, err error) error {
 		return err
 	}
 	if abi < r.abi {
-		return &unsupported{reason: fmt.Sprintf("the kernel has Landlock ABI %d, and this needs %d", abi, r.abi)}
+		return no(fmt.Sprintf("the kernel has Landlock ABI %d, and this needs %d", abi, r.abi), "")
 	}
 	for _, right := range strings.Fields(r.rights) {
 		if slices.Contains(refused, right) {
-			return &unsupported{reason: fmt.Sprintf("the kernel has Landlock ABI %d, and refuses %s of it", abi, right)}
+			return no(fmt.Sprintf("the kernel has Landlock ABI %d, and refuses %s of it", abi, right), "")
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/stretchr/testify/assert"
@@ -52,11 +52,11 @@ func TestARefusalIsANoWithItsStep(t *testing.T) {
 		p.At(sys.Step{Stage: "mount", Op: "proc"})
 		p.Fail(unix.EPERM)
 	})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorAs(t, err, new(*fault.Error))
 	require.ErrorIs(t, err, unix.EPERM)
 	assert.Equal(t, "mount (proc): operation not permitted", err.Error())
 	err = try(unix.CLONE_NEWNS|unix.CLONE_FS, nil)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorAs(t, err, new(*fault.Error))
 	assert.Contains(t, err.Error(), "clone: ")
 }
 
@@ -68,7 +68,7 @@ func TestAKilledChildIsANo(t *testing.T) {
 		p.Add(unix.SYS_PRCTL, sys.Int(unix.PR_SET_SECCOMP), sys.Int(unix.SECCOMP_MODE_STRICT))
 		p.Add(unix.SYS_GETPID)
 	})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorAs(t, err, new(*fault.Error))
 	assert.Equal(t, "the child was ended by signal 9, as by a seccomp filter", err.Error())
 }
 
@@ -134,7 +134,7 @@ func TestACgroupIsMadeAndRemoved(t *testing.T) {
 	mine := filepath.Join(dir, "mine")
 	require.NoError(t, os.Mkdir(mine, 0o755))
 	_, err := groupV2(v2(dir, "memory pids cpu"))
-	require.ErrorIs(t, err, errors.ErrUnsupported, "without a cgroup.procs no process can move")
+	require.ErrorAs(t, err, new(*fault.Error), "without a cgroup.procs no process can move")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o644))
 	detail, err := groupV2(v2(dir, "cpuset memory pids cpu"))
 	require.NoError(t, err)
@@ -219,9 +219,9 @@ func BenchmarkHost(b *testing.B) {
 }
 
 func TestWhosePidMaxItIs(t *testing.T) {
-	assert.Contains(t, whosePidMax(&refusal{sys.Step{Stage: "open", Path: pidMaxFile}, unix.EACCES}).Error(), "one for all pid namespaces")
-	assert.Contains(t, whosePidMax(&refusal{sys.Step{Stage: notRoot}, unix.EINVAL}).Error(), "not mapped here")
-	assert.Equal(t, "open: read-only file system", whosePidMax(&refusal{sys.Step{Stage: "open"}, unix.EROFS}).Error())
+	assert.Contains(t, whosePidMax(refusal(sys.Step{Stage: "open", Path: pidMaxFile}, unix.EACCES)).Error(), "one for all pid namespaces")
+	assert.Contains(t, whosePidMax(refusal(sys.Step{Stage: notRoot}, unix.EINVAL)).Error(), "not mapped here")
+	assert.Equal(t, "open: read-only file system", whosePidMax(refusal(sys.Step{Stage: "open"}, unix.EROFS)).Error())
 	assert.NoError(t, whosePidMax(nil))
 	assert.True(t, leastPidMax() >= 301, "this host's: %d", leastPidMax())
 }

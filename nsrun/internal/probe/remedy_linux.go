@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/nsrun/facts"
 )
 
@@ -18,7 +19,7 @@ func namespace(name facts.Name) (n struct{ sysctl, ns, of string }) {
 }
 
 // withoutNamespace reports whether the kernel has not got this kind: then there is no file for it in /proc/self/ns.
-func withoutNamespace(b blamer, name facts.Name, _ *refusal) bool {
+func withoutNamespace(b blamer, name facts.Name, _ *fault.Error) bool {
 	n := namespace(name)
 	return n.ns != "" && b.has("proc/self/status") && !b.has("proc/self/ns/"+n.ns)
 }

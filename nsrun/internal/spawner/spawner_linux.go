@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
@@ -98,36 +99,10 @@ func carryOut(order wire.Request, reply int, fork func(func())) {
 	}
 }
 
-func failure(err error) *wire.Failure {
-	var e *backend.Error
-	if !errors.As(err, &e) {
-		return &wire.Failure{Stage: "spawner", Text: err.Error()}
+// failure is an error for the program.
+func failure(err error) *fault.Error {
+	if e := (*fault.Error)(nil); errors.As(err, &e) {
+		return e
 	}
-	f := &wire.Failure{Stage: e.Stage, Index: e.Index, Op: e.Op, Path: e.Path, Text: e.Err.Error(), Hint: e.Hint}
-	f.SetErrno(e.Err)
-	switch {
-	case errors.Is(err, backend.ErrNotFound):
-		f.Kind = kindNotFound
-	case errors.Is(err, backend.ErrNotExecutable):
-		f.Kind = kindNotExecutable
-	}
-	return f
-}
-
-// Words for what a program asks of an error.
-const (
-	kindNotFound      = "not found"
-	kindNotExecutable = "not executable"
-)
-
-// Error is the failure as the backend's error that it was.
-func Error(f *wire.Failure) error {
-	var more []error
-	switch f.Kind {
-	case kindNotFound:
-		more = []error{backend.ErrNotFound}
-	case kindNotExecutable:
-		more = []error{backend.ErrNotExecutable}
-	}
-	return &backend.Error{Stage: f.Stage, Index: f.Index, Op: f.Op, Path: f.Path, Err: f.Cause(more...), Hint: f.Hint}
+	return &fault.Error{Stage: "spawner", Err: err}
 }

@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -59,7 +60,7 @@ func words[To, From []byte | string](in []From) []To {
 type Answer struct {
 	Info    json.RawMessage `json:"info,omitempty"`    // a backend.Info, of a sandbox that serves
 	Outcome json.RawMessage `json:"outcome,omitempty"` // a backend.Outcome, of a command that has run
-	Failure *Failure        `json:"failure,omitempty"`
+	Failure *fault.Error    `json:"failure,omitempty"`
 }
 
 // Send sends v as JSON in a memory file, with descriptors after it.

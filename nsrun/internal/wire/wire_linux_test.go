@@ -81,17 +81,3 @@ func TestTheEndRacesTheLastMessage(t *testing.T) {
 		require.Equal(t, i, got)
 	}
 }
-
-func TestAFailureIsTheErrorThatItWas(t *testing.T) {
-	f := Failure{Text: unix.EPERM.Error()}
-	f.SetErrno(unix.EPERM)
-	assert.Equal(t, unix.EPERM, f.Cause())
-	other := errors.New("other")
-	f = Failure{Text: "look at /x: no such file", Errno: int(unix.ENOENT)}
-	err := f.Cause(other)
-	assert.Equal(t, "look at /x: no such file", err.Error())
-	assert.ErrorIs(t, err, unix.ENOENT)
-	assert.ErrorIs(t, err, os.ErrNotExist)
-	assert.ErrorIs(t, err, other)
-	assert.NotErrorIs(t, (&Failure{Text: "x"}).Cause(), unix.EPERM)
-}

@@ -42,7 +42,7 @@ func TestAnswers(t *testing.T) {
 			`{"id":1,"error":{"kind":"not-found","text":"exec: missing: command not found in the sandbox","fix":"install it","name":"missing"}}`},
 		{"refused", `{"id":1,"op":"exec","args":["refused"]}`, `{"id":1,"error":{"kind":"refused","text":"/root is not shown","field":"cwd","fix":"grant it"}}`},
 		{"a step that fails", `{"id":1,"op":"exec","args":["broken"]}`,
-			`{"id":1,"error":{"kind":"setup","text":"mount 7 (bind /a): operation not permitted","fix":"run nsrun doctor","step":"mount"}}`},
+			`{"id":1,"error":{"kind":"setup","text":"mount (bind /a): operation not permitted","fix":"run nsrun doctor","step":"mount"}}`},
 		{"an error of no kind", `{"id":1,"op":"exec","args":["odd"]}`, `{"id":1,"error":{"kind":"setup","text":"something else"}}`},
 		{"a bad policy", `{"id":1,"op":"open","session":"x","manifest":"/bad"}`,
 			`{"id":1,"error":{"kind":"refused","text":"allow lists are not supported","field":"network","fix":"write none or host"}}`},
