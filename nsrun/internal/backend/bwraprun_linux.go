@@ -23,7 +23,6 @@ type bwrapRun struct {
 	run
 	stderr  *os.File // bubblewrap's
 	channel int
-	orphan  int // pidfd of who started this process, once that has ended, or -1
 	failed  *Error
 }
 
@@ -48,7 +47,7 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := protect(p, call.Resolved, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
-	o := &bwrapRun{channel: -1, orphan: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
+	o := &bwrapRun{channel: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
 	defer o.close()
 	undo, err := adoptOrphans()
 	if err != nil {
@@ -71,7 +70,7 @@ func (o *bwrapRun) close() {
 	if o.ch != nil {
 		o.ch.close()
 	}
-	for _, fd := range []int{o.channel, o.orphan} {
+	for _, fd := range []int{o.channel, o.parent} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -289,25 +288,11 @@ func (o *bwrapRun) untilEnd() { o.until(-1) }
 // until waits until something comes over fd, and serves the clock and the caller's end meanwhile. It is false if the watchdog has ended
 // and nothing came.
 func (o *bwrapRun) until(fd int) bool {
-	for {
-		o.timeUp() // in each turn: see [run.wait]
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(o.pidfd), Events: unix.POLLIN}, {Fd: int32(o.parent), Events: unix.POLLIN}}
-		n, err := unix.Ppoll(fds, o.untilDeadline(), nil)
-		switch {
-		case err != nil && !errors.Is(err, unix.EINTR):
-			o.breaks(broken("poll", err, o.released))
-			return false
-		case n <= 0:
-		case fds[0].Revents != 0:
-			return true
-		case fds[1].Revents != 0:
-			return false
-		case fds[2].Revents != 0:
-			o.kill()
-			o.orphan = o.parent
-			o.parent = -1
-		}
+	came := false
+	if err := o.serve(once(fd, func() { came = true }), once(o.pidfd, func() {})); err != nil {
+		o.breaks(broken("poll", err, o.released))
 	}
+	return came
 }
 
 // explainBwrap makes an error of what bubblewrap has printed before it gave up.

@@ -51,21 +51,9 @@ func (d *dockerRun) sendRequest() error {
 
 // listen takes what pid 1 says, and serves the clock and the caller's end meanwhile, until the connection ends.
 func (d *dockerRun) listen() {
-	for {
-		fds := []unix.PollFd{{Fd: int32(d.channel), Events: unix.POLLIN}, {Fd: int32(d.parent), Events: unix.POLLIN}}
-		n, err := unix.Ppoll(fds, d.untilDeadline(), nil)
-		switch {
-		case err != nil && !errors.Is(err, unix.EINTR):
-			d.lost = os.NewSyscallError("ppoll", err)
-			d.kill()
-			return
-		case n <= 0:
-			d.timeUp()
-		case fds[1].Revents != 0:
-			d.orphaned()
-		case !d.receive():
-			return
-		}
+	if err := d.serve(&source{fd: d.channel, ready: d.receive}); err != nil {
+		d.lost = err
+		d.kill()
 	}
 }
 

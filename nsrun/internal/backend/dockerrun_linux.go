@@ -100,36 +100,22 @@ func (d *dockerRun) all() (err error) {
 // arrive waits until pid 1 of the container has connected, and sends it its request.
 func (d *dockerRun) arrive() error {
 	const slice = 100 * time.Millisecond // in which a kill is noticed
-	for until := time.Now().Add(startTimeout); ; {
-		fds := []unix.PollFd{{Fd: int32(d.listener), Events: unix.POLLIN}, {Fd: int32(d.clientFD), Events: unix.POLLIN}, {Fd: int32(d.parent), Events: unix.POLLIN}}
-		ts := unix.NsecToTimespec(slice.Nanoseconds())
-		if _, err := unix.Ppoll(fds, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return &Error{Stage: "docker", Op: "wait", Err: err}
-		}
+	until := time.Now().Add(startTimeout)
+	err := error(&Error{Stage: "docker", Op: "start", Err: errors.New("the container has not called back"),
+		Hint: "the backend must run on this machine and this kernel: no remote daemon, no virtual machine"})
+	failed := loop(func(bool) (time.Duration, bool) {
 		d.mu.Lock()
 		killed := d.killed
 		d.mu.Unlock()
-		switch {
-		case fds[0].Revents != 0:
-			return d.accept()
-		case fds[1].Revents != 0:
-			return d.explainClient()
-		case fds[2].Revents != 0:
-			d.orphaned()
-		case killed && time.Until(until) > killedTimeout:
+		if killed && time.Until(until) > killedTimeout {
 			until = time.Now().Add(killedTimeout)
-		case time.Now().After(until):
-			return &Error{Stage: "docker", Op: "start", Err: errors.New("the container has not called back"),
-				Hint: "the backend must run on this machine and this kernel: no remote daemon, no virtual machine"}
 		}
+		return slice, time.Now().Before(until)
+	}, once(d.listener, func() { err = d.accept() }), once(d.clientFD, func() { err = d.explainClient() }), d.orphan())
+	if failed != nil {
+		return &Error{Stage: "docker", Op: "wait", Err: failed}
 	}
-}
-
-// orphaned ends the run because whoever started this process has ended.
-func (d *dockerRun) orphaned() {
-	d.kill()
-	unix.Close(d.parent)
-	d.parent = -1
+	return err
 }
 
 // explainClient makes an error of what the client, which has ended, has printed.
@@ -147,11 +133,7 @@ func (d *dockerRun) explainClient() error {
 // awaitEnd waits until the container's processes are gone, pid 1 being the last of them, and then until the engine has removed it.
 func (d *dockerRun) awaitEnd() {
 	d.kill() // it has nothing more to say
-	for {
-		if _, err := unix.Ppoll([]unix.PollFd{{Fd: int32(d.pidfd), Events: unix.POLLIN}}, nil, nil); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	_, _ = await(d.pidfd, -1)
 	d.mu.Lock()
 	d.ended = true
 	d.mu.Unlock()
@@ -164,21 +146,13 @@ func (d *dockerRun) endClient() {
 	if d.client == nil {
 		return
 	}
-	fds := []unix.PollFd{{Fd: int32(d.clientFD), Events: unix.POLLIN}}
-	n, err := 0, error(nil)
-	for until := time.Now().Add(removeTimeout); n == 0; {
-		ts := unix.NsecToTimespec(max(time.Until(until), 0).Nanoseconds())
-		if n, err = unix.Ppoll(fds, &ts, nil); !errors.Is(err, unix.EINTR) {
-			break
-		}
-		n = 0
-	}
-	if n <= 0 {
+	ended, _ := await(d.clientFD, removeTimeout)
+	if !ended {
 		_ = syscall.Kill(-d.client.Process.Pid, syscall.SIGKILL)
 	}
 	_ = d.client.Wait()
 	d.client = nil
-	if n <= 0 {
+	if !ended {
 		_, _ = d.cli.ask(cliTimeout, nil, "rm", "--force", d.name)
 	}
 }
@@ -217,8 +191,10 @@ func (d *dockerRun) close() {
 	}
 	d.endClient() // before its container's sources of mounts are gone
 	d.cleanUp()
-	if d.clientFD >= 0 {
-		unix.Close(d.clientFD)
+	for _, fd := range []int{d.clientFD, d.parent} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
 	if d.clientOutput != nil {
 		d.clientOutput.Close()

@@ -202,20 +202,19 @@ func (m *monitor) report() error {
 // until waits until fd is ready, and reports whether it came to that. If the process that started this one ends meanwhile, the sandbox is
 // killed, and so is this process if that is all it is for.
 func (m *monitor) until(fd int, events int16) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: events}, {Fd: int32(m.parent), Events: unix.POLLIN}}
-	for {
-		_, err := unix.Ppoll(fds, nil, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return false
-		case fds[1].Revents != 0:
-			m.orphaned()
-			fds[1].Fd = -1
-		case fds[0].Revents != 0:
-			return true
-		}
+	came := false
+	_ = loop(nil, m.orphan(), &source{fd: fd, events: events, ready: func() bool { came = true; return false }})
+	return came
+}
+
+func (m *monitor) orphan() *source {
+	s := &source{fd: m.parent}
+	s.ready = func() bool {
+		m.orphaned()
+		s.fd = -1
+		return true
 	}
+	return s
 }
 
 // orphaned ends everything that --die-with-parent is about.
@@ -231,34 +230,26 @@ func (m *monitor) failed(f sys.Failure) error {
 }
 
 // await returns how the command ended: as the waiter says, or as the first process ended if it has said nothing.
-func (m *monitor) await() (unix.WaitStatus, error) {
-	fds := []unix.PollFd{{Fd: int32(m.ch.status.Fd()), Events: unix.POLLIN}, {Fd: int32(m.pidfd), Events: unix.POLLIN}, {Fd: int32(m.parent), Events: unix.POLLIN}}
-	for {
-		if _, err := unix.Ppoll(fds, nil, nil); err != nil {
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			return 0, &Error{Stage: "wait", Err: err}
+func (m *monitor) await() (end unix.WaitStatus, err error) {
+	status := &source{fd: int(m.ch.status.Fd())} // before the end of the process, which would hide it
+	status.ready = func() bool {
+		buf := make([]byte, sys.ExitSize+1)
+		n, _ := unix.Read(status.fd, buf)
+		if e, ok := sys.ParseExit(buf[:max(n, 0)]); ok {
+			end = unix.WaitStatus(e.Status)
+			return false
 		}
-		if fds[0].Revents != 0 { // before the end of the process, which would hide it
-			buf := make([]byte, sys.ExitSize+1)
-			n, _ := unix.Read(int(m.ch.status.Fd()), buf)
-			if e, ok := sys.ParseExit(buf[:max(n, 0)]); ok {
-				return unix.WaitStatus(e.Status), nil
-			}
-			if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
-				return 0, m.failed(f)
-			}
-			fds[0].Fd = -1
+		if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
+			err = m.failed(f)
+			return false
 		}
-		if fds[2].Revents != 0 {
-			m.orphaned()
-			fds[2].Fd = -1
-		}
-		if fds[1].Revents != 0 {
-			return m.reap()
-		}
+		status.fd = -1
+		return true
 	}
+	if failed := loop(nil, status, m.orphan(), once(m.pidfd, func() { end, err = m.reap() })); failed != nil {
+		return 0, &Error{Stage: "wait", Err: failed}
+	}
+	return end, err
 }
 
 func (m *monitor) reap() (status unix.WaitStatus, err error) {

@@ -90,7 +90,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 		unix.Close(pair[0])
 		if out.Pidfd >= 0 {
 			_ = unix.PidfdSendSignal(out.Pidfd, unix.SIGKILL, nil, 0)
-			awaitEnd(out.Pidfd)
+			_, _ = await(out.Pidfd, endTimeout) // it was killed
 			unix.Close(out.Pidfd)
 		}
 		return nil, endGroup(group, &Outcome{}, err)
@@ -123,15 +123,6 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	group.Close() // with a process in it, it is not taken for a dead run's
 	out.Resolved, out.Rules, out.Tried, out.Steps = lowered.Resolved, lowered.Rules, tried(p, target), lastSteps(lowered.Program)
 	return out, nil
-}
-
-// awaitEnd waits a little for the end of a sandbox that was killed.
-func awaitEnd(pidfd int) {
-	for range 20 { // a signal can interrupt
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 1000); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
 }
 
 func serverChannels() (report [2]*os.File, pair [2]int, err error) {

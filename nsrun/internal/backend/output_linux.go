@@ -119,34 +119,40 @@ func (s *pumps) close() {
 	}
 }
 
-// polls adds what each pump waits for, and beside it the end of whoever reads: a command can wait for that, too.
-func (s *pumps) polls(fds []unix.PollFd) []unix.PollFd {
+// sources are what the pumps wait for: the command's output, or room for it, and the end of whoever reads, for which a command can wait, too.
+// tooMuch is called when there is too much.
+func (s *pumps) sources(tooMuch func()) (all []*source) {
 	for _, p := range s.all {
-		fd, reader := unix.PollFd{Fd: int32(p.from), Events: unix.POLLIN}, unix.PollFd{Fd: int32(p.to)}
-		if p.full {
-			fd = unix.PollFd{Fd: int32(p.to), Events: unix.POLLOUT}
+		data, reader := &source{}, &source{events: unix.POLLHUP}
+		next := func() bool {
+			data.fd, data.events, reader.fd = p.from, unix.POLLIN, p.to
+			if p.full {
+				data.fd, data.events = p.to, unix.POLLOUT
+			}
+			if p.ended {
+				data.fd, reader.fd = -1, -1
+			}
+			return true
 		}
-		if p.ended {
-			fd.Fd, reader.Fd = -1, -1
+		data.ready = func() bool {
+			if p.move(); p.passed.Over {
+				tooMuch()
+			}
+			return next()
 		}
-		fds = append(fds, fd, reader)
+		reader.ready = func() bool { // nobody reads any more, and now the command can see it
+			p.end()
+			return next()
+		}
+		next()
+		all = append(all, reader, data)
 	}
-	return fds
+	return all
 }
 
-// serve passes on what can be passed on. It reports whether there is too much.
-func (s *pumps) serve(fds []unix.PollFd) (tooMuch bool) {
-	for i, p := range s.all {
-		switch {
-		case p.ended:
-		case fds[2*i+1].Revents != 0: // nobody reads any more, and now the command can see it
-			p.end()
-		case fds[2*i].Revents != 0:
-			p.move()
-			tooMuch = tooMuch || p.passed.Over
-		}
-	}
-	return tooMuch
+// done reports whether nothing more is passed on.
+func (s *pumps) done() bool {
+	return !slices.ContainsFunc(s.all, func(p *pump) bool { return !p.ended })
 }
 
 // move moves what lies in the pipe, once. At the limit it looks whether there is more.
@@ -235,22 +241,15 @@ func (s *pumps) stopBehind() {
 // rest passes on what a command that has ended has left in the pipes, as fast as the caller reads it. After the time, or when what is left is
 // not wanted any more, that is only what need not be waited for. It reports whether it came to the end.
 func (s *pumps) rest(until time.Time, unwanted func() bool) bool {
-	for {
-		fds := s.polls(nil)
-		if !slices.ContainsFunc(fds, func(fd unix.PollFd) bool { return fd.Fd >= 0 }) {
-			return true
-		}
+	_ = loop(func(idle bool) (time.Duration, bool) {
+		wait := 50 * time.Millisecond
 		late := unwanted() || !until.IsZero() && time.Now().After(until)
-		wait := unix.NsecToTimespec((50 * time.Millisecond).Nanoseconds())
 		if late {
-			wait = unix.Timespec{}
+			wait = 0
 		}
-		n, err := unix.Ppoll(fds, &wait, nil)
-		if err != nil && !errors.Is(err, unix.EINTR) || n == 0 && late {
-			return false
-		}
-		s.serve(fds)
-	}
+		return wait, !s.done() && !(late && idle)
+	}, s.sources(func() {})...)
+	return s.done()
 }
 
 // passed says how much there was, of standard output and error.

@@ -3,6 +3,7 @@ package backend
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,10 +26,9 @@ func pumping(t *testing.T, to *os.File, plain bool) (*pumps, *os.File) {
 // served lets it serve once what is ready.
 func served(t *testing.T, s *pumps) {
 	t.Helper()
-	fds := s.polls(nil)
-	_, err := unix.Ppoll(fds, &unix.Timespec{}, nil)
-	require.NoError(t, err)
-	s.serve(fds)
+	turns := 0
+	once := func(bool) (time.Duration, bool) { turns++; return 0, turns == 1 }
+	require.NoError(t, loop(once, s.sources(func() {})...))
 }
 
 func TestTheEndOfAReaderIsSeenBeforeTheNextWrite(t *testing.T) {

@@ -211,7 +211,8 @@ type run struct {
 	pumps    *pumps
 	pid      int
 	pidfd    int
-	parent   int           // pidfd, or -1; not its own
+	parent   int           // pidfd of the process that started this one, or -1; not its own
+	orphaned bool          // that has ended
 	before   []unix.Signal // that came before there was a sandbox
 	failure  *sys.Failure
 	released bool  // the command has been let go
@@ -271,34 +272,14 @@ func (r *run) wait() error {
 	if r.plan.Timeout > 0 {
 		r.deadline = time.Now().Add(time.Duration(r.plan.Timeout))
 	}
-	report, status, orphan := int32(r.ch.report.Fd()), int32(r.ch.status.Fd()), int32(r.parent)
-	for r.exit == nil && status >= 0 {
-		r.timeUp() // in each turn: where there is always something to pass on, poll never says that it has waited
-		fds := r.pumps.polls([]unix.PollFd{{Fd: report, Events: unix.POLLIN}, {Fd: status, Events: unix.POLLIN}, {Fd: orphan, Events: unix.POLLIN}})
-		n, err := unix.Ppoll(fds, r.untilDeadline(), nil)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			r.breaks(broken("poll", err, r.released))
-			return r.reap()
-		}
-		if n <= 0 {
-			continue
-		}
-		if fds[0].Revents != 0 {
-			r.readReport()
-			report = -1
-		}
-		if fds[1].Revents != 0 && !r.readStatus() {
-			status = -1
-		}
-		if fds[2].Revents != 0 {
-			r.kill()
-			orphan = -1
-		}
-		if r.pumps.serve(fds[3:]) {
-			r.kill()
-		}
+	report := &source{fd: int(r.ch.report.Fd())}
+	report.ready = func() bool { r.readReport(); report.fd = -1; return true }
+	status := &source{fd: int(r.ch.status.Fd()), ready: func() bool { return r.readStatus() && r.exit == nil }}
+	if err := r.serve(append(r.pumps.sources(r.kill), report, status)...); err != nil {
+		r.breaks(broken("poll", err, r.released))
+		return r.reap()
 	}
-	if report >= 0 {
+	if report.fd >= 0 {
 		r.readReport()
 	}
 	err := r.reap()
@@ -309,6 +290,23 @@ func (r *run) wait() error {
 		r.out.TimedOut = true
 	}
 	return err
+}
+
+// serve serves sources, and beside them the clock and the caller's end.
+func (r *run) serve(sources ...*source) error { return loop(r.clock, append(sources, r.orphan())...) }
+
+// orphan is the caller's end. It ends the run.
+func (r *run) orphan() *source {
+	s := &source{fd: r.parent}
+	if r.orphaned {
+		s.fd = -1
+	}
+	s.ready = func() bool {
+		r.kill()
+		s.fd, r.orphaned = -1, true
+		return true
+	}
+	return s
 }
 
 // unwanted reports whether the run has been told to end at once: what the command has written last is not waited for then.
@@ -403,13 +401,13 @@ func (r *run) killOn(cancel, done <-chan struct{}) {
 	}
 }
 
-// untilDeadline returns the time until the plan's time is up, or nil for never.
-func (r *run) untilDeadline() *unix.Timespec {
+// clock asks the command to end when the plan's time is up, and returns the time until then.
+func (r *run) clock(bool) (time.Duration, bool) {
+	r.timeUp()
 	if r.deadline.IsZero() {
-		return nil
+		return -1, true
 	}
-	ts := unix.NsecToTimespec(max(time.Until(r.deadline), 0).Nanoseconds())
-	return &ts
+	return max(time.Until(r.deadline), 0), true
 }
 
 // timeUp asks the command to end when the plan's time is up.

@@ -52,9 +52,8 @@ func NewSandbox(p *plan.Plan, info Info, socket, pidfd int) *Sandbox {
 func (s *Sandbox) watch() {
 	if conn, err := s.pidfd.SyscallConn(); err == nil {
 		_ = conn.Read(func(fd uintptr) bool {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			n, err := unix.Poll(fds, 0)
-			return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+			ended, err := await(int(fd), 0)
+			return ended || err != nil
 		})
 		// Its parent has still to reap it, which is a matter of microseconds; then nothing is left to be seen.
 		for range 200 {

@@ -23,8 +23,7 @@ func (w *waiting) stop() error {
 	default:
 	}
 	if w.parent >= 0 {
-		fds := []unix.PollFd{{Fd: int32(w.parent), Events: unix.POLLIN}}
-		if n, _ := unix.Poll(fds, 0); n > 0 {
+		if ended, _ := await(w.parent, 0); ended {
 			return errOrphan
 		}
 	}

@@ -1,0 +1,72 @@
+package backend
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// endTimeout is how long the end of a process that was killed may take on a machine under load.
+const endTimeout = 20 * time.Second
+
+// source is a descriptor that a loop waits for.
+type source struct {
+	fd     int         // a negative one is left out
+	events int16       // of poll(2); POLLIN if 0
+	ready  func() bool // serves it, and reports whether the loop goes on
+}
+
+// once is a source that ends the loop.
+func once(fd int, serve func()) *source {
+	return &source{fd: fd, ready: func() bool { serve(); return false }}
+}
+
+// loop waits for sources and serves those that are ready, in order, until one of them ends it. Before each wait it calls turn, unless that is nil:
+// turn returns how long the wait may take, negative for ever, or ends the loop; idle reports that the last wait took all of its time.
+// All waiting for a sandbox is done here. Clocks are looked at in each turn: where a source is always ready, no wait ever ends by its time.
+func loop(turn func(idle bool) (wait time.Duration, more bool), sources ...*source) error {
+	fds := make([]unix.PollFd, len(sources))
+	for idle := false; ; {
+		wait, more := time.Duration(-1), true
+		if turn != nil {
+			wait, more = turn(idle)
+		}
+		if !more {
+			return nil
+		}
+		for i, s := range sources {
+			fds[i] = unix.PollFd{Fd: int32(s.fd), Events: cmp.Or(s.events, unix.POLLIN)}
+		}
+		var timeout *unix.Timespec
+		if wait >= 0 {
+			ts := unix.NsecToTimespec(wait.Nanoseconds())
+			timeout = &ts
+		}
+		n, err := unix.Ppoll(fds, timeout, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("ppoll", err)
+		}
+		idle = n == 0 && err == nil
+		for i, s := range sources {
+			if n > 0 && fds[i].Revents != 0 && s.fd >= 0 && !s.ready() { // one that another has left out meanwhile is not served
+				return nil
+			}
+		}
+	}
+}
+
+// await waits until fd can be read from, at most for the given time, and reports whether it can. A negative time is for ever.
+func await(fd int, most time.Duration) (ready bool, err error) {
+	until := time.Now().Add(most)
+	err = loop(func(idle bool) (time.Duration, bool) {
+		if most < 0 {
+			return -1, true
+		}
+		left := max(time.Until(until), 0)
+		return left, !idle || left > 0
+	}, once(fd, func() { ready = true }))
+	return ready, err
+}
