@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
