@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 

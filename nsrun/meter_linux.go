@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/backend"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
-	"github.com/nsrun/nsrun/nsrun/internal/spawner"
-	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/spawner"
+	"github.com/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )

@@ -3,7 +3,7 @@ package nsrun
 import (
 	"strings"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )

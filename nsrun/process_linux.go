@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/backend"
 	"golang.org/x/sys/unix"
 )
 

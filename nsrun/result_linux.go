@@ -3,7 +3,7 @@ package nsrun
 import (
 	"errors"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
-	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"golang.org/x/sys/unix"

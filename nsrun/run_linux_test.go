@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )

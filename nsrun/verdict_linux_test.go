@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/stretchr/testify/assert"
 	"golang.org/x/sys/unix"

@@ -15,7 +15,7 @@ var SlowTests = []SlowRow{
 	{Package: "e2e/bwrap", Test: "TestOracles", Promise: "D1: bubblewrap's command line, by its other versions", Guard: "e2e/bwrap TestCompatMode"},
 	{Package: "e2e/clients", Promise: "D2: programs that call bwrap notice nothing", Guard: "e2e/bwrap TestCompatMode"},
 	{Package: "e2e/container", Promise: "C3: in a container, the strongest backend that works is used", Guard: "e2e/host TestLockedDownHosts"},
-	{Package: "e2e/docker", Promise: "C1: backend docker", Guard: "nsrun/internal/backend TestViewIsCarried"},
+	{Package: "e2e/docker", Promise: "C1: backend docker", Guard: "internal/backend TestViewIsCarried"},
 	{Package: "e2e/backend", Test: "TestContract", Part: "backend docker", Promise: "C7: the same contract on every backend", Guard: "nsrun/plan TestTraitsAreComplete"},
 	{Package: "e2e/vagrant", Promise: "H1: tests on other distributions", Guard: "e2e/host TestLockedDownHosts"},
 	{Package: "e2e/vm", Promise: "H1: the harness of the virtual machines", Guard: "e2e/vm/guest TestFramesComeBack"},

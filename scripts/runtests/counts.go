@@ -28,10 +28,10 @@ var floors = []floor{
 	{"all of e2e/backend as root", "failed looks", 3000},
 	{"e2e/backend as root", "kills", 200},
 	{"all of e2e/backend as root", "kills", 4000},
-	{"nsrun/internal/backend as root", "fault points", 2520},
-	{"nsrun/internal/backend as ", "fault points", 2270},
-	{"all of nsrun/internal/backend as root", "fault points", 10200},
-	{"all of nsrun/internal/backend as ", "fault points", 8080},
+	{"internal/backend as root", "fault points", 2520},
+	{"internal/backend as ", "fault points", 2270},
+	{"all of internal/backend as root", "fault points", 10200},
+	{"all of internal/backend as ", "fault points", 8080},
 }
 
 // tooFew returns an error if a stage counted less than the first floor for it that fits.

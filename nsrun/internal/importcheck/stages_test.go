@@ -15,7 +15,7 @@ import (
 // calls one, so that there is one order of them: that of the tables in internal/verify.
 func TestStagesAreCalledByTheTable(t *testing.T) {
 	const table = "table_linux.go"
-	paths, err := filepath.Glob(root + "/nsrun/internal/backend/*_linux.go")
+	paths, err := filepath.Glob(root + "/internal/backend/*_linux.go")
 	require.NoError(t, err)
 	files, set := map[string]*ast.File{}, token.NewFileSet()
 	for _, name := range paths {

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

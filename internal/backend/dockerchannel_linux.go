@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
 

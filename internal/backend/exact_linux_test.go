@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

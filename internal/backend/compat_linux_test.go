@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

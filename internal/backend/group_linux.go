@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/scope"
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/nsrun/internal/scope"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit/cgroup"
 	"golang.org/x/sys/unix"

@@ -3,10 +3,9 @@ package backend
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestProtectAuditLogs(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"github.com/nsrun/nsrun/internal/scope/fake"
 	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/nsrun/internal/scope/fake"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

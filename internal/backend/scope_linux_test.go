@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/internal/scope/fake"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/probe"
-	"github.com/nsrun/nsrun/nsrun/internal/scope/fake"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/rlimit/cgroup"

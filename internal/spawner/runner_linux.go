@@ -7,8 +7,8 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
-	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
 

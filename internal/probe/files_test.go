@@ -4,9 +4,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/stretchr/testify/assert"
 )
 
 // tree makes up a host: files by name, and variables by "$NAME".

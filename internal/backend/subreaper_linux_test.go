@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"

@@ -12,9 +12,9 @@ import (
 	"os/signal"
 	"runtime"
 
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/fault"
-	"github.com/nsrun/nsrun/nsrun/internal/backend"
-	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
-	"github.com/nsrun/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"

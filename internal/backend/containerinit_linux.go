@@ -11,7 +11,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
-	"github.com/nsrun/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
