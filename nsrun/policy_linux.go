@@ -169,7 +169,7 @@ func (b *Builder) Timeout(d time.Duration) *Builder { b.spec.Timeout = d; return
 // KillGrace is the time between SIGTERM and SIGKILL; 0 means [policy.DefaultKillGrace].
 func (b *Builder) KillGrace(d time.Duration) *Builder { b.spec.KillGrace = d; return b }
 
-// Limit sets one of [policy.LimitNames], in the unit of its name.
+// Limit sets one of [policy.LimitTable], in the unit of its name.
 func (b *Builder) Limit(name string, value int64) *Builder {
 	b.spec = b.spec.WithLimit(name, value)
 	return b

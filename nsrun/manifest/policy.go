@@ -214,7 +214,7 @@ func (b *builder) amounts(p *policy.Policy) {
 		*p = p.WithLimit(l.Name, l.Value)
 	}
 	order := func(l policy.Limit) int {
-		return slices.IndexFunc(policy.LimitNames, func(n policy.LimitName) bool { return n.Name == l.Name })
+		return slices.IndexFunc(policy.LimitTable, func(r policy.LimitRow) bool { return r.Name == l.Name })
 	}
 	slices.SortFunc(p.Limits, func(x, y policy.Limit) int { return order(x) - order(y) })
 	p.Timeout, p.KillGrace = b.Timeout, b.KillGrace

@@ -79,16 +79,12 @@ type limits struct {
 
 func limitsForm() record[limits] {
 	r := record[limits]{what: "limits"}
-	for _, l := range policy.LimitNames {
+	for _, l := range policy.LimitTable {
 		help := l.Help
 		if l.Unit != "" {
 			help += ", in " + l.Unit
 		}
-		least := int64(1)
-		if (policy.Limit{Name: l.Name}).Check() == nil {
-			least = 0
-		}
-		r.rows = append(r.rows, row[limits]{l.Name, help, intForm{least, l.Max}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
+		r.rows = append(r.rows, row[limits]{l.Name, help, intForm{l.Min, l.Max}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
 	}
 	r.rows = append(r.rows,
 		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", durationForm{}, func(l *limits) any { return l.timeout }},

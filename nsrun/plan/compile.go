@@ -76,7 +76,7 @@ type compiler struct {
 	unmet []Note
 
 	places  map[string]int // of pol.FS, by Dest
-	group   cgroup.Limits  // what a cgroup is to hold
+	group   []cgroup.Limit // what a cgroup is to hold
 	refused string         // why there is no scope for it
 }
 

@@ -169,7 +169,7 @@ func TestDegradeNotesEachLoss(t *testing.T) {
 }
 
 func TestEveryLimitIsPlannedOrRefused(t *testing.T) {
-	for _, l := range policy.LimitNames {
+	for _, l := range policy.LimitTable {
 		p := policy.Policy{}.WithLimit(l.Name, max(1, l.Max/4))
 		_, err := Compile(Request{Policy: p, Command: []string{"true"}}, hosts["kernel 6.18, user"])
 		var refused *CompatibilityError

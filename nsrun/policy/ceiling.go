@@ -141,7 +141,7 @@ func mask(cut FS, above []FS, why string) (FS, bool) {
 
 // cutFS is what is left of one entry, and false when nothing is.
 func (k *cutter) cutFS(e FS, c Ceiling) (FS, bool) {
-	most, _ := Policy{Limits: c.Limits}.Limit("tmpfs_mb")
+	most, _ := Policy{Limits: c.Limits}.Limit(TmpfsMB)
 	if e.Kind == Tmpfs && e.SizeMB > 0 {
 		e.SizeMB = least(e.SizeMB, most)
 	}

@@ -24,7 +24,7 @@ type Policy struct {
 	// UID and GID are the command's ids inside; nil keeps the caller's.
 	UID *int `json:"uid,omitempty"`
 	GID *int `json:"gid,omitempty"`
-	// Limits are resource limits, at most one for each name of [LimitNames].
+	// Limits are resource limits, at most one for each name of [LimitTable].
 	Limits []Limit `json:"limits,omitempty"`
 	// Seccomp says which system calls are left.
 	Seccomp Seccomp `json:"seccomp"`
