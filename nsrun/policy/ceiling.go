@@ -23,7 +23,7 @@ type Ceiling struct {
 	Network Network `json:"network,omitempty"`
 	// PassEnv names variables that may be passed; * in a name matches any text. Secrets are dropped later whatever stands here.
 	PassEnv []string `json:"pass_env,omitempty"`
-	// Limits are the largest values. A policy that sets none gets the largest.
+	// Limits are the largest values. A policy that sets none gets the largest, unless the kernel goes by a smaller one then: [LimitRow.Unset].
 	Limits []Limit `json:"limits,omitempty"`
 	// Timeout is the longest run, and the longest that a process may go on which a session has started. 0 means any.
 	Timeout time.Duration `json:"timeout,omitempty"`
@@ -213,7 +213,9 @@ func (k *cutter) env(c Ceiling) {
 func (k *cutter) limits(c Ceiling) {
 	for _, most := range c.Limits {
 		value, set := k.Limit(most.Name)
-		if set && value <= most.Value {
+		row, _ := LookupLimit(most.Name)
+		unset := !set && row.Unset > 0 && row.Unset <= most.Value // what the kernel goes by is permitted
+		if set && value <= most.Value || unset {
 			continue
 		}
 		k.Policy = k.WithLimit(most.Name, most.Value)

@@ -67,6 +67,21 @@ func TestUnder(t *testing.T) {
 	}
 }
 
+// TestWhatTheKernelGoesByIsNotRaised has limits that hold a value where nobody sets one.
+func TestWhatTheKernelGoesByIsNotRaised(t *testing.T) {
+	table := LimitTable
+	defer func() { LimitTable = table }()
+	LimitTable = append(slices.Clone(table), LimitRow{Name: "share", Min: 1, Max: 1000, Unset: 100})
+	for most, want := range map[int64][]Limit{500: nil, 100: nil, 99: {{"share", 99}}} {
+		cut, notes := Policy{}.Under(Ceiling{Limits: []Limit{{"share", most}}})
+		assert.Equal(t, want, cut.Limits)
+		assert.Empty(t, notes)
+	}
+	cut, notes := Policy{Limits: []Limit{{"share", 700}}}.Under(Ceiling{Limits: []Limit{{"share", 500}}})
+	assert.Equal(t, []Limit{{"share", 500}}, cut.Limits)
+	assert.Len(t, notes, 1)
+}
+
 func TestUnderCutsEverythingElse(t *testing.T) {
 	wide := Policy{Network: NetworkHost, Env: Env{Pass: []string{"A", "CI_X", "LANG"}}, Limits: []Limit{{"pids", 100}, {"core", 0}}, Timeout: time.Hour, KillGrace: time.Minute,
 		Seccomp: Seccomp{Filter: SeccompOff, Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, NoLandlock: true, Fallback: Degrade, Backend: BackendBwrap, HostEtc: true, Dir: "/w", FS: []FS{bind("/w", true)}}
