@@ -67,18 +67,15 @@ func TestUnder(t *testing.T) {
 	}
 }
 
-// TestWhatTheKernelGoesByIsNotRaised has limits that hold a value where nobody sets one.
-func TestWhatTheKernelGoesByIsNotRaised(t *testing.T) {
-	table := LimitTable
-	defer func() { LimitTable = table }()
-	LimitTable = append(slices.Clone(table), LimitRow{Name: "share", Min: 1, Max: 1000, Unset: 100})
-	for most, want := range map[int64][]Limit{500: nil, 100: nil, 99: {{"share", 99}}} {
-		cut, notes := Policy{}.Under(Ceiling{Limits: []Limit{{"share", most}}})
+// TestAWeightIsNotRaised: the kernel goes by 100 where nobody sets one, and the lower weight is the stricter one.
+func TestAWeightIsNotRaised(t *testing.T) {
+	for most, want := range map[int64][]Limit{500: nil, 100: nil, 99: {{"cpu_weight", 99}}} {
+		cut, notes := Policy{}.Under(Ceiling{Limits: []Limit{{"cpu_weight", most}}})
 		assert.Equal(t, want, cut.Limits)
 		assert.Empty(t, notes)
 	}
-	cut, notes := Policy{Limits: []Limit{{"share", 700}}}.Under(Ceiling{Limits: []Limit{{"share", 500}}})
-	assert.Equal(t, []Limit{{"share", 500}}, cut.Limits)
+	cut, notes := Policy{Limits: []Limit{{"cpu_weight", 700}}}.Under(Ceiling{Limits: []Limit{{"cpu_weight", 500}}})
+	assert.Equal(t, []Limit{{"cpu_weight", 500}}, cut.Limits)
 	assert.Len(t, notes, 1)
 }
 

@@ -82,6 +82,11 @@ var LimitTable = []LimitRow{
 		V2:    []ControlFile{{Name: "cpu.max", Value: "%d 100000"}},
 		Flags: []string{"--cpu-period=100000", "--cpu-quota=%d"},
 		Lack:  "a CPU share takes a cgroup, and none can be made here", Instead: "; or use cpu_seconds"},
+	// cpu.shares of version 1 and --cpu-shares have another scale, which runtimes convert in two ways: opencontainers/cgroups pull request 20.
+	{Name: "cpu_weight", Help: "share of CPU time of all processes together, beside other cgroups that want it too", Min: 1, Max: 10000, Unset: 100,
+		EnforcedBy: "a cgroup of version 2; else refused", DefaultText: "100, the kernel's", Aliases: "weight cpu_shares shares nice", Controller: "cpu",
+		V2:   []ControlFile{{Name: "cpu.weight", Value: "%d"}},
+		Lack: "a CPU weight takes a cgroup of version 2, and none can be made here", Instead: "; or use cpu_percent"},
 	{Name: Pids, Help: "processes and threads", Min: 1, Max: 1 << 22, Default: 4096, // PIDS_MAX in kernel/cgroup/pids.c: no process has a higher number, either
 		EnforcedBy: "a cgroup; else RLIMIT_NPROC in the sandbox's user namespace; for root, whom that does not bind, with nsrun run, kernel.pid_max of the " +
 			"sandbox's pid namespace (Linux 6.14; from 1024 on, and up to 300 too early), else refused",

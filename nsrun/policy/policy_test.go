@@ -105,7 +105,7 @@ func TestDefaultsOfLimitsAreThoseInForce(t *testing.T) {
 func TestUnknownLimitsNameWhatWasMeant(t *testing.T) {
 	for name, want := range map[string]string{
 		"memory": "did you mean memory_mb?", "Memory_MB": "did you mean memory_mb?", "cpu": "did you mean cpu_percent or cpu_seconds?",
-		"open-files": "did you mean open_files?", "pid": "did you mean pids?", "weight": "known are memory_mb, ", "": "known are memory_mb, ",
+		"open-files": "did you mean open_files?", "pid": "did you mean pids?", "colour": "known are memory_mb, ", "weight": "did you mean cpu_weight?", "": "known are memory_mb, ",
 	} {
 		assert.ErrorContains(t, Limit{name, 1}.Check(), want, name)
 	}
