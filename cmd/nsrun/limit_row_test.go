@@ -56,10 +56,11 @@ func TestANewLimitIsARow(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, p.Container.Flags, "--huge=4194304")
 
-	cut, notes := pol.Under(policy.Ceiling{Limits: []policy.Limit{{Name: "huge_mb", Value: 3}}})
+	cut, err := policy.Normalize(pol, policy.Operator{Ceilings: []policy.Ceiling{{Limits: []policy.Limit{{Name: "huge_mb", Value: 3}}, Fallback: policy.Degrade}}})
+	require.NoError(t, err)
 	value, _ := cut.Limit("huge_mb")
 	assert.EqualValues(t, 3, value)
-	assert.NotEmpty(t, notes)
+	assert.NotEmpty(t, cut.Notes)
 	layers, err := bwrap.ParseLayers("limits=huge_mb=4")
 	require.NoError(t, err)
 	assert.Equal(t, []policy.Limit{{Name: "huge_mb", Value: 4}}, layers.Limits)

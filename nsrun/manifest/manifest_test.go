@@ -115,7 +115,17 @@ func mustParse(t testing.TB, text string) *Manifest {
 
 func mustPolicy(t testing.TB, text string) policy.Policy {
 	t.Helper()
-	p, err := mustParse(t, text).Policy(here)
+	return normal(t, mustParse(t, text), policy.Operator{})
+}
+
+// normal is what comes of a manifest's wishes.
+func normal(t testing.TB, m *Manifest, op policy.Operator) policy.Policy {
+	t.Helper()
+	ctx := here
+	ctx.Raw = make([]byte, 8)
+	p, err := m.Policy(ctx)
+	require.NoError(t, err)
+	p, err = policy.Normalize(p, op)
 	require.NoError(t, err)
 	return p
 }

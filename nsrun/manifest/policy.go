@@ -32,9 +32,8 @@ func (m *Manifest) RawFile(ctx Context) (string, error) {
 	return raw, b.err()
 }
 
-// Policy gives the policy that m asks for: that of policy.Default, opened by what m grants, arranged, and valid. It does not depend
-// on the order in which m lists things. What changes nothing or is not as asked stands in its Notes. It returns every fault at
-// once, each a *[Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
+// Policy gives what m asks for: policy.Default, and the wishes of m, for policy.Normalize. What changes nothing stands in its Notes. It returns every
+// fault at once, each a *[Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
 func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b := m.builder(ctx)
 	b.places()
@@ -55,19 +54,12 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b.net(&p)
 	b.seccomp(&p)
 	p.Dir = b.dir()
-	var written []policy.Note
-	p.FS = slices.Grow(p.FS, len(b.grants))
 	for _, g := range b.grants {
 		p.FS = append(p.FS, g.FS)
 	}
-	p.FS, written = policy.Arrange(p.FS)
-	b.notes = append(b.notes, written...)
 	b.self(p)
 	slices.SortFunc(b.notes, func(x, y policy.Note) int { return strings.Compare(x.String(), y.String()) })
 	p.Notes = slices.Compact(b.notes)
-	if err := p.Validate(); err != nil && len(b.all) == 0 {
-		b.add(place{}, "", err.Error(), "")
-	}
 	if err := b.err(); err != nil {
 		return policy.Policy{}, err
 	}
@@ -248,15 +240,16 @@ func (b *builder) seccomp(p *policy.Policy) {
 }
 
 // self refuses a manifest that its own program could rewrite for the next run. What stands read-only in a writable directory is no
-// way out: its parents could be renamed.
+// way out: its parents could be renamed. What is asked for read-only as well is read-only: see policy.Normalize.
 func (b *builder) self(p policy.Policy) {
-	for _, e := range p.FS {
-		if !e.Write || e.Kind != policy.Bind || b.ctx.Path == "" || !policy.Inside(b.ctx.Path, e.Source) {
-			continue
+	for _, g := range b.grants {
+		readOnly := func(e policy.FS) bool {
+			return e.Kind == policy.Bind && !e.Write && e.Dest == g.Dest && (!e.System || e.Source == g.Source)
 		}
-		i := slices.IndexFunc(b.grants, func(g grant) bool { return g.Source == e.Source && g.Write })
-		b.fault(b.grants[i].key, e.Source+" would be writable, and this manifest lies in it: the program could widen its own next run",
-			"move the manifest out of it, or grant less")
+		if g.Write && g.Kind == policy.Bind && b.ctx.Path != "" && policy.Inside(b.ctx.Path, g.Source) && !slices.ContainsFunc(p.FS, readOnly) {
+			b.fault(g.key, g.Source+" would be writable, and this manifest lies in it: the program could widen its own next run",
+				"move the manifest out of it, or grant less")
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ type Policy struct {
 	Require []string `json:"require,omitempty"`
 	// SelfTest has the sandbox try what must fail before the command is started, and refuses the start if anything succeeds.
 	SelfTest bool `json:"self_test,omitempty"`
-	// Autonomy is what becomes of grants: see [Policy.ByAutonomy]. The zero value is Supervised.
+	// Autonomy is what becomes of grants: see [AutonomyTable]. The zero value is Supervised.
 	Autonomy Autonomy `json:"autonomy,omitempty"`
 	// Commands names the rules for what command lines may run at all: built-in ones, or some of CommandRules. Empty means any. See package
 	// commands.
