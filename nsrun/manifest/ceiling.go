@@ -19,7 +19,7 @@ func ceilingForm() record[policy.Ceiling] {
 	type C = policy.Ceiling
 	shape := stringForm{validate: envShape, pattern: `^[^= ]+$`}
 	return record[C]{what: "a ceiling", rows: []row[C]{
-		{"version", "the version of this format", intForm{1, 1}, func(*C) any { return intValue{new(int)} }},
+		{"version", "the version of this format", intForm{1, 1}, func(*C) any { return new(int) }},
 		{"fs_read", "directories that may be shown", listForm[string]{rootText}, func(c *C) any { return &c.FSRead }},
 		{"fs_write", "directories that may be shown writable", listForm[string]{rootText}, func(c *C) any { return &c.FSWrite }},
 		{"sockets", "sockets that may be bound, or directories of them", listForm[string]{rootText}, func(c *C) any { return &c.Sockets }},

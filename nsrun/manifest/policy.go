@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -116,10 +115,8 @@ func (b *builder) grant(g grant) {
 		g.Dest = g.Source
 	}
 	g.NoFollow = true
-	if err := (policy.Policy{FS: []policy.FS{g.FS}}).Validate(); err != nil {
-		var f *policy.Fault
-		errors.As(err, &f)
-		b.fault(g.key, f.Text, "name what is needed in it, or leave it out")
+	if err := g.Check(); err != nil {
+		b.fault(g.key, err.Error(), "name what is needed in it, or leave it out")
 		return
 	}
 	if g.Dest == "/tmp" || g.Dest == "/var/tmp" {

@@ -32,7 +32,7 @@ func manifestForm() record[Manifest] {
 	id := intForm{0, 1<<31 - 1}
 	return record[Manifest]{what: "a manifest", rows: []row[Manifest]{
 		{"name", "names the manifest in plans and results", stringForm{validate: title}, func(m *Manifest) any { return &m.Name }},
-		{"version", "the version of this format", intForm{1, 1}, func(m *Manifest) any { return intValue{&m.Version} }},
+		{"version", "the version of this format", intForm{1, 1}, func(m *Manifest) any { return &m.Version }},
 		{"capabilities", `grants, as "family:mode" or objects with kind, mode and hints`, listForm[Capability]{capability{}},
 			func(m *Manifest) any { return &m.Capabilities }},
 		{"workspace", "a writable directory, and the working directory", hostText, func(m *Manifest) any { return &m.Workspace }},
@@ -51,8 +51,8 @@ func manifestForm() record[Manifest] {
 		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Limits, &m.Timeout, &m.KillGrace} }},
 		{"seccomp", "a filter's name, or an object with filter, deny and raw", filter{}, func(m *Manifest) any { return &m.Seccomp }},
 		{"hostname", "the host name inside", stringForm{validate: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Hostname }},
-		{"uid", "the user id inside", id, func(m *Manifest) any { return optionalInt{&m.UID} }},
-		{"gid", "the group id inside", id, func(m *Manifest) any { return optionalInt{&m.GID} }},
+		{"uid", "the user id inside", id, func(m *Manifest) any { return &m.UID }},
+		{"gid", "the group id inside", id, func(m *Manifest) any { return &m.GID }},
 		{"fallback", "what to do about wishes that cannot be enforced; default strict", fallback,
 			func(m *Manifest) any { return (*string)(&m.Fallback) }},
 		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantee}, func(m *Manifest) any { return &m.Require }},
@@ -61,7 +61,7 @@ func manifestForm() record[Manifest] {
 		{"autonomy", "what becomes of grants: readonly, supervised (default), full", autonomy, func(m *Manifest) any { return (*string)(&m.Autonomy) }},
 		{"commands", "what command lines may run at all: passive, full, or a name of command_rules; default any", stringForm{validate: title},
 			func(m *Manifest) any { return &m.Commands }},
-		{"command_rules", "command rules of your own, by name", named[policy.CommandRules]{commandRulesForm(), commandRulesName}, func(m *Manifest) any { return commandRulesList(&m.CommandRules) }},
+		{"command_rules", "command rules of your own, by name", commandRulesList(), func(m *Manifest) any { return &m.CommandRules }},
 		{"backend", "the backend; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
 			stringForm{validate: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -88,6 +89,12 @@ func (p Policy) checkLimits(say sayer) {
 			say("limits", "%s is given twice", l.Name)
 		}
 	}
+}
+
+// Check returns what is wrong with an entry by itself, for a front end that knows where it was written.
+func (e FS) Check() (err error) {
+	e.check("", func(_, format string, args ...any) { err = cmp.Or(err, fmt.Errorf(format, args...)) })
+	return err
 }
 
 func (e FS) check(field string, say sayer) {
