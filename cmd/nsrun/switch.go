@@ -35,7 +35,7 @@ func (f *flags) switches(pol policy.Policy) (policy.Policy, error) {
 	var faults []error
 	if env := os.Getenv(envFallback); env != "" {
 		pol.Fallback = policy.Fallback(env)
-		if !slices.Contains([]policy.Fallback{policy.Strict, policy.Degrade}, pol.Fallback) {
+		if !slices.Contains(policy.Fallbacks, pol.Fallback) {
 			faults = append(faults, fmt.Errorf("%s=%s: write strict or degrade", envFallback, env))
 		}
 	}

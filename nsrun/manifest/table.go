@@ -11,21 +11,17 @@ import (
 
 // Kinds of paths.
 var (
-	hintText    = stringForm{validate: hint, pattern: hintPattern}
-	hostText    = stringForm{validate: hostPath, pattern: hostPattern}
-	fileText    = stringForm{validate: filePath, pattern: hintPattern}
-	rootText    = stringForm{validate: rootPath, pattern: `^/`}
-	wordText    = stringForm{validate: word, pattern: wordPattern}
-	envText     = stringForm{validate: envName, pattern: envPattern}
-	networkText = stringForm{choices: []string{string(policy.NetworkNone), string(policy.NetworkHost)}}
-	backend     = stringForm{choices: []string{string(policy.BackendAuto), string(policy.BackendNative), string(policy.BackendBwrap), string(policy.BackendDocker),
-		string(policy.BackendLandlock), string(policy.BackendNone)}}
-	isolation = stringForm{choices: []string{string(policy.Container), string(policy.Subprocess), string(policy.Permissive)}}
-	autonomy  = stringForm{choices: []string{string(policy.ReadOnly), string(policy.Supervised), string(policy.FullAccess)}}
+	hintText  = stringForm{validate: hint, pattern: hintPattern}
+	hostText  = stringForm{validate: hostPath, pattern: hostPattern}
+	fileText  = stringForm{validate: filePath, pattern: hintPattern}
+	rootText  = stringForm{validate: rootPath, pattern: `^/`}
+	wordText  = stringForm{validate: word, pattern: wordPattern}
+	envText   = stringForm{validate: envName, pattern: envPattern}
 	guarantee = stringForm{choices: policy.Guarantees[:]}
 	filters   = stringForm{choices: policy.SeccompFilters}
-	fallback  = stringForm{choices: []string{string(policy.Strict), string(policy.Degrade)}}
 )
+
+func oneOf[T ~string](words []T) stringForm { return stringForm{choices: policy.Words(words)} }
 
 // manifestForm is the table of all keys of a manifest.
 func manifestForm() record[Manifest] {
@@ -44,7 +40,7 @@ func manifestForm() record[Manifest] {
 		{"extra_rw", "further files and directories, writable", listForm[string]{hostText}, func(m *Manifest) any { return &m.ExtraRW }},
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
 		{"chdir", "the working directory inside", stringForm{validate: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
-		{"network", "what can be reached; default none, or host where a capability asks for it", network{networkText},
+		{"network", "what can be reached; default none, or host where a capability asks for it", network{oneOf(policy.Networks)},
 			func(m *Manifest) any { return (*string)(&m.Network) }},
 		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.PassEnv }},
 		{"set_env", "variables to set", settings{envName, envValue, envPattern}, func(m *Manifest) any { return &m.SetEnv }},
@@ -53,16 +49,16 @@ func manifestForm() record[Manifest] {
 		{"hostname", "the host name inside", stringForm{validate: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Hostname }},
 		{"uid", "the user id inside", id, func(m *Manifest) any { return &m.UID }},
 		{"gid", "the group id inside", id, func(m *Manifest) any { return &m.GID }},
-		{"fallback", "what to do about wishes that cannot be enforced; default strict", fallback,
+		{"fallback", "what to do about wishes that cannot be enforced; default strict", oneOf(policy.Fallbacks),
 			func(m *Manifest) any { return (*string)(&m.Fallback) }},
 		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantee}, func(m *Manifest) any { return &m.Require }},
-		{"isolation", "container, the default; subprocess and permissive are no sandbox", isolation, func(m *Manifest) any { return (*string)(&m.Isolation) }},
+		{"isolation", "container, the default; subprocess and permissive are no sandbox", oneOf(policy.Isolations), func(m *Manifest) any { return (*string)(&m.Isolation) }},
 		{"self_test", "whether the sandbox tries what must fail before it starts the command", boolForm{false}, func(m *Manifest) any { return &m.SelfTest }},
-		{"autonomy", "what becomes of grants: readonly, supervised (default), full", autonomy, func(m *Manifest) any { return (*string)(&m.Autonomy) }},
+		{"autonomy", "what becomes of grants: readonly, supervised (default), full", oneOf(policy.Autonomies), func(m *Manifest) any { return (*string)(&m.Autonomy) }},
 		{"commands", "what command lines may run at all: passive, full, or a name of command_rules; default any", stringForm{validate: title},
 			func(m *Manifest) any { return &m.Commands }},
 		{"command_rules", "command rules of your own, by name", commandRulesList(), func(m *Manifest) any { return &m.CommandRules }},
-		{"backend", "the backend; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
+		{"backend", "the backend; default auto, the strongest that works", oneOf(policy.Backends), func(m *Manifest) any { return (*string)(&m.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
 			stringForm{validate: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
 		{"labels", "the caller's own words for the rows of audit logs, such as its task", settings{word, labelValue, wordPattern},

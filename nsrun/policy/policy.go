@@ -158,6 +158,9 @@ const (
 	NetworkHost Network = "host" // the host's network
 )
 
+// Networks lists them.
+var Networks = []Network{NetworkNone, NetworkHost}
+
 // Mode returns n with the zero value spelled out.
 func (n Network) Mode() Network {
 	if n == "" {
@@ -190,6 +193,9 @@ const (
 	Strict  Fallback = "strict"  // refuse the run
 	Degrade Fallback = "degrade" // run without, and say so in a Note
 )
+
+// Fallbacks lists them.
+var Fallbacks = []Fallback{Strict, Degrade}
 
 // Backend names a backend.
 type Backend string
