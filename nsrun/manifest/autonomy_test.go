@@ -17,7 +17,8 @@ func random(r *rand.Rand) *Manifest {
 		return slices.DeleteFunc(slices.Clone(from), func(string) bool { return r.IntN(2) == 0 })
 	}
 	m := &Manifest{SharedDirs: pick("/work/a", "/work/a/b", "/srv/x"), Sockets: pick("/run/mcp.sock", "/work/a/s.sock", "/srv/x/s"),
-		ExtraRO: pick("/work/a", "/opt/ro", "/srv"), ExtraRW: pick("/opt/ro/rw", "~/out", "/tmp/x"), Network: policy.Network(append(pick("none", "host"), "")[0])}
+		ExtraRO: pick("/work/a", "/opt/ro", "/srv"), ExtraRW: pick("/opt/ro/rw", "~/out", "/tmp/x")}
+	m.Wishes.Network = policy.Network(append(pick("none", "host"), "")[0])
 	for _, c := range pick("read", "write") {
 		m.Capabilities = append(m.Capabilities, Capability{"fs", c, pick("~/notes/**", "/data/[ab]*", "/work/a")})
 	}
@@ -27,7 +28,7 @@ func random(r *rand.Rand) *Manifest {
 	for _, w := range pick("/work/ws") {
 		m.Workspace, m.WorkspaceAt = w, append(pick("/workspace"), "same")[0]
 	}
-	m.Isolation = policy.Isolation(append(pick("subprocess"), "", "container")[r.IntN(2)])
+	m.Wishes.Isolation = policy.Isolation(append(pick("subprocess"), "", "container")[r.IntN(2)])
 	return m
 }
 
@@ -39,7 +40,7 @@ func TestAutonomyIsNeverWiderThanTheManifest(t *testing.T) {
 		m := random(r)
 		written := normal(t, m, policy.Operator{})
 		for _, a := range policy.Autonomies {
-			m.Autonomy = a
+			m.Wishes.Autonomy = a
 			got := normal(t, m, policy.Operator{})
 			again, err := policy.Normalize(got, policy.Operator{})
 			require.NoError(t, err)

@@ -87,11 +87,11 @@ func shapeText(s string) (problem, fix string) {
 // checkCommands reports a name of command rules that do not exist. Own rules whose faults are reported already do exist.
 func (m *Manifest) checkCommands(d *decoder) {
 	unread := slices.ContainsFunc(d.all, func(f *Fault) bool { return f.Key == "commands" || f.Key == "command_rules" })
-	own := slices.ContainsFunc(m.CommandRules, func(p policy.CommandRules) bool { return p.Name == m.Commands })
-	if m.Commands == "" || unread || own && len(d.all) > 0 {
+	own := slices.ContainsFunc(m.Wishes.CommandRules, func(p policy.CommandRules) bool { return p.Name == m.Wishes.Commands })
+	if m.Wishes.Commands == "" || unread || own && len(d.all) > 0 {
 		return
 	}
-	if _, err := commands.Find(m.Commands, m.CommandRules); err != nil {
+	if _, err := commands.Find(m.Wishes.Commands, m.Wishes.CommandRules); err != nil {
 		d.add(d.places["commands"], "commands", err.Error(), "name passive, full, or one of command_rules")
 	}
 }

@@ -56,8 +56,8 @@ func FuzzManifest(f *testing.F) {
 			require.False(t, e.Kind == policy.Bind && e.Write && policy.Inside(ctx.Path, e.Source), "MF27")
 			require.False(t, e.Kind == policy.Bind && e.Write && e.System)
 		}
-		full := m.Autonomy == policy.FullAccess
-		require.Equal(t, p.Network == policy.NetworkHost, m.Autonomy != policy.ReadOnly && (full || m.Network == "host" || m.Network == "" && slices.ContainsFunc(m.Capabilities, func(c Capability) bool { return c.Kind == "network" })))
+		full := m.Wishes.Autonomy == policy.FullAccess
+		require.Equal(t, p.Network == policy.NetworkHost, m.Wishes.Autonomy != policy.ReadOnly && (full || m.Wishes.Network == "host" || m.Wishes.Network == "" && slices.ContainsFunc(m.Capabilities, func(c Capability) bool { return c.Kind == "network" })))
 	})
 }
 
@@ -106,7 +106,7 @@ func FuzzCeiling(f *testing.F) {
 		for _, l := range c.Limits {
 			require.NoError(t, l.Check())
 		}
-		p, err := (&Manifest{Workspace: "/srv/w", ExtraRO: []string{"/etc/x"}, Network: "host"}).Policy(Context{})
+		p, err := (&Manifest{Workspace: "/srv/w", ExtraRO: []string{"/etc/x"}, Wishes: policy.Policy{Network: "host"}}).Policy(Context{})
 		require.NoError(t, err)
 		p, err = policy.Normalize(p, policy.Operator{Ceilings: []policy.Ceiling{c}})
 		if len(c.Commands) > 0 {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -23,11 +24,11 @@ type Context struct {
 
 // RawFile gives the path of the BPF file that the manifest names, for the caller to read into Context.Raw; empty where it names none.
 func (m *Manifest) RawFile(ctx Context) (string, error) {
-	if m.Seccomp.Raw == "" {
+	if m.RawFilter == "" {
 		return "", nil
 	}
 	b := m.builder(ctx)
-	raw := b.file(m.Seccomp.Raw, "seccomp.raw")
+	raw := b.file(m.RawFilter, "seccomp.raw")
 	return raw, b.err()
 }
 
@@ -38,14 +39,9 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b.places()
 	b.capabilities()
 	b.narrow()
-	p := policy.Default(ctx.home())
-	p.Name, p.Hostname, p.UID, p.GID = m.Name, m.Hostname, m.UID, m.GID
-	p.Fallback, p.Backend, p.NoLandlock = m.Fallback, m.Backend, m.NoLandlock
-	p.Require, p.Isolation, p.SelfTest = sorted(m.Require), m.Isolation, m.SelfTest
-	p.Autonomy = m.Autonomy
-	p.Commands, p.CommandRules = m.Commands, slices.Clone(m.CommandRules)
-	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
-	p.Labels = slices.Clone(m.Labels)
+	p, base := m.Wishes, policy.Default(ctx.home())
+	p.FS, p.Home, p.Limits = base.FS, base.Home, base.Limits
+	p.Require, p.Env.Pass, p.Seccomp.Deny = sorted(p.Require), sorted(p.Env.Pass), sorted(p.Seccomp.Deny)
 	if b.Audit != "" {
 		p.Audit = []string{b.file(b.Audit, "audit")}
 	}
@@ -199,26 +195,20 @@ func (b *builder) dir() string {
 }
 
 func (b *builder) amounts(p *policy.Policy) {
-	for _, l := range b.Manifest.Limits {
+	for _, l := range b.Wishes.Limits {
 		*p = p.WithLimit(l.Name, l.Value)
 	}
 	order := func(l policy.Limit) int {
 		return slices.IndexFunc(policy.LimitTable, func(r policy.LimitRow) bool { return r.Name == l.Name })
 	}
 	slices.SortFunc(p.Limits, func(x, y policy.Limit) int { return order(x) - order(y) })
-	p.Timeout, p.KillGrace = b.Timeout, b.KillGrace
-	if p.Timeout == 0 {
-		p.Timeout = DefaultTimeout
-	}
-	if p.KillGrace == 0 {
-		p.KillGrace = policy.DefaultKillGrace
-	}
+	p.Timeout, p.KillGrace = cmp.Or(p.Timeout, DefaultTimeout), cmp.Or(p.KillGrace, policy.DefaultKillGrace)
 }
 
 func (b *builder) net(p *policy.Policy) {
-	p.Network = b.Manifest.Network.Mode()
+	p.Network = p.Network.Mode()
 	switch {
-	case b.network && b.Manifest.Network == "":
+	case b.network && b.Wishes.Network == "":
 		p.Network = policy.NetworkHost
 	case b.network && p.Network == policy.NetworkNone:
 		b.note("capabilities", "one asks for the network, and \"network\" says none; there is none", "remove one of them")
@@ -226,11 +216,10 @@ func (b *builder) net(p *policy.Policy) {
 }
 
 func (b *builder) seccomp(p *policy.Policy) {
-	p.Seccomp = policy.Seccomp{Filter: b.Seccomp.Filter, Deny: sorted(b.Seccomp.Deny)}
-	if b.Seccomp.Raw == "" {
+	if b.RawFilter == "" {
 		return
 	}
-	if b.file(b.Seccomp.Raw, "seccomp.raw"); len(b.ctx.Raw) == 0 || len(b.ctx.Raw)%8 != 0 {
+	if b.file(b.RawFilter, "seccomp.raw"); len(b.ctx.Raw) == 0 || len(b.ctx.Raw)%8 != 0 {
 		b.fault("seccomp.raw", fmt.Sprintf("the file holds %d bytes", len(b.ctx.Raw)), "a filter is a positive number of 8 byte instructions")
 	}
 	p.Seccomp.Raw = b.ctx.Raw

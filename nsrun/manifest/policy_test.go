@@ -168,9 +168,9 @@ func TestRawFile(t *testing.T) {
 }
 
 func TestPolicyOfAManifestMadeInGo(t *testing.T) {
-	_, err := (&Manifest{Workspace: "/proc/x", Network: "web"}).Policy(here)
+	_, err := (&Manifest{Workspace: "/proc/x", Wishes: policy.Policy{Network: "web"}}).Policy(here)
 	assert.ErrorContains(t, err, `manifest: workspace: "/proc/x" names a place of the kernel`)
-	p, err := (&Manifest{Network: "web"}).Policy(here)
+	p, err := (&Manifest{Wishes: policy.Policy{Network: "web"}}).Policy(here)
 	require.NoError(t, err)
 	_, err = policy.Normalize(p, policy.Operator{})
 	assert.ErrorContains(t, err, `network: "web" is unknown`)
