@@ -17,13 +17,13 @@ import (
 // namesLimits lists the files that may spell the name of a limit, and why. All other code reads the table, or a constant of it: a new limit is
 // a new row.
 var namesLimits = map[string]string{
-	"nsrun/policy/limit.go":                  "the table",
-	"rlimit/limit.go":                        "the kernel's resources, of which some are called as limits are",
-	"rlimit/lower_linux.go":                  "the resource open_files, which Go has changed",
-	"internal/verify/command_linux.go":       "the resource open_files, which is lowered last",
-	"nsrun/internal/backend/stages_linux.go": "likewise",
-	"nsrun/internal/backend/group_linux.go":  "an error that names the limit",
-	"nsrun/internal/backend/output_linux.go": "notes that name the limit",
+	"policy/limit.go":         "the table",
+	"rlimit/limit.go":         "the kernel's resources, of which some are called as limits are",
+	"rlimit/lower_linux.go":   "the resource open_files, which Go has changed",
+	"verify/command_linux.go": "the resource open_files, which is lowered last",
+	"backend/stages_linux.go": "likewise",
+	"backend/group_linux.go":  "an error that names the limit",
+	"backend/output_linux.go": "notes that name the limit",
 }
 
 // TestLimitsAreNamedInTheirTableAlone looks at string literals that are a name. Those of one word name controllers, too, and are left out.
@@ -51,7 +51,7 @@ func TestLimitsAreNamedInTheirTableAlone(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(root, path)
+		name := filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path)) // packages may move
 		ast.Inspect(file, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 				text, _ := strconv.Unquote(lit.Value)
@@ -59,7 +59,7 @@ func TestLimitsAreNamedInTheirTableAlone(t *testing.T) {
 			}
 			return true
 		})
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
