@@ -43,7 +43,7 @@ func manifestForm() record[Manifest] {
 		{"network", "what can be reached; default none, or host where a capability asks for it", network{oneOf(policy.Networks)},
 			func(m *Manifest) any { return (*string)(&m.Wishes.Network) }},
 		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.Wishes.Env.Pass }},
-		{"set_env", "variables to set", settings{envName, envValue, envPattern}, func(m *Manifest) any { return &m.Wishes.Env.Set }},
+		{"set_env", "variables to set", settings(envName, envValue, envPattern), func(m *Manifest) any { return &m.Wishes.Env.Set }},
 		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Wishes.Limits, &m.Wishes.Timeout, &m.Wishes.KillGrace} }},
 		{"seccomp", "a filter's name, or an object with filter, deny and raw", filter{}, func(m *Manifest) any { return m }},
 		{"hostname", "the host name inside", stringForm{validate: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Wishes.Hostname }},
@@ -61,7 +61,7 @@ func manifestForm() record[Manifest] {
 		{"backend", "the backend; default auto, the strongest that works", oneOf(policy.Backends), func(m *Manifest) any { return (*string)(&m.Wishes.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
 			stringForm{validate: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
-		{"labels", "the caller's own words for the rows of audit logs, such as its task", settings{word, labelValue, wordPattern},
+		{"labels", "the caller's own words for the rows of audit logs, such as its task", settings(word, labelValue, wordPattern),
 			func(m *Manifest) any { return &m.Wishes.Labels }},
 		{"landlock", "whether Landlock is on", boolForm{true}, func(m *Manifest) any { return &m.Wishes.NoLandlock }},
 	}}
