@@ -27,7 +27,7 @@ func unscoped(t *testing.T, b *Builder) *Session {
 	}
 	spec := b.spec
 	spec.NoLandlock, spec.Backend = true, policy.BackendNative
-	p, err := FromPolicy(spec)
+	p, err := FromPolicy(spec, policy.Operator{})
 	require.NoError(t, err)
 	s, err := Open(context.Background(), p)
 	require.NoError(t, err)

@@ -175,7 +175,7 @@ func TestACeilingBoundsProcesses(t *testing.T) {
 	for _, ceiling := range []time.Duration{0, 100 * time.Millisecond} {
 		under, err := own.With(func(p policy.Policy) (policy.Policy, error) {
 			if ceiling > 0 {
-				p, _ = p.Under(policy.Ceiling{Timeout: ceiling, Fallback: policy.Degrade})
+				return policy.Normalize(p, policy.Operator{Ceilings: []policy.Ceiling{{Timeout: ceiling, Fallback: policy.Degrade}}})
 			}
 			return p, nil
 		})

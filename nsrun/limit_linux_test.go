@@ -159,6 +159,26 @@ func TestLimitsHoldForAllTogether(t *testing.T) {
 	assert.Equal(t, "fits\n", string(sh(t, s, half).Stdout), "and the session goes on")
 }
 
+// TestAWeightIsTheCgroups reads that of a session's cgroup from outside, and that of one without.
+func TestAWeightIsTheCgroups(t *testing.T) {
+	if !slices.ContainsFunc(Facts().Groups, func(g facts.Group) bool { return g.Version == 2 && slices.Contains(g.Controllers, "cpu") }) {
+		t.Skip("no cgroup of version 2 with the controller cpu can be made here")
+	}
+	for want, b := range map[string]*Builder{"37": NewPolicy().Limit("cpu_weight", 37), "100": NewPolicy().Limit("cpu_percent", 400)} {
+		before := groups()
+		s := opened(t, b)
+		sh(t, s, "true")
+		var weights []string
+		for _, g := range since(before) {
+			if data, err := os.ReadFile(filepath.Join(g, "cpu.weight")); err == nil {
+				weights = append(weights, strings.TrimSpace(string(data)))
+			}
+		}
+		assert.Contains(t, weights, want)
+		require.NoError(t, s.Close())
+	}
+}
+
 // assertUsedUp uses up the pids of a sandbox that are left, until one more is asked for: that is refused, and does not wait for ever.
 func assertUsedUp(t *testing.T, s *Session) {
 	t.Helper()

@@ -25,14 +25,11 @@ type Policy struct {
 	made      bool
 }
 
-// FromPolicy checks p and makes a Policy of a copy of it. What the autonomy full adds it does not add: see [policy.Policy.ByAutonomy].
-// Protected lists files of the host, by real path, that no sandbox may be able to write: manifests and ceilings. The error has every
+// FromPolicy makes a Policy of what [policy.Normalize] makes of the wishes in p and of what the operator has decided: see load.Operator. Protected lists files of the host, by real path, that no sandbox may be able to write: manifests and ceilings. The error has every
 // fault, each with its field.
-func FromPolicy(p policy.Policy, protected ...string) (Policy, error) {
-	entries, notes := policy.Arrange(p.FS)
-	p = clone(p)
-	p.FS, p.Notes = entries, append(p.Notes, notes...)
-	if err := errors.Join(p.Validate(), checkSeccomp(p.Seccomp), commands.Check(p)); err != nil {
+func FromPolicy(p policy.Policy, op policy.Operator, protected ...string) (Policy, error) {
+	p, err := policy.Normalize(clone(p), op)
+	if err := errors.Join(err, checkSeccomp(p.Seccomp), commands.Check(p)); err != nil {
 		return Policy{}, err
 	}
 	return Policy{spec: p, protected: slices.Clone(protected), made: true}, nil
@@ -63,7 +60,7 @@ func (p Policy) With(change func(policy.Policy) (policy.Policy, error)) (Policy,
 	if err != nil {
 		return Policy{}, err
 	}
-	return FromPolicy(changed, p.protected...)
+	return FromPolicy(changed, policy.Operator{}, p.protected...)
 }
 
 func clone(p policy.Policy) policy.Policy {
@@ -169,7 +166,7 @@ func (b *Builder) Timeout(d time.Duration) *Builder { b.spec.Timeout = d; return
 // KillGrace is the time between SIGTERM and SIGKILL; 0 means [policy.DefaultKillGrace].
 func (b *Builder) KillGrace(d time.Duration) *Builder { b.spec.KillGrace = d; return b }
 
-// Limit sets one of [policy.LimitNames], in the unit of its name.
+// Limit sets one of [policy.LimitTable], in the unit of its name.
 func (b *Builder) Limit(name string, value int64) *Builder {
 	b.spec = b.spec.WithLimit(name, value)
 	return b
@@ -237,7 +234,7 @@ func (b *Builder) Label(name, value string) *Builder {
 
 // Build checks all that was said. The error has every fault.
 func (b *Builder) Build() (Policy, error) {
-	p, err := FromPolicy(b.spec)
+	p, err := FromPolicy(b.spec, policy.Operator{})
 	if err = errors.Join(append(slices.Clone(b.faults), err)...); err != nil {
 		return Policy{}, err
 	}

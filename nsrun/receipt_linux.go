@@ -98,7 +98,7 @@ func limitReceipts(p *plan.Plan) (all []LimitReceipt) {
 		all = append(all, LimitReceipt{l.String(), "rlimit", true})
 	}
 	if p.Output != nil {
-		all = append(all, LimitReceipt{fmt.Sprintf("output_bytes=%d", p.Output.Bytes), "pipe", p.Output.Pipes})
+		all = append(all, LimitReceipt{fmt.Sprintf("%s=%d", policy.OutputBytes, p.Output.Bytes), "pipe", p.Output.Pipes})
 	}
 	return all
 }

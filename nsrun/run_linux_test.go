@@ -21,7 +21,7 @@ func request(t *testing.T, command ...string) (plan.Request, string) {
 	t.Helper()
 	dir := t.TempDir()
 	pol := policy.Default("/home/x").Grant(dir, true, "test")
-	pol.FS, _ = policy.Arrange(pol.FS)
+	pol, _ = policy.Normalize(pol, policy.Operator{})
 	pol.Dir = dir
 	if !Facts().Can(facts.Landlock) {
 		pol.Fallback = policy.Degrade

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"golang.org/x/sys/unix"
 )
 
@@ -122,7 +123,7 @@ func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
 		if !s.counts || !plainFile(f) {
 			s.theirs[1+i] = f
 			if s.counts {
-				s.notes = append(s.notes, plan.Note{Feature: "output_bytes", Loss: name + " is an *os.File and no regular file, where nothing is counted",
+				s.notes = append(s.notes, plan.Note{Feature: policy.OutputBytes, Loss: name + " is an *os.File and no regular file, where nothing is counted",
 					Fix: "give another io.Writer, or nil"})
 			}
 			return nil

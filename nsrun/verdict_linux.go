@@ -6,6 +6,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,7 +79,7 @@ func limited(p *plan.Plan, out backend.Outcome, otherwise Verdict) Verdict {
 func usedUp(p *plan.Plan, usage unix.Rusage) bool {
 	used := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	for _, l := range slices.Concat(p.Limits, p.SoftCaps) {
-		if l.Name == "cpu_seconds" {
+		if l.Name == policy.CPUSeconds {
 			return used >= time.Duration(l.Soft)*time.Second
 		}
 	}
@@ -89,7 +90,7 @@ func hit(out backend.Outcome) (limits []string) {
 	for _, l := range []struct {
 		name string
 		n    int64
-	}{{"memory_mb", out.Evidence.OOMKills}, {"pids", out.Evidence.PidsMax}, {"cpu_percent", out.Evidence.Throttled}} {
+	}{{policy.MemoryMB, out.Evidence.OOMKills}, {policy.Pids, out.Evidence.PidsMax}, {policy.CPUPercent, out.Evidence.Throttled}} {
 		if l.n > 0 {
 			limits = append(limits, l.name)
 		}

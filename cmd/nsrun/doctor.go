@@ -122,7 +122,7 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 	if f.manifest != "" {
 		pol, err := load.Spec(f.manifest)
 		if err == nil {
-			pol, err = (&flags{}).underCeiling(pol)
+			pol, err = (&flags{}).normalize(pol)
 		}
 		faults = append(faults, err)
 		all = append(all, question{"what " + f.manifest + " asks for", a.unmet(pol)})
@@ -199,8 +199,10 @@ func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
 		return fail(err)
 	}
 	pol := policy.Default(nsrun.Home()).Grant(self, false, "self-test")
-	pol.FS, _ = policy.Arrange(pol.FS)
 	pol.SelfTest = true
+	if pol, err = policy.Normalize(pol, policy.Operator{}); err != nil {
+		return fail(err)
+	}
 	_, result, err := nsrun.Foreground(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, nsrun.Options{DieWithParent: true})
 	switch {
 	case err != nil:

@@ -1,5 +1,11 @@
 package main
 
+import (
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
 const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private root, Landlock, seccomp, limits.
 
   nsrun run [flags] -- CMD ARG...     run CMD
@@ -28,9 +34,19 @@ no network, and nothing of the environment but locale, terminal and time zone.
 `
 
 func helpTexts() map[string]string {
-	return map[string]string{"run": runHelp, "plan": planHelp, "wrap": wrapHelp, "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
+	return map[string]string{"run": withLimits(runHelp), "plan": withLimits(planHelp), "wrap": withLimits(wrapHelp), "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
 		"version": versionHelp, "help": usage, "bwrap": bwrapHelp, "install-bwrap": installHelp,
 		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "commands": commandsHelp, "audit": auditHelp, "schema": schemaHelp}
+}
+
+// withLimits puts the names of all limits where a text has LIMITS.
+func withLimits(text string) string {
+	names := make([]string, len(policy.LimitTable))
+	for i, row := range policy.LimitTable {
+		names[i] = row.Name
+	}
+	list := strings.TrimSuffix(wrap("a limit (repeat), which nsrun help limits explains: "+strings.Join(names, ", "), 87), "\n")
+	return strings.Replace(text, "LIMITS", strings.ReplaceAll(list, "\n", "\n"+strings.Repeat(" ", 25)), 1)
 }
 
 const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it, and count where both name a value
@@ -45,11 +61,7 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --timeout DURATION     end the run after so long: SIGTERM, and SIGKILL after --kill-grace
                          (default: 30s with a manifest; else 24h, but none with --tty; 0 for none)
   --kill-grace DURATION  time between SIGTERM and SIGKILL (default 2s)
-  --limit NAME=VALUE     memory_mb, pids, cpu_percent (of all together, by a cgroup where one can be made),
-                         io_read_mb, io_write_mb (a second, of each disk, by a cgroup),
-                         cpu_seconds, file_size_mb, open_files, core, address_space_mb, stack_mb, locked_mb,
-                         message_queues, pending_signals (of each process, or user), tmpfs_mb (of each tmpfs),
-                         output_bytes (of each stream; the run is ended at more) (repeat)
+  --limit NAME=NUMBER    LIMITS
   --seccomp FILTER       default, compute, network, build, off; or the path of a file beside it: raw BPF, or,
                          in builds with libseccomp, Docker's JSON (repeat: one name, one file)
   --seccomp-deny NAME    refuse one more system call (repeat)

@@ -69,7 +69,7 @@ func TestHelpOfEachTopic(t *testing.T) {
 			assert.LessOrEqual(t, len(line), 112, "help %s: a line is too long: %s", topic.name, line)
 		}
 	}
-	for _, l := range policy.LimitNames {
+	for _, l := range policy.LimitTable {
 		assert.Regexp(t, `(?m)^  `+l.Name+` .*\n      .*held by`, limitsHelp())
 	}
 	for _, v := range nsrun.Verdicts {
@@ -98,8 +98,8 @@ func TestHelpExamplesParse(t *testing.T) {
 
 // Each limit that run can be given is named in its help.
 func TestHelpNamesEveryLimit(t *testing.T) {
-	for _, l := range policy.LimitNames {
-		assert.Contains(t, runHelp, l.Name)
+	for _, l := range policy.LimitTable {
+		assert.Contains(t, helpTexts()["run"], l.Name)
 	}
 }
 

@@ -57,8 +57,8 @@ func limitsHelp() string {
 	var out strings.Builder
 	out.WriteString(wrap("The limits of --limit NAME=NUMBER and \"limits\" of a manifest: name, unit, and the default where neither says one; "+
 		"below, of what it is, and what holds it. nsrun plan says what holds here.", 112))
-	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
-		fmt.Fprintf(&out, "\n  %-18s%-7s%s\n", l.Name, cmp.Or(l.Unit, "-"), cmp.Or(l.Default(), "-"))
+	for _, l := range slices.Concat(policy.LimitTable, policy.TimeTable) {
+		fmt.Fprintf(&out, "\n  %-18s%-7s%s\n", l.Name, cmp.Or(l.Unit, "-"), cmp.Or(l.DefaultWords(), "-"))
 		for line := range strings.Lines(wrap(l.Help+"; held by "+l.EnforcedBy, 104)) {
 			fmt.Fprintf(&out, "      %s", line)
 		}

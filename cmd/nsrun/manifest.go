@@ -7,6 +7,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/manifest"
+	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 func (a *app) manifest(args []string) int {
@@ -29,7 +30,7 @@ func (a *app) check(files []string) int {
 	for _, name := range files {
 		pol, err := load.Spec(name)
 		if err == nil {
-			if _, err = nsrun.FromPolicy(pol); err != nil { // what only the leaves know, such as names of system calls
+			if _, err = nsrun.FromPolicy(pol, policy.Operator{}); err != nil { // what only the leaves know, such as names of system calls
 				err = fmt.Errorf("%s: %w", name, err)
 			}
 		}

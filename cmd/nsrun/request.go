@@ -106,12 +106,7 @@ func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 	if pol, err = f.apply(pol); err != nil {
 		return policy.Policy{}, err
 	}
-	entries, notes := policy.Arrange(pol.FS)
-	pol.FS, pol.Notes = entries, append(pol.Notes, notes...)
-	if err := errors.Join(f.byFlag(pol, pol.Validate()), f.byFlag(pol, commands.Check(pol))); err != nil {
-		return policy.Policy{}, err
-	}
-	if pol, err = f.underCeiling(pol); err != nil {
+	if pol, err = f.normalize(pol); err != nil {
 		return policy.Policy{}, err
 	}
 	if f.manifest != "" {
@@ -177,10 +172,16 @@ func notGranted(cwd, home string) string {
 	return ""
 }
 
-// underCeiling cuts the policy down to what the operator permits; --ceiling can only narrow further.
-func (f *flags) underCeiling(pol policy.Policy) (policy.Policy, error) {
-	pol, ceilings, err := load.Under(pol, f.ceiling)
-	f.protected = append(f.protected, ceilings...)
+// normalize makes of wishes what the operator permits; --ceiling can only narrow further.
+func (f *flags) normalize(pol policy.Policy) (policy.Policy, error) {
+	op, ceilings, err := load.Operator(f.ceiling)
+	if err != nil {
+		return pol, err
+	}
+	pol, err = policy.Normalize(pol, op)
+	if err = errors.Join(f.byFlag(pol, err), f.byFlag(pol, commands.Check(pol))); err == nil {
+		f.protected = append(f.protected, ceilings...)
+	}
 	return pol, err
 }
 

@@ -129,26 +129,18 @@ func (h host) Open(ctx context.Context, asked session.Asked) (session.Sandbox, e
 }
 
 // asPolicy is the policy that is asked for, by the operator's variables and under the ceiling.
-func asPolicy(asked session.Asked) (pol nsrun.Policy, err error) {
-	if asked.Manifest != "" {
-		pol, err = load.Manifest(asked.Manifest)
-	} else {
-		pol, err = load.Bytes("policy", asked.Policy, asked.Dir)
-	}
-	if err != nil || os.Getenv(envFallback)+os.Getenv(envRequire)+os.Getenv(envSandbox) == "" {
-		return pol, err
-	}
-	if off, err := switchedOff(); off && err == nil {
-		return pol, fmt.Errorf("%s=%s: without a sandbox there is no session; unset it, or run each command by nsrun run", envSandbox, os.Getenv(envSandbox))
-	}
-	return pol.With(func(p policy.Policy) (policy.Policy, error) {
-		p, err := (&flags{}).switches(p)
-		if err != nil {
-			return p, err
+func asPolicy(asked session.Asked) (nsrun.Policy, error) {
+	var switches []load.Wish
+	if os.Getenv(envFallback)+os.Getenv(envRequire)+os.Getenv(envSandbox) != "" {
+		if off, err := switchedOff(); off && err == nil {
+			return nsrun.Policy{}, fmt.Errorf("%s=%s: without a sandbox there is no session; unset it, or run each command by nsrun run", envSandbox, os.Getenv(envSandbox))
 		}
-		p, _, err = load.Under(p)
-		return p, err
-	})
+		switches = append(switches, (&flags{}).switches)
+	}
+	if asked.Manifest != "" {
+		return load.Manifest(asked.Manifest, switches...)
+	}
+	return load.Bytes("policy", asked.Policy, asked.Dir, switches...)
 }
 
 // refusal is what is wrong with a policy: the first fault's field and fix, and the text of all.

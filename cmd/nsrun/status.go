@@ -69,12 +69,12 @@ func (a *app) statusHere() (status, error) {
 	var f flags
 	pol, err := f.switches(policy.Default(nsrun.Home()))
 	if err == nil {
-		pol, err = f.underCeiling(pol)
+		pol, err = f.normalize(pol)
 	}
 	for _, name := range commands.Names { // a ceiling may want one; it has no say in what is asked here
 		if err != nil {
 			pol.Commands = name
-			pol, err = f.underCeiling(pol)
+			pol, err = f.normalize(pol)
 		}
 	}
 	if err != nil {

@@ -35,7 +35,7 @@ func (f *flags) switches(pol policy.Policy) (policy.Policy, error) {
 	var faults []error
 	if env := os.Getenv(envFallback); env != "" {
 		pol.Fallback = policy.Fallback(env)
-		if !slices.Contains([]policy.Fallback{policy.Strict, policy.Degrade}, pol.Fallback) {
+		if !slices.Contains(policy.Fallbacks, pol.Fallback) {
 			faults = append(faults, fmt.Errorf("%s=%s: write strict or degrade", envFallback, env))
 		}
 	}
@@ -51,6 +51,9 @@ func (f *flags) switches(pol policy.Policy) (policy.Policy, error) {
 	pol.SelfTest = pol.SelfTest || f.selfTest
 	for _, from := range []struct{ name, words string }{{envRequire, os.Getenv(envRequire)}, {"--require", strings.Join(f.require, ",")}} {
 		names := listed(from.words)
+		if len(names) == 0 {
+			continue
+		}
 		if err := (policy.Policy{Require: names}).Validate(); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", from.name, err))
 			continue

@@ -110,16 +110,8 @@ func (c ContainerCLI) args(p *plan.Plan) []string {
 		"--security-opt=label=disable", // SELinux would refuse what is granted, which has the host's labels
 		fmt.Sprintf("--user=%d:%d", id.HostUID, id.HostGID), "--hostname=" + p.Hostname, "--ipc=private", "--cgroupns=private",
 		"--log-driver=none", "--init=false", "--no-healthcheck", "--workdir=/", "--entrypoint=" + remoteBinary, "--sig-proxy=false"}
-	if box := p.Container; box != nil {
-		if box.MemoryMB > 0 {
-			args = append(args, fmt.Sprintf("--memory=%dm", box.MemoryMB), fmt.Sprintf("--memory-swap=%dm", box.MemoryMB))
-		}
-		if box.Pids > 0 {
-			args = append(args, fmt.Sprintf("--pids-limit=%d", box.Pids))
-		}
-		if box.CPUPercent > 0 {
-			args = append(args, fmt.Sprintf("--cpus=%d.%02d", box.CPUPercent/100, box.CPUPercent%100))
-		}
+	if p.Container != nil {
+		args = append(args, p.Container.Flags...)
 	}
 	args = append(args, ulimits()...)
 	if c.Podman {
@@ -134,14 +126,8 @@ func (c ContainerCLI) args(p *plan.Plan) []string {
 	return args
 }
 
-// ulimitNames are limits as the CLIs call them. They set the daemon's unless they are told.
-var ulimitNames = [...]struct{ name, docker string }{
-	{"cpu_seconds", "cpu"}, {"file_size", "fsize"}, {"data", "data"}, {"stack", "stack"}, {"core", "core"}, {"rss", "rss"}, {"pids", "nproc"},
-	{"open_files", "nofile"}, {"locked", "memlock"}, {"locks", "locks"}, {"pending_signals", "sigpending"}, {"message_queues", "msgqueue"},
-	{"nice", "nice"}, {"realtime_priority", "rtprio"}, {"realtime_microseconds", "rttime"},
-}
-
-// ulimits gives the container this process's own limits, as any child of it would have them.
+// ulimits gives the container this process's own limits, as any child of it would have them. The CLIs set the daemon's unless they are told, and
+// name limits as the kernel does.
 func ulimits() (args []string) {
 	number := func(n uint64) string {
 		if n == rlimit.Infinity {
@@ -149,16 +135,19 @@ func ulimits() (args []string) {
 		}
 		return fmt.Sprint(n)
 	}
-	for _, u := range ulimitNames {
-		l, err := rlimit.Get(u.name)
-		if original, ok := rlimit.Original(); ok && original.Name == u.name {
+	for _, r := range rlimit.Resources() {
+		if r.Name == addressSpace {
+			continue
+		}
+		l, err := rlimit.Get(r.Name)
+		if original, ok := rlimit.Original(); ok && original.Name == r.Name {
 			l = original
 		}
-		if u.name == "pids" { // Podman takes away from itself, and so from what it can give, what nobody can use
+		if r.Kernel == "RLIMIT_NPROC" { // Podman takes away from itself, and so from what it can give, what nobody can use
 			l.Soft, l.Hard = min(l.Soft, pidMax()), min(l.Hard, pidMax())
 		}
 		if err == nil {
-			args = append(args, fmt.Sprintf("--ulimit=%s=%s:%s", u.docker, number(l.Soft), number(l.Hard)))
+			args = append(args, fmt.Sprintf("--ulimit=%s=%s:%s", strings.ToLower(strings.TrimPrefix(r.Kernel, "RLIMIT_")), number(l.Soft), number(l.Hard)))
 		}
 	}
 	return args
@@ -173,9 +162,12 @@ func pidMax() uint64 {
 	return rlimit.Infinity
 }
 
-// otherLimits are those of this process's own that the CLIs have no word for.
+// addressSpace is the limit that the CLIs have no word for.
+const addressSpace = "address_space"
+
+// otherLimits are those of this process's own that the CLIs cannot set.
 func otherLimits() []rlimit.Limit {
-	if l, err := rlimit.Get("address_space"); err == nil && l.Hard != rlimit.Infinity {
+	if l, err := rlimit.Get(addressSpace); err == nil && l.Hard != rlimit.Infinity {
 		return []rlimit.Limit{l}
 	}
 	return nil

@@ -24,7 +24,7 @@ func touch(t *testing.T, change func(*policy.Policy)) (*plan.Plan, string) {
 	t.Helper()
 	dir := t.TempDir()
 	pol := policy.Default("/home/nobody").Grant(dir, true, "test")
-	pol.FS, _ = policy.Arrange(pol.FS)
+	pol, _ = policy.Normalize(pol, policy.Operator{})
 	pol.Dir = dir
 	if !probe.Quick().Can(facts.Landlock) {
 		pol.Fallback = policy.Degrade

@@ -59,8 +59,8 @@ func addLimit(l *plan.Layers, text string) error {
 	if err := limit.Check(); err != nil {
 		return fmt.Errorf("layer %w", err)
 	}
-	if name == "tmpfs_mb" {
-		return errors.New("layer limit tmpfs_mb: bubblewrap has --size for that")
+	if name == policy.TmpfsMB {
+		return fmt.Errorf("layer limit %s: bubblewrap has --size for that", name)
 	}
 	if slices.ContainsFunc(l.Limits, func(o policy.Limit) bool { return o.Name == name }) {
 		return fmt.Errorf("layer limit %s: given twice", name)

@@ -20,37 +20,15 @@ const (
 // AuditVariable names the operator's audit log, which counts beside those of flags and manifests.
 const AuditVariable = "NSRUN_AUDIT"
 
-// Under makes of a policy what its autonomy says, and cuts it down to what the operator permits, with a note for each thing that is cut.
-// [CeilingFile] and [CeilingVariable] always count; more files can only narrow further, and an empty name is none. It returns the
-// ceilings' real paths too: they must be protected from the sandbox. A ceiling that cannot be read is an error, never left out. The audit
-// log of [AuditVariable] is added to those of the policy.
-func Under(pol policy.Policy, files ...string) (policy.Policy, []string, error) {
-	pol, found, err := under(CeilingFile, pol, slices.Concat([]string{os.Getenv(CeilingVariable)}, files)...)
-	if err == nil {
-		pol, err = audited(pol, os.Getenv(AuditVariable))
-	}
-	return pol, found, err
+// Operator reads what the operator has decided. [CeilingFile] and [CeilingVariable] always count; more files can only narrow further, and an empty
+// name is none. It returns the ceilings' real paths too: they must be protected from the sandbox. A ceiling that cannot be read is an error, never
+// left out. [AuditVariable] names a log.
+func Operator(files ...string) (policy.Operator, []string, error) {
+	return operator(CeilingFile, slices.Concat([]string{os.Getenv(CeilingVariable)}, files)...)
 }
 
-// audited adds the operator's log.
-func audited(pol policy.Policy, file string) (policy.Policy, error) {
-	switch {
-	case file == "":
-		return pol, nil
-	case !filepath.IsAbs(file):
-		return pol, fmt.Errorf("%s=%s: write an absolute path", AuditVariable, file)
-	}
-	if file = filepath.Clean(file); !slices.Contains(pol.Audit, file) {
-		pol.Audit = append(pol.Audit[:len(pol.Audit):len(pol.Audit)], file)
-	}
-	return pol, nil
-}
-
-// under takes the one ceiling that need not be there, and those that must.
-func under(optional string, pol policy.Policy, files ...string) (policy.Policy, []string, error) {
-	pol, said := pol.ByAutonomy()
-	pol.Notes = append(pol.Notes[:len(pol.Notes):len(pol.Notes)], said...)
-	var found []string
+// operator takes the one ceiling that need not be there, and those that must.
+func operator(optional string, files ...string) (op policy.Operator, found []string, err error) {
 	for i, name := range slices.Concat([]string{optional}, files) {
 		if name == "" {
 			continue
@@ -60,19 +38,19 @@ func under(optional string, pol policy.Policy, files ...string) (policy.Policy, 
 			continue
 		}
 		if err != nil {
-			return pol, nil, fmt.Errorf("ceiling: %w", err)
+			return op, nil, fmt.Errorf("ceiling: %w", err)
 		}
 		ceiling, err := manifest.ParseCeiling(name, data)
 		if err != nil {
-			return pol, nil, err
+			return op, nil, err
 		}
-		if err := ceiling.Refuses(pol); err != nil {
-			return pol, nil, fmt.Errorf("%s: %w", name, err)
-		}
-		found = append(found, Real(name)...)
-		var cut []policy.Note
-		pol, cut = pol.Under(ceiling)
-		pol.Notes = append(pol.Notes[:len(pol.Notes):len(pol.Notes)], cut...)
+		ceiling.File = name
+		op.Ceilings, found = append(op.Ceilings, ceiling), append(found, Real(name)...)
 	}
-	return pol, found, nil
+	if file := os.Getenv(AuditVariable); file != "" {
+		if op.Audit = filepath.Clean(file); policy.CheckPath(op.Audit) != nil {
+			return op, nil, fmt.Errorf("%s=%s: write an absolute path", AuditVariable, file)
+		}
+	}
+	return op, found, nil
 }

@@ -14,6 +14,16 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
+// under is what is left of a policy.
+func under(optional string, pol policy.Policy, files ...string) (policy.Policy, []string, error) {
+	op, found, err := operator(optional, files...)
+	if err != nil {
+		return pol, nil, err
+	}
+	pol, err = policy.Normalize(pol, op)
+	return pol, found, err
+}
+
 func TestTheOperatorsCeilingCutsManifests(t *testing.T) {
 	dir := write(t, map[string]string{
 		"agent.json": notes, "tool/main.py": "", "out/x": "",
@@ -38,10 +48,10 @@ func TestTheOperatorsCeilingCutsManifests(t *testing.T) {
 		}
 		assert.Subset(t, told, []string{"fs", "env", "limits", "timeout"}, "%s: each cut is told", name)
 	}
-	want, err := nsrun.FromPolicy(fromFile.Spec(), filepath.Join(dir, "agent.json"), filepath.Join(dir, "ceiling/c.json"))
+	want, err := nsrun.FromPolicy(fromFile.Spec(), policy.Operator{}, filepath.Join(dir, "agent.json"), filepath.Join(dir, "ceiling/c.json"))
 	require.NoError(t, err)
 	assert.Equal(t, want, fromFile, "the manifest and the ceiling itself are protected")
-	want, err = nsrun.FromPolicy(inline.Spec(), filepath.Join(dir, "ceiling/c.json"))
+	want, err = nsrun.FromPolicy(inline.Spec(), policy.Operator{}, filepath.Join(dir, "ceiling/c.json"))
 	require.NoError(t, err)
 	assert.Equal(t, want, inline, "the ceiling is protected from what came inline too")
 }
@@ -66,6 +76,8 @@ func TestCeilingsAddUpAndTheOperatorsFileMayBeMissing(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	pol := policy.Default("").WithLimit("open_files", 256)
 	pol.Network = policy.NetworkHost
+	pol, err := policy.Normalize(pol, policy.Operator{})
+	require.NoError(t, err)
 
 	got, files, err := under(at("missing.json"), pol)
 	require.NoError(t, err)
@@ -85,7 +97,9 @@ func TestCeilingsAddUpAndTheOperatorsFileMayBeMissing(t *testing.T) {
 	assert.Equal(t, int64(256), openFiles(pol), "the policy that was given is as it was")
 
 	t.Setenv(CeilingVariable, at("env.json"))
-	got, files, err = Under(pol, at("arg.json"))
+	op, files, err := Operator(at("arg.json"))
+	require.NoError(t, err)
+	got, err = policy.Normalize(pol, op)
 	require.NoError(t, err)
 	assert.Equal(t, int64(32), openFiles(got))
 	assert.Subset(t, files, []string{at("env.json"), at("arg.json")})

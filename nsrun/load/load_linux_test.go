@@ -69,7 +69,7 @@ func TestManifestIsAPolicyWithItselfProtected(t *testing.T) {
 	out, ok := source(spec, filepath.Join(dir, "out"))
 	assert.True(t, ok && out.Write, "what the manifest grants is writable: %+v", spec.FS)
 
-	want, err := nsrun.FromPolicy(spec, name)
+	want, err := nsrun.FromPolicy(spec, policy.Operator{}, name)
 	require.NoError(t, err)
 	assert.Equal(t, want, pol, "the manifest is protected")
 }
@@ -82,7 +82,7 @@ func TestRelativeNamesAndSymlinksAreFollowedToTheFile(t *testing.T) {
 	require.NoError(t, err)
 	_, ok := source(pol.Spec(), filepath.Join(dir, "real/tool"))
 	assert.True(t, ok, "relative paths start where the file lies, not the symlink: %+v", pol.Spec().FS)
-	want, err := nsrun.FromPolicy(pol.Spec(), filepath.Join(dir, "real/agent.json"))
+	want, err := nsrun.FromPolicy(pol.Spec(), policy.Operator{}, filepath.Join(dir, "real/agent.json"))
 	require.NoError(t, err)
 	assert.Equal(t, want, pol, "it is the file that is protected, not the symlink")
 }
@@ -96,7 +96,7 @@ func TestDotDotAfterASymlink(t *testing.T) {
 		pol, err := Manifest(name)
 		require.NoError(t, err)
 		assert.Equal(t, "far", pol.Spec().Name)
-		want, err := nsrun.FromPolicy(pol.Spec(), filepath.Join(dir, "far/agent.json"))
+		want, err := nsrun.FromPolicy(pol.Spec(), policy.Operator{}, filepath.Join(dir, "far/agent.json"))
 		require.NoError(t, err)
 		assert.Equal(t, want, pol, "the file that was read is protected")
 	}
@@ -176,7 +176,7 @@ func TestAutonomyOfAManifest(t *testing.T) {
 		for range 2 {
 			pol, err := Bytes("m", text, "")
 			require.NoError(t, err)
-			pol, err = nsrun.FromPolicy(pol.Spec())
+			pol, err = nsrun.FromPolicy(pol.Spec(), policy.Operator{})
 			require.NoError(t, err)
 			i := slices.IndexFunc(pol.Spec().FS, func(e policy.FS) bool { return e.Dest == dir+"/ws" })
 			assert.Equal(t, want.writable, pol.Spec().FS[i].Write, autonomy)
@@ -244,7 +244,7 @@ func TestBytesStartFromTheDirectory(t *testing.T) {
 	}
 	pol, err := Bytes("request 7", []byte("{}"), "")
 	require.NoError(t, err, "without relative paths no directory is needed")
-	want, err := nsrun.FromPolicy(pol.Spec())
+	want, err := nsrun.FromPolicy(pol.Spec(), policy.Operator{})
 	require.NoError(t, err)
 	assert.Equal(t, want, pol, "there is no file to protect")
 }

@@ -12,19 +12,20 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// Manifest reads the manifest in a file, JSON or YAML, and makes the policy it asks for, as far as the ceilings of [Under] permit. No
-// sandbox of that policy can write the manifest or the ceilings. The error has every fault of the manifest, each with its line and column.
-func Manifest(name string) (nsrun.Policy, error) {
+// Manifest reads the manifest in a file, JSON or YAML, and makes the policy it asks for, as far as the ceilings of [Operator] permit. No
+// sandbox of that policy can write the manifest or the ceilings. More wishes come on top of the manifest's. The error has every fault of the
+// manifest, each with its line and column.
+func Manifest(name string, more ...Wish) (nsrun.Policy, error) {
 	pol, err := Spec(name)
 	if err != nil {
 		return nsrun.Policy{}, err
 	}
-	return permitted(pol, Real(name)...)
+	return permitted(pol, more, Real(name)...)
 }
 
 // Bytes is [Manifest] for a manifest that is no file. Name is what errors call it. Its relative paths start from dir, a directory that is
 // there; if dir is empty they are faults.
-func Bytes(name string, data []byte, dir string) (nsrun.Policy, error) {
+func Bytes(name string, data []byte, dir string, more ...Wish) (nsrun.Policy, error) {
 	if dir != "" {
 		// The real path, as the directory of a file's manifest is: grants are not followed through symlinks.
 		abs, err := realPath(dir)
@@ -40,20 +41,29 @@ func Bytes(name string, data []byte, dir string) (nsrun.Policy, error) {
 	if err != nil {
 		return nsrun.Policy{}, err
 	}
-	return permitted(pol)
+	return permitted(pol, more)
 }
 
-// permitted makes a policy of what the ceilings leave of pol.
-func permitted(pol policy.Policy, protected ...string) (nsrun.Policy, error) {
-	pol, ceilings, err := Under(pol)
+// Wish adds to what a policy asks for.
+type Wish = func(policy.Policy) (policy.Policy, error)
+
+// permitted makes a policy of what the operator leaves of all wishes.
+func permitted(pol policy.Policy, more []Wish, protected ...string) (nsrun.Policy, error) {
+	var err error
+	for _, add := range more {
+		if pol, err = add(pol); err != nil {
+			return nsrun.Policy{}, err
+		}
+	}
+	op, ceilings, err := Operator()
 	if err != nil {
 		return nsrun.Policy{}, err
 	}
-	return nsrun.FromPolicy(pol, append(protected, ceilings...)...)
+	return nsrun.FromPolicy(pol, op, append(protected, ceilings...)...)
 }
 
-// Spec reads the manifest in a file and gives the policy it asks for, valid and arranged, before any ceiling. It is for a caller that adds to
-// it and then asks [Under] for what is permitted of all.
+// Spec reads the manifest in a file and gives what it asks for. It is for a caller that adds to it, and hands all of it, and what [Operator] has
+// read, to [policy.Normalize].
 func Spec(name string) (policy.Policy, error) {
 	data, err := File(name, manifest.MaxSize)
 	if err != nil {

@@ -19,17 +19,17 @@ func ceilingForm() record[policy.Ceiling] {
 	type C = policy.Ceiling
 	shape := stringForm{validate: envShape, pattern: `^[^= ]+$`}
 	return record[C]{what: "a ceiling", rows: []row[C]{
-		{"version", "the version of this format", intForm{1, 1}, func(*C) any { return intValue{new(int)} }},
+		{"version", "the version of this format", intForm{1, 1}, func(*C) any { return new(int) }},
 		{"fs_read", "directories that may be shown", listForm[string]{rootText}, func(c *C) any { return &c.FSRead }},
 		{"fs_write", "directories that may be shown writable", listForm[string]{rootText}, func(c *C) any { return &c.FSWrite }},
 		{"sockets", "sockets that may be bound, or directories of them", listForm[string]{rootText}, func(c *C) any { return &c.Sockets }},
-		{"network", "the widest network; default none", network{networkText}, func(c *C) any { return (*string)(&c.Network) }},
+		{"network", "the widest network; default none", network{oneOf(policy.Networks)}, func(c *C) any { return (*string)(&c.Network) }},
 		{"pass_env", "names of variables that may be passed; * matches any text", listForm[string]{shape}, func(c *C) any { return &c.PassEnv }},
 		{"limits", "the largest limits; one that is not named is unbounded", limitsForm(),
 			func(c *C) any { return &limits{&c.Limits, &c.Timeout, &c.KillGrace} }},
 		{"seccomp", "filters that may be used; default only default", listForm[string]{filters}, func(c *C) any { return &c.Seccomp }},
-		{"fallback", "degrade permits manifests that say so; default strict", fallback, func(c *C) any { return (*string)(&c.Fallback) }},
-		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", isolation, func(c *C) any { return (*string)(&c.Isolation) }},
+		{"fallback", "degrade permits manifests that say so; default strict", oneOf(policy.Fallbacks), func(c *C) any { return (*string)(&c.Fallback) }},
+		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", oneOf(policy.Isolations), func(c *C) any { return (*string)(&c.Isolation) }},
 		{"require", "guarantees that every run must have", listForm[string]{guarantee}, func(c *C) any { return &c.Require }},
 		{"commands", "built-in command rules that may be used; then every run must name one of them", listForm[string]{stringForm{choices: commands.Names}},
 			func(c *C) any { return &c.Commands }},

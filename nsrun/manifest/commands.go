@@ -1,75 +1,24 @@
 package manifest
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// named is an object whose keys name values of one form, kept as a list in the order of names.
-type named[T any] struct {
-	of   form
-	name func(string) (problem, fix string)
-}
-
-// namedList is a list of named values, and where the name of each stands.
-type namedList[T any] struct {
-	all  *[]T
-	name func(*T) *string
-	into func(*T) any
-}
-
-func (f named[T]) read(d *decoder, n *node, key string, into any) {
-	if !d.want(n, key, object) || len(n.members) == 0 {
-		return
-	}
-	l := into.(namedList[T])
-	all := make([]T, len(n.members))
-	for i, m := range n.members {
-		at := dotted(key, m.name)
-		if problem, fix := f.name(m.name); problem != "" {
-			d.add(m.at, at, problem, fix)
-		}
-		*l.name(&all[i]) = m.name
-		f.of.read(d, m.value, at, l.into(&all[i]))
-	}
-	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(*l.name(&a), *l.name(&b)) })
-	*l.all = all
-}
-
-func (f named[T]) json(from any) (string, bool) {
-	l := from.(namedList[T])
-	parts := make([]string, len(*l.all))
-	for i := range *l.all {
-		one := &(*l.all)[i]
-		text, _ := f.of.json(l.into(one))
-		parts[i] = quote(*l.name(one)) + ":" + text
-	}
-	return "{" + strings.Join(parts, ",") + "}", len(parts) > 0
-}
-
-func (f named[T]) schema() map[string]any {
-	return map[string]any{"type": "object", "additionalProperties": f.of.schema()}
-}
-
 func commandRulesForm() record[policy.CommandRules] {
-	shape := listForm[string]{stringForm{validate: shapeText}}
+	shapes := func(string) form { return listForm[string]{stringForm{validate: shapeText}} }
+	programs := named[policy.Program]{shapes, programName, "", func(p *policy.Program) *string { return &p.Name }, func(p *policy.Program) any { return &p.Shapes }}
 	return record[policy.CommandRules]{what: "a set of command rules", rows: []row[policy.CommandRules]{
 		{"extends", "the built-in command rules that count too", stringForm{choices: commands.Names}, func(p *policy.CommandRules) any { return &p.Extends }},
-		{"programs", "by program, as PATH has it, the shapes that its arguments may have", named[policy.Program]{shape, programName},
-			func(p *policy.CommandRules) any { return programList(&p.Programs) }},
+		{"programs", "by program, as PATH has it, the shapes that its arguments may have", programs, func(p *policy.CommandRules) any { return &p.Programs }},
 	}}
 }
 
-func commandRulesList(all *[]policy.CommandRules) namedList[policy.CommandRules] {
-	return namedList[policy.CommandRules]{all, func(p *policy.CommandRules) *string { return &p.Name }, func(p *policy.CommandRules) any { return p }}
-}
-
-func programList(all *[]policy.Program) namedList[policy.Program] {
-	return namedList[policy.Program]{all, func(p *policy.Program) *string { return &p.Name }, func(p *policy.Program) any { return &p.Shapes }}
+func commandRulesList() named[policy.CommandRules] {
+	return named[policy.CommandRules]{func(string) form { return commandRulesForm() }, commandRulesName, "",
+		func(p *policy.CommandRules) *string { return &p.Name }, func(p *policy.CommandRules) any { return p }}
 }
 
 // commandRulesName checks the name of a manifest's own command rules.
@@ -97,11 +46,11 @@ func shapeText(s string) (problem, fix string) {
 // checkCommands reports a name of command rules that do not exist. Own rules whose faults are reported already do exist.
 func (m *Manifest) checkCommands(d *decoder) {
 	unread := slices.ContainsFunc(d.all, func(f *Fault) bool { return f.Key == "commands" || f.Key == "command_rules" })
-	own := slices.ContainsFunc(m.CommandRules, func(p policy.CommandRules) bool { return p.Name == m.Commands })
-	if m.Commands == "" || unread || own && len(d.all) > 0 {
+	own := slices.ContainsFunc(m.Wishes.CommandRules, func(p policy.CommandRules) bool { return p.Name == m.Wishes.Commands })
+	if m.Wishes.Commands == "" || unread || own && len(d.all) > 0 {
 		return
 	}
-	if _, err := commands.Find(m.Commands, m.CommandRules); err != nil {
+	if _, err := commands.Find(m.Wishes.Commands, m.Wishes.CommandRules); err != nil {
 		d.add(d.places["commands"], "commands", err.Error(), "name passive, full, or one of command_rules")
 	}
 }

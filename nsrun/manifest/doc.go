@@ -5,7 +5,7 @@
 //	if err != nil { ... } // every fault, each with line, column, key and fix
 //	p, err := m.Policy(manifest.Context{Home: "/home/me", Dir: "/srv/tools", Path: "/srv/tools/tool.json"})
 //	if err != nil { ... }
-//	p, cut := p.Under(ceiling)
+//	p, err = policy.Normalize(p, policy.Operator{Ceilings: ceilings})
 //
 // Reading is strict: a key that is unknown, given twice or in other letters, a value of another type, a word that readers of YAML
 // take for different things, a character that hides text, are faults and never guesses. One table says what keys there are; it

@@ -183,12 +183,6 @@ type intForm struct {
 	min, max int64
 }
 
-// intField is a place for a number that may be absent.
-type intField interface {
-	load() (int64, bool)
-	store(int64)
-}
-
 func (a intForm) read(d *decoder, n *node, key string, into any) {
 	if !d.want(n, key, number) {
 		return
@@ -204,34 +198,17 @@ func (a intForm) read(d *decoder, n *node, key string, into any) {
 	case err != nil || v < a.min || v > a.max:
 		d.add(n.at, key, clip(n.text)+" is out of range", fix)
 	default:
-		into.(intField).store(v)
+		storeInt(into, v)
 	}
 }
 
 func (a intForm) json(from any) (string, bool) {
-	v, ok := from.(intField).load()
+	v, ok := loadInt(from)
 	return strconv.FormatInt(v, 10), ok
 }
 
 func (a intForm) schema() map[string]any {
 	return map[string]any{"type": "integer", "minimum": a.min, "maximum": a.max}
-}
-
-// intValue is a number whose zero means absent.
-type intValue struct{ p *int }
-
-func (c intValue) load() (int64, bool) { return int64(*c.p), *c.p != 0 }
-func (c intValue) store(v int64)       { *c.p = int(v) }
-
-// optionalInt is a number that may be absent.
-type optionalInt struct{ p **int }
-
-func (c optionalInt) store(v int64) { n := int(v); *c.p = &n }
-func (c optionalInt) load() (int64, bool) {
-	if *c.p == nil {
-		return 0, false
-	}
-	return int64(**c.p), true
 }
 
 // limitField is one limit in a list of them.
@@ -240,9 +217,31 @@ type limitField struct {
 	name string
 }
 
-func (c limitField) load() (int64, bool) { return policy.Policy{Limits: *c.all}.Limit(c.name) }
-func (c limitField) store(v int64) {
-	*c.all = policy.Policy{Limits: *c.all}.WithLimit(c.name, v).Limits
+// storeInt puts a number where it goes: a number whose zero means absent, one that may be absent, or a limit.
+func storeInt(into any, v int64) {
+	switch p := into.(type) {
+	case *int:
+		*p = int(v)
+	case **int:
+		n := int(v)
+		*p = &n
+	case limitField:
+		*p.all = policy.Policy{Limits: *p.all}.WithLimit(p.name, v).Limits
+	}
+}
+
+// loadInt is the number there, and false where it is absent.
+func loadInt(from any) (int64, bool) {
+	switch p := from.(type) {
+	case *int:
+		return int64(*p), *p != 0
+	case limitField:
+		return policy.Policy{Limits: *p.all}.Limit(p.name)
+	}
+	if p := *from.(**int); p != nil {
+		return int64(*p), true
+	}
+	return 0, false
 }
 
 // durationForm is a time: a Go duration as a string, or whole seconds as a number.

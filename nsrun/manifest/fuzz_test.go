@@ -50,12 +50,14 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.NoError(t, p.Validate())
+		p, err = policy.Normalize(p, policy.Operator{})
+		require.NoError(t, err)
 		for _, e := range p.FS {
 			require.False(t, e.Kind == policy.Bind && e.Write && policy.Inside(ctx.Path, e.Source), "MF27")
 			require.False(t, e.Kind == policy.Bind && e.Write && e.System)
 		}
-		require.Equal(t, p.Network == policy.NetworkHost, m.Network == "host" || m.Network == "" && slices.ContainsFunc(m.Capabilities, func(c Capability) bool { return c.Kind == "network" }))
+		full := m.Wishes.Autonomy == policy.FullAccess
+		require.Equal(t, p.Network == policy.NetworkHost, m.Wishes.Autonomy != policy.ReadOnly && (full || m.Wishes.Network == "host" || m.Wishes.Network == "" && slices.ContainsFunc(m.Capabilities, func(c Capability) bool { return c.Kind == "network" })))
 	})
 }
 
@@ -104,9 +106,14 @@ func FuzzCeiling(f *testing.F) {
 		for _, l := range c.Limits {
 			require.NoError(t, l.Check())
 		}
-		p, err := (&Manifest{Workspace: "/srv/w", ExtraRO: []string{"/etc/x"}, Network: "host"}).Policy(Context{})
+		p, err := (&Manifest{Workspace: "/srv/w", ExtraRO: []string{"/etc/x"}, Wishes: policy.Policy{Network: "host"}}).Policy(Context{})
 		require.NoError(t, err)
-		under, _ := p.Under(c)
-		require.NoError(t, under.Validate())
+		p, err = policy.Normalize(p, policy.Operator{Ceilings: []policy.Ceiling{c}})
+		if len(c.Commands) > 0 {
+			require.ErrorContains(t, err, "asks for command rules")
+			return
+		}
+		require.NoError(t, err)
+		require.NoError(t, p.Validate())
 	})
 }

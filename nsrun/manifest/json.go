@@ -2,15 +2,15 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// scanner reads JSON (RFC 8259) strictly. encoding/json is no help: it takes keys twice, half surrogates and what follows the
-// value, and does not say in which column a value begins.
+// scanner reads JSON (RFC 8259) strictly. encoding/json is no help but for numbers and escapes: it takes keys twice and what
+// follows the value, and does not say in which column a value begins.
 type scanner struct {
 	*tree
 	data []byte
@@ -251,88 +251,38 @@ func (s *scanner) number(key string) string {
 
 // isNumber reports whether lit is a number in the spelling of JSON.
 func isNumber(lit string) bool {
-	digits := func(s string) string { return strings.TrimLeft(s, "0123456789") }
-	rest := strings.TrimPrefix(lit, "-")
-	whole := rest[:len(rest)-len(digits(rest))]
-	if whole == "" || len(whole) > 1 && whole[0] == '0' {
-		return false
-	}
-	rest = rest[len(whole):]
-	if after, ok := strings.CutPrefix(rest, "."); ok {
-		if rest = digits(after); rest == after {
-			return false
-		}
-	}
-	if rest != "" && (rest[0] == 'e' || rest[0] == 'E') {
-		after := rest[1:]
-		if after != "" && (after[0] == '+' || after[0] == '-') {
-			after = after[1:]
-		}
-		if rest = digits(after); rest == after {
-			return false
-		}
-	}
-	return rest == ""
+	return strings.Trim(lit, "+-.0123456789eE") == "" && json.Valid([]byte(lit))
 }
 
-// escapes are the characters that stand for another after a backslash.
-var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
-
+// str reads a string. Its escapes are for encoding/json, which makes of half a surrogate pair a character that does not stand there.
 func (s *scanner) str(key string) string {
-	var b strings.Builder
-	s.pos++
-	for {
-		start := s.pos
-		for s.pos < len(s.data) && s.data[s.pos] != '"' && s.data[s.pos] != '\\' && s.data[s.pos] >= ' ' {
+	start, escaped := s.pos, false
+	for s.pos++; s.pos < len(s.data) && s.data[s.pos] != '"'; s.pos++ {
+		switch c := s.data[s.pos]; {
+		case c == '\\':
+			escaped = true
 			s.pos++
-		}
-		b.Write(s.data[start:s.pos])
-		switch {
-		case s.pos == len(s.data):
-			s.fail(key, "the file ends inside a string", "close it by a double quote")
-		case s.data[s.pos] == '"':
-			s.pos++
-			return b.String()
-		case s.data[s.pos] == '\\':
-			b.WriteRune(s.escape(key))
-		default:
+		case c < ' ':
 			s.fail(key, "a line end or tab stands in a string", "close the string by a double quote")
 		}
 	}
-}
-
-// escape reads one escaped character.
-func (s *scanner) escape(key string) rune {
-	if s.pos+1 < len(s.data) {
-		if c, ok := escapes[s.data[s.pos+1]]; ok {
-			s.pos += 2
-			return rune(c)
-		}
+	if s.pos >= len(s.data) {
+		s.pos = len(s.data)
+		s.fail(key, "the file ends inside a string", "close it by a double quote")
 	}
-	r, ok := s.hex(s.pos)
-	if ok && utf16.IsSurrogate(r) {
-		low, both := s.hex(s.pos + 6)
-		if r, ok = utf16.DecodeRune(r, low), both; r == utf8.RuneError {
-			ok = false
-		}
-		if ok {
-			s.pos += 6
-		}
+	s.pos++
+	lit := s.data[start:s.pos]
+	if !escaped {
+		return string(lit[1 : len(lit)-1])
 	}
-	if !ok {
-		s.fail(key, "the escape is not one of JSON, or half of a surrogate pair", "write the character itself")
+	var text string
+	err := json.Unmarshal(lit, &text)
+	written := strings.ReplaceAll(strings.ToLower(string(lit)), `\\`, "")
+	if err != nil || strings.Count(text, "\ufffd") != strings.Count(written, "\ufffd")+strings.Count(written, `\ufffd`) {
+		s.pos = start
+		s.fail(key, "the string has an escape that is not one of JSON, or half of a surrogate pair", "write the character itself")
 	}
-	s.pos += 6
-	return r
-}
-
-// hex reads \uXXXX at a position.
-func (s *scanner) hex(at int) (rune, bool) {
-	if at+6 > len(s.data) || s.data[at] != '\\' || s.data[at+1] != 'u' {
-		return 0, false
-	}
-	v, err := strconv.ParseUint(string(s.data[at+2:at+6]), 16, 16)
-	return rune(v), err == nil
+	return text
 }
 
 // dotted is the path of a member. A name that is not plain is quoted, so that no error text says what the file dictates.

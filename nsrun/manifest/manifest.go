@@ -12,8 +12,9 @@ import (
 // Manifest is what a manifest file says, checked as far as that can be done without knowing where it lies. The zero Manifest is
 // that of {}. Paths are as they are written; [Manifest.Policy] resolves them.
 type Manifest struct {
-	// Name names the manifest in plans and results.
-	Name string
+	// Wishes has the keys that a policy has, too. 0 times mean [DefaultTimeout] and policy.DefaultKillGrace; an empty network means what the
+	// capabilities say. What is set by name is ordered by it.
+	Wishes policy.Policy
 	// Version is the version of the format, 1, or 0 where it is not said.
 	Version int
 	// Capabilities are the grants that a runtime's manifest lists.
@@ -26,50 +27,11 @@ type Manifest struct {
 	Code string
 	// Chdir is the working directory inside; empty means the workspace, or the code's directory, or /.
 	Chdir string
-	// Network is none, host, or empty for what the capabilities say.
-	Network policy.Network
-	// PassEnv names variables to take from the caller; SetEnv sets others, ordered by name.
-	PassEnv []string
-	SetEnv  []policy.Var
-	// Limits, Timeout and KillGrace are "limits". 0 times mean [DefaultTimeout] and policy.DefaultKillGrace.
-	Limits             []policy.Limit
-	Timeout, KillGrace time.Duration
-	// Seccomp says what is left of the system calls.
-	Seccomp Seccomp
-	// Hostname, UID and GID are what the command sees.
-	Hostname string
-	UID, GID *int
-	// Fallback says what to do about wishes that cannot be enforced.
-	Fallback policy.Fallback
-	// Backend says which backend carries the policy out.
-	Backend policy.Backend
-	// Require lists guarantees that must hold.
-	Require []string
-	// Isolation is the level of containment.
-	Isolation policy.Isolation
-	// SelfTest has the sandbox try what must fail.
-	SelfTest bool
-	// Autonomy says what becomes of grants.
-	Autonomy policy.Autonomy
-	// Commands names the rules for what command lines may run, and CommandRules are the manifest's own, ordered by name.
-	Commands     string
-	CommandRules []policy.CommandRules
-	// Audit is the file of an audit log.
-	Audit string
-	// Labels are the caller's words for the rows of audit logs, ordered by name.
-	Labels []policy.Var
-	// NoLandlock is "landlock": false.
-	NoLandlock bool
+	// RawFilter is a file of raw BPF, for the caller to read, and Audit that of an audit log.
+	RawFilter, Audit string
 
 	file   string
 	places map[string]place
-}
-
-// Seccomp is the "seccomp" of a manifest: a filter's name, further calls to deny, and a file of raw BPF, for the caller to read.
-type Seccomp struct {
-	Filter string
-	Deny   []string
-	Raw    string
 }
 
 // DefaultTimeout ends a run whose manifest does not say when.
@@ -111,18 +73,19 @@ func (m *Manifest) check(d *decoder) {
 	if m.WorkspaceAt != "" && m.Workspace == "" {
 		d.add(d.places["workspace_at"], "workspace_at", "there is no workspace to show", "add workspace, or remove workspace_at")
 	}
-	bare := m.Isolation.Level() != policy.Container
-	if bare && m.Backend != "" && m.Backend != policy.BackendAuto && m.Backend != policy.BackendNone {
-		d.add(d.places["isolation"], "isolation", string(m.Isolation)+" is no sandbox, and the backend "+string(m.Backend)+" is one", "remove one of them")
+	w := m.Wishes
+	bare := w.Isolation.Level() != policy.Container
+	if bare && w.Backend != "" && w.Backend != policy.BackendAuto && w.Backend != policy.BackendNone {
+		d.add(d.places["isolation"], "isolation", string(w.Isolation)+" is no sandbox, and the backend "+string(w.Backend)+" is one", "remove one of them")
 	}
-	if (bare || m.Backend == policy.BackendNone) && m.SelfTest {
+	if (bare || w.Backend == policy.BackendNone) && w.SelfTest {
 		d.add(d.places["self_test"], "self_test", "there is no sandbox to test", "remove it, or isolation and backend")
 	}
-	if _, err := policy.WithLabels(m.Labels); err != nil {
+	if _, err := policy.WithLabels(w.Labels); err != nil {
 		d.add(d.places["labels"], "labels", err.Error(), "leave some out, or shorten them")
 	}
-	for i, name := range m.Require {
-		if slices.Contains(m.Require[:i], name) {
+	for i, name := range w.Require {
+		if slices.Contains(w.Require[:i], name) {
 			d.add(d.places[indexed("require", i)], indexed("require", i), name+" is given twice", "remove one of them")
 		}
 	}

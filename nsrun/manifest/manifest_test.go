@@ -115,7 +115,17 @@ func mustParse(t testing.TB, text string) *Manifest {
 
 func mustPolicy(t testing.TB, text string) policy.Policy {
 	t.Helper()
-	p, err := mustParse(t, text).Policy(here)
+	return normal(t, mustParse(t, text), policy.Operator{})
+}
+
+// normal is what comes of a manifest's wishes.
+func normal(t testing.TB, m *Manifest, op policy.Operator) policy.Policy {
+	t.Helper()
+	ctx := here
+	ctx.Raw = make([]byte, 8)
+	p, err := m.Policy(ctx)
+	require.NoError(t, err)
+	p, err = policy.Normalize(p, op)
 	require.NoError(t, err)
 	return p
 }
@@ -123,21 +133,24 @@ func mustPolicy(t testing.TB, text string) policy.Policy {
 func TestEverything(t *testing.T) {
 	zero, thousand := 0, 1000
 	want := Manifest{
-		Name: "all", Version: 1,
+		Version:      1,
 		Capabilities: []Capability{{"network", "http", nil}, {"code", "exec", nil}, {"fs", "write", []string{"~/notes/**", "/data/[ab]*"}}},
 		Workspace:    "/work/ws", WorkspaceAt: "/workspace",
 		SharedDirs: []string{"/work/shared"}, Sockets: []string{"/run/mcp.sock"},
 		ExtraRO: []string{"/work/ws/config"}, ExtraRW: []string{"~/out"},
-		Code: "bin/tool.py", Chdir: "/workspace/sub", Network: "none",
-		PassEnv: []string{"FOO"}, SetEnv: []policy.Var{{Name: "A", Value: "b"}, {Name: "PATH", Value: "/usr/bin"}},
-		Limits:  []policy.Limit{{Name: "memory_mb", Value: 512}, {Name: "pids", Value: 64}},
-		Timeout: 90 * time.Second, KillGrace: 5 * time.Second,
-		Seccomp:  Seccomp{"compute", []string{"ptrace"}, "filter.bpf"},
-		Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
-		Require: []string{"files"}, Isolation: "container", SelfTest: true, Audit: "~/audit.jsonl",
-		Labels:   []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
-		Autonomy: "readonly", Commands: "lint", CommandRules: []policy.CommandRules{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
-			{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},
+		Code: "bin/tool.py", Chdir: "/workspace/sub", RawFilter: "filter.bpf", Audit: "~/audit.jsonl",
+		Wishes: policy.Policy{
+			Name: "all", Network: "none",
+			Env:     policy.Env{Pass: []string{"FOO"}, Set: []policy.Var{{Name: "A", Value: "b"}, {Name: "PATH", Value: "/usr/bin"}}},
+			Limits:  []policy.Limit{{Name: "memory_mb", Value: 512}, {Name: "pids", Value: 64}},
+			Timeout: 90 * time.Second, KillGrace: 5 * time.Second,
+			Seccomp:  policy.Seccomp{Filter: "compute", Deny: []string{"ptrace"}},
+			Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
+			Require: []string{"files"}, Isolation: "container", SelfTest: true,
+			Labels:   []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
+			Autonomy: "readonly", Commands: "lint", CommandRules: []policy.CommandRules{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
+				{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},
+		},
 	}
 	for _, text := range []string{everything, everythingYAML} {
 		assert.Equal(t, want, bare(mustParse(t, text)))
@@ -167,15 +180,11 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 		}
 		less := *full
 		v := reflect.ValueOf(row.at(&less))
-		switch p := row.at(&less).(type) {
-		case intValue:
-			v = reflect.ValueOf(p.p)
-		case optionalInt:
-			v = reflect.ValueOf(p.p)
-		case namedList[policy.CommandRules]:
-			v = reflect.ValueOf(p.all)
-		case *limits:
+		if p, ok := row.at(&less).(*limits); ok {
 			*p.all, *p.timeout, *p.grace = nil, 0, 0
+		}
+		if row.name == "seccomp" {
+			less.Wishes.Seccomp, less.RawFilter, v = policy.Seccomp{}, "", reflect.ValueOf(new(int))
 		}
 		v.Elem().SetZero()
 		without, err := less.Policy(Context{here.Home, here.Dir, here.Path, make([]byte, 8)})
@@ -197,7 +206,7 @@ func TestMarshalGivesTheManifestBack(t *testing.T) {
 	}
 	_, err := (&Manifest{Workspace: "relative"}).Marshal()
 	assert.ErrorContains(t, err, "manifest:2:16: workspace:", "what Parse would refuse is not written")
-	_, err = (&Manifest{Name: "\xff"}).Marshal()
+	_, err = (&Manifest{Wishes: policy.Policy{Name: "\xff"}}).Marshal()
 	assert.ErrorContains(t, err, "UTF-8")
 }
 

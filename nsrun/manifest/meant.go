@@ -8,7 +8,7 @@ import (
 )
 
 // meant is the table of keys that people write, and those that they mean. names and keys are separated by spaces; in says of which record,
-// by its what. A key of "limits" is "limits.timeout" outside of it.
+// by its what. Those of "limits" are in policy.LimitTable; outside of it a key of "limits" is "limits.timeout".
 type meant struct{ in, names, keys string }
 
 var meants = [...]meant{
@@ -30,21 +30,6 @@ var meants = [...]meant{
 	{"a manifest", "profile profiles rules allowed_commands", "commands command_rules"},
 	{"a manifest", "log audit_log", "audit"},
 	{"a manifest", "title id", "name"},
-
-	{"limits", "wall wall_time walltime wall_seconds wall_clock time time_limit timeout_seconds timeout_s timeout_sec timeout_ms max_time deadline duration", "timeout"},
-	{"limits", "grace grace_period kill_after", "kill_grace"},
-	{"limits", "memory mem ram rss memory_limit mem_limit max_memory memory_bytes memory_max mem_mb", "memory_mb"},
-	{"limits", "cpu cpus cpu_limit cpu_quota cpu_shares max_cpu", "cpu_percent cpu_seconds"},
-	{"limits", "cpu_time cpu_time_seconds", "cpu_seconds"},
-	{"limits", "pid processes procs nproc max_processes max_procs max_pids pids_limit pids_max threads tasks tasks_max", "pids"},
-	{"limits", "nofile fds file_descriptors max_files max_open_files", "open_files"},
-	{"limits", "fsize file_size max_file_size filesize file_mb disk disk_mb", "file_size_mb"},
-	{"limits", "tmp tmp_mb tmp_size tmpfs tmpfs_size", "tmpfs_mb"},
-	{"limits", "address_space vmem virtual_memory as", "address_space_mb"},
-	{"limits", "stack stack_size", "stack_mb"},
-	{"limits", "locked memlock", "locked_mb"},
-	{"limits", "io io_mb", "io_read_mb io_write_mb"},
-	{"limits", "output max_output output_limit output_mb", "output_bytes"},
 
 	{"a capability", "type family name", "kind"},
 	{"a capability", "access action", "mode"},
@@ -118,6 +103,9 @@ func (r record[T]) dotted() []namedKey {
 
 // meantBy finds the keys that a record, which its what names, has for what somebody calls name.
 func meantBy(what, name string) (keys []string) {
+	if what == "limits" {
+		return policy.LimitsMeantBy(name)
+	}
 	name = strings.ReplaceAll(strings.ToLower(name), "-", "_")
 	for _, m := range meants {
 		if m.in == what && slices.Contains(strings.Fields(m.names), name) {
@@ -130,7 +118,7 @@ func meantBy(what, name string) (keys []string) {
 	case slices.Contains(limitsForm().names(), name):
 		return []string{"limits." + name}
 	}
-	keys = meantBy("limits", name)
+	keys = policy.LimitsMeantBy(name)
 	for i := range keys {
 		keys[i] = "limits." + keys[i]
 	}

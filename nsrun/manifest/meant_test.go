@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -24,6 +25,11 @@ func TestMeantKeysExist(t *testing.T) {
 		}
 		for key := range strings.FieldsSeq(m.keys) {
 			assert.Contains(t, known[m.in], key, "%s leads nowhere", m.names)
+		}
+	}
+	for _, row := range slices.Concat(policy.LimitTable, policy.TimeTable) {
+		for name := range strings.FieldsSeq(row.Aliases) {
+			assert.NotContains(t, known["limits"], name, "limits has this key")
 		}
 	}
 	for name := range strings.FieldsSeq(commandKeys) {

@@ -1,7 +1,7 @@
 package manifest
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -24,30 +24,24 @@ type Context struct {
 
 // RawFile gives the path of the BPF file that the manifest names, for the caller to read into Context.Raw; empty where it names none.
 func (m *Manifest) RawFile(ctx Context) (string, error) {
-	if m.Seccomp.Raw == "" {
+	if m.RawFilter == "" {
 		return "", nil
 	}
 	b := m.builder(ctx)
-	raw := b.file(m.Seccomp.Raw, "seccomp.raw")
+	raw := b.file(m.RawFilter, "seccomp.raw")
 	return raw, b.err()
 }
 
-// Policy gives the policy that m asks for: that of policy.Default, opened by what m grants, arranged, and valid. It does not depend
-// on the order in which m lists things. What changes nothing or is not as asked stands in its Notes. It returns every fault at
-// once, each a *[Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
+// Policy gives what m asks for: policy.Default, and the wishes of m, for policy.Normalize. What changes nothing stands in its Notes. It returns every
+// fault at once, each a *[Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
 func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b := m.builder(ctx)
 	b.places()
 	b.capabilities()
 	b.narrow()
-	p := policy.Default(ctx.home())
-	p.Name, p.Hostname, p.UID, p.GID = m.Name, m.Hostname, m.UID, m.GID
-	p.Fallback, p.Backend, p.NoLandlock = m.Fallback, m.Backend, m.NoLandlock
-	p.Require, p.Isolation, p.SelfTest = sorted(m.Require), m.Isolation, m.SelfTest
-	p.Autonomy = m.Autonomy
-	p.Commands, p.CommandRules = m.Commands, slices.Clone(m.CommandRules)
-	p.Env = policy.Env{Pass: sorted(m.PassEnv), Set: slices.Clone(m.SetEnv)}
-	p.Labels = slices.Clone(m.Labels)
+	p, base := m.Wishes, policy.Default(ctx.home())
+	p.FS, p.Home, p.Limits = base.FS, base.Home, base.Limits
+	p.Require, p.Env.Pass, p.Seccomp.Deny = sorted(p.Require), sorted(p.Env.Pass), sorted(p.Seccomp.Deny)
 	if b.Audit != "" {
 		p.Audit = []string{b.file(b.Audit, "audit")}
 	}
@@ -55,19 +49,12 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b.net(&p)
 	b.seccomp(&p)
 	p.Dir = b.dir()
-	var written []policy.Note
-	p.FS = slices.Grow(p.FS, len(b.grants))
 	for _, g := range b.grants {
 		p.FS = append(p.FS, g.FS)
 	}
-	p.FS, written = policy.Arrange(p.FS)
-	b.notes = append(b.notes, written...)
 	b.self(p)
 	slices.SortFunc(b.notes, func(x, y policy.Note) int { return strings.Compare(x.String(), y.String()) })
 	p.Notes = slices.Compact(b.notes)
-	if err := p.Validate(); err != nil && len(b.all) == 0 {
-		b.add(place{}, "", err.Error(), "")
-	}
 	if err := b.err(); err != nil {
 		return policy.Policy{}, err
 	}
@@ -124,10 +111,8 @@ func (b *builder) grant(g grant) {
 		g.Dest = g.Source
 	}
 	g.NoFollow = true
-	if err := (policy.Policy{FS: []policy.FS{g.FS}}).Validate(); err != nil {
-		var f *policy.Fault
-		errors.As(err, &f)
-		b.fault(g.key, f.Text, "name what is needed in it, or leave it out")
+	if err := g.Check(); err != nil {
+		b.fault(g.key, err.Error(), "name what is needed in it, or leave it out")
 		return
 	}
 	if g.Dest == "/tmp" || g.Dest == "/var/tmp" {
@@ -210,26 +195,20 @@ func (b *builder) dir() string {
 }
 
 func (b *builder) amounts(p *policy.Policy) {
-	for _, l := range b.Manifest.Limits {
+	for _, l := range b.Wishes.Limits {
 		*p = p.WithLimit(l.Name, l.Value)
 	}
 	order := func(l policy.Limit) int {
-		return slices.IndexFunc(policy.LimitNames, func(n policy.LimitName) bool { return n.Name == l.Name })
+		return slices.IndexFunc(policy.LimitTable, func(r policy.LimitRow) bool { return r.Name == l.Name })
 	}
 	slices.SortFunc(p.Limits, func(x, y policy.Limit) int { return order(x) - order(y) })
-	p.Timeout, p.KillGrace = b.Timeout, b.KillGrace
-	if p.Timeout == 0 {
-		p.Timeout = DefaultTimeout
-	}
-	if p.KillGrace == 0 {
-		p.KillGrace = policy.DefaultKillGrace
-	}
+	p.Timeout, p.KillGrace = cmp.Or(p.Timeout, DefaultTimeout), cmp.Or(p.KillGrace, policy.DefaultKillGrace)
 }
 
 func (b *builder) net(p *policy.Policy) {
-	p.Network = b.Manifest.Network.Mode()
+	p.Network = p.Network.Mode()
 	switch {
-	case b.network && b.Manifest.Network == "":
+	case b.network && b.Wishes.Network == "":
 		p.Network = policy.NetworkHost
 	case b.network && p.Network == policy.NetworkNone:
 		b.note("capabilities", "one asks for the network, and \"network\" says none; there is none", "remove one of them")
@@ -237,26 +216,26 @@ func (b *builder) net(p *policy.Policy) {
 }
 
 func (b *builder) seccomp(p *policy.Policy) {
-	p.Seccomp = policy.Seccomp{Filter: b.Seccomp.Filter, Deny: sorted(b.Seccomp.Deny)}
-	if b.Seccomp.Raw == "" {
+	if b.RawFilter == "" {
 		return
 	}
-	if b.file(b.Seccomp.Raw, "seccomp.raw"); len(b.ctx.Raw) == 0 || len(b.ctx.Raw)%8 != 0 {
+	if b.file(b.RawFilter, "seccomp.raw"); len(b.ctx.Raw) == 0 || len(b.ctx.Raw)%8 != 0 {
 		b.fault("seccomp.raw", fmt.Sprintf("the file holds %d bytes", len(b.ctx.Raw)), "a filter is a positive number of 8 byte instructions")
 	}
 	p.Seccomp.Raw = b.ctx.Raw
 }
 
 // self refuses a manifest that its own program could rewrite for the next run. What stands read-only in a writable directory is no
-// way out: its parents could be renamed.
+// way out: its parents could be renamed. What is asked for read-only as well is read-only: see policy.Normalize.
 func (b *builder) self(p policy.Policy) {
-	for _, e := range p.FS {
-		if !e.Write || e.Kind != policy.Bind || b.ctx.Path == "" || !policy.Inside(b.ctx.Path, e.Source) {
-			continue
+	for _, g := range b.grants {
+		readOnly := func(e policy.FS) bool {
+			return e.Kind == policy.Bind && !e.Write && e.Dest == g.Dest && (!e.System || e.Source == g.Source)
 		}
-		i := slices.IndexFunc(b.grants, func(g grant) bool { return g.Source == e.Source && g.Write })
-		b.fault(b.grants[i].key, e.Source+" would be writable, and this manifest lies in it: the program could widen its own next run",
-			"move the manifest out of it, or grant less")
+		if g.Write && g.Kind == policy.Bind && b.ctx.Path != "" && policy.Inside(b.ctx.Path, g.Source) && !slices.ContainsFunc(p.FS, readOnly) {
+			b.fault(g.key, g.Source+" would be writable, and this manifest lies in it: the program could widen its own next run",
+				"move the manifest out of it, or grant less")
+		}
 	}
 }
 

@@ -168,8 +168,10 @@ func TestRawFile(t *testing.T) {
 }
 
 func TestPolicyOfAManifestMadeInGo(t *testing.T) {
-	_, err := (&Manifest{Workspace: "/proc/x", Network: "web"}).Policy(here)
+	_, err := (&Manifest{Workspace: "/proc/x", Wishes: policy.Policy{Network: "web"}}).Policy(here)
 	assert.ErrorContains(t, err, `manifest: workspace: "/proc/x" names a place of the kernel`)
-	_, err = (&Manifest{Network: "web"}).Policy(here)
-	assert.ErrorContains(t, err, `manifest: network: "web" is unknown`)
+	p, err := (&Manifest{Wishes: policy.Policy{Network: "web"}}).Policy(here)
+	require.NoError(t, err)
+	_, err = policy.Normalize(p, policy.Operator{})
+	assert.ErrorContains(t, err, `network: "web" is unknown`)
 }

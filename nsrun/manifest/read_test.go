@@ -169,7 +169,7 @@ func readTree(data []byte) (*node, error) {
 // FuzzJSON compares our reader with encoding/json: what we take it takes, with the same values; what it takes and we refuse has a
 // reason that our reader gives on purpose.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{everything, `{"a":[1,-0.5e3,true,false,null,"\u00e9\ud83d\ude00\n"],"b":{"c":[]}}`, `{"a":1}x`, `{"a":01}`, `{"a":tru}`, `{"\ud800":1}`, `{"a" :	[ ] }`, "{}\n", `{"a":"/\/"}`} {
+	for _, s := range []string{everything, `{"a":[1,-0.5e3,true,false,null,"\u00e9\ud83d\ude00\n"],"b":{"c":[]}}`, `{"a":1}x`, `{"a":01}`, `{"a":tru}`, `{"\ud800":1}`, `{"a" :	[ ] }`, "{}\n", `{"a":"/\/"}`, `{"a":"\\ufffd\ufffd\uFFFD\\"}`, `{"a":"\uD83D\u0041"}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

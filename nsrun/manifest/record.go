@@ -1,11 +1,8 @@
 package manifest
 
 import (
-	"cmp"
 	"slices"
 	"strings"
-
-	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // row is one key of an object: how it is called, what it means, what it may be and where it goes.
@@ -86,41 +83,4 @@ func (r record[T]) schema() map[string]any {
 		s["required"] = r.required
 	}
 	return s
-}
-
-// settings is an object of names and values, as of environment variables.
-type settings struct {
-	name    func(name string) (problem, fix string)
-	value   func(name, value string) (problem, fix string)
-	pattern string // of names
-}
-
-func (f settings) read(d *decoder, n *node, key string, into any) {
-	if !d.want(n, key, object) {
-		return
-	}
-	vars := into.(*[]policy.Var)
-	for _, m := range n.members {
-		at := dotted(key, m.name)
-		if problem, fix := f.name(m.name); problem != "" {
-			d.add(m.at, at, problem, fix)
-		}
-		v := policy.Var{Name: m.name}
-		stringForm{validate: func(s string) (string, string) { return f.value(m.name, s) }}.read(d, m.value, at, &v.Value)
-		*vars = append(*vars, v)
-	}
-	slices.SortFunc(*vars, func(a, b policy.Var) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-func (settings) json(from any) (string, bool) {
-	var parts []string
-	for _, v := range *from.(*[]policy.Var) {
-		parts = append(parts, quote(v.Name)+":"+quote(v.Value))
-	}
-	return "{" + strings.Join(parts, ",") + "}", len(parts) > 0
-}
-
-func (f settings) schema() map[string]any {
-	return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"},
-		"propertyNames": map[string]any{"pattern": f.pattern}}
 }

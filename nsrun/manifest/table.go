@@ -11,28 +11,24 @@ import (
 
 // Kinds of paths.
 var (
-	hintText    = stringForm{validate: hint, pattern: hintPattern}
-	hostText    = stringForm{validate: hostPath, pattern: hostPattern}
-	fileText    = stringForm{validate: filePath, pattern: hintPattern}
-	rootText    = stringForm{validate: rootPath, pattern: `^/`}
-	wordText    = stringForm{validate: word, pattern: wordPattern}
-	envText     = stringForm{validate: envName, pattern: envPattern}
-	networkText = stringForm{choices: []string{string(policy.NetworkNone), string(policy.NetworkHost)}}
-	backend     = stringForm{choices: []string{string(policy.BackendAuto), string(policy.BackendNative), string(policy.BackendBwrap), string(policy.BackendDocker),
-		string(policy.BackendLandlock), string(policy.BackendNone)}}
-	isolation = stringForm{choices: []string{string(policy.Container), string(policy.Subprocess), string(policy.Permissive)}}
-	autonomy  = stringForm{choices: []string{string(policy.ReadOnly), string(policy.Supervised), string(policy.FullAccess)}}
+	hintText  = stringForm{validate: hint, pattern: hintPattern}
+	hostText  = stringForm{validate: hostPath, pattern: hostPattern}
+	fileText  = stringForm{validate: filePath, pattern: hintPattern}
+	rootText  = stringForm{validate: rootPath, pattern: `^/`}
+	wordText  = stringForm{validate: word, pattern: wordPattern}
+	envText   = stringForm{validate: envName, pattern: envPattern}
 	guarantee = stringForm{choices: policy.Guarantees[:]}
 	filters   = stringForm{choices: policy.SeccompFilters}
-	fallback  = stringForm{choices: []string{string(policy.Strict), string(policy.Degrade)}}
 )
+
+func oneOf[T ~string](words []T) stringForm { return stringForm{choices: policy.Words(words)} }
 
 // manifestForm is the table of all keys of a manifest.
 func manifestForm() record[Manifest] {
 	id := intForm{0, 1<<31 - 1}
 	return record[Manifest]{what: "a manifest", rows: []row[Manifest]{
-		{"name", "names the manifest in plans and results", stringForm{validate: title}, func(m *Manifest) any { return &m.Name }},
-		{"version", "the version of this format", intForm{1, 1}, func(m *Manifest) any { return intValue{&m.Version} }},
+		{"name", "names the manifest in plans and results", stringForm{validate: title}, func(m *Manifest) any { return &m.Wishes.Name }},
+		{"version", "the version of this format", intForm{1, 1}, func(m *Manifest) any { return &m.Version }},
 		{"capabilities", `grants, as "family:mode" or objects with kind, mode and hints`, listForm[Capability]{capability{}},
 			func(m *Manifest) any { return &m.Capabilities }},
 		{"workspace", "a writable directory, and the working directory", hostText, func(m *Manifest) any { return &m.Workspace }},
@@ -44,30 +40,30 @@ func manifestForm() record[Manifest] {
 		{"extra_rw", "further files and directories, writable", listForm[string]{hostText}, func(m *Manifest) any { return &m.ExtraRW }},
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
 		{"chdir", "the working directory inside", stringForm{validate: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
-		{"network", "what can be reached; default none, or host where a capability asks for it", network{networkText},
-			func(m *Manifest) any { return (*string)(&m.Network) }},
-		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.PassEnv }},
-		{"set_env", "variables to set", settings{envName, envValue, envPattern}, func(m *Manifest) any { return &m.SetEnv }},
-		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Limits, &m.Timeout, &m.KillGrace} }},
-		{"seccomp", "a filter's name, or an object with filter, deny and raw", filter{}, func(m *Manifest) any { return &m.Seccomp }},
-		{"hostname", "the host name inside", stringForm{validate: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Hostname }},
-		{"uid", "the user id inside", id, func(m *Manifest) any { return optionalInt{&m.UID} }},
-		{"gid", "the group id inside", id, func(m *Manifest) any { return optionalInt{&m.GID} }},
-		{"fallback", "what to do about wishes that cannot be enforced; default strict", fallback,
-			func(m *Manifest) any { return (*string)(&m.Fallback) }},
-		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantee}, func(m *Manifest) any { return &m.Require }},
-		{"isolation", "container, the default; subprocess and permissive are no sandbox", isolation, func(m *Manifest) any { return (*string)(&m.Isolation) }},
-		{"self_test", "whether the sandbox tries what must fail before it starts the command", boolForm{false}, func(m *Manifest) any { return &m.SelfTest }},
-		{"autonomy", "what becomes of grants: readonly, supervised (default), full", autonomy, func(m *Manifest) any { return (*string)(&m.Autonomy) }},
+		{"network", "what can be reached; default none, or host where a capability asks for it", network{oneOf(policy.Networks)},
+			func(m *Manifest) any { return (*string)(&m.Wishes.Network) }},
+		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.Wishes.Env.Pass }},
+		{"set_env", "variables to set", settings(envName, envValue, envPattern), func(m *Manifest) any { return &m.Wishes.Env.Set }},
+		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Wishes.Limits, &m.Wishes.Timeout, &m.Wishes.KillGrace} }},
+		{"seccomp", "a filter's name, or an object with filter, deny and raw", filter{}, func(m *Manifest) any { return m }},
+		{"hostname", "the host name inside", stringForm{validate: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Wishes.Hostname }},
+		{"uid", "the user id inside", id, func(m *Manifest) any { return &m.Wishes.UID }},
+		{"gid", "the group id inside", id, func(m *Manifest) any { return &m.Wishes.GID }},
+		{"fallback", "what to do about wishes that cannot be enforced; default strict", oneOf(policy.Fallbacks),
+			func(m *Manifest) any { return (*string)(&m.Wishes.Fallback) }},
+		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantee}, func(m *Manifest) any { return &m.Wishes.Require }},
+		{"isolation", "container, the default; subprocess and permissive are no sandbox", oneOf(policy.Isolations), func(m *Manifest) any { return (*string)(&m.Wishes.Isolation) }},
+		{"self_test", "whether the sandbox tries what must fail before it starts the command", boolForm{false}, func(m *Manifest) any { return &m.Wishes.SelfTest }},
+		{"autonomy", "what becomes of grants: readonly, supervised (default), full", oneOf(policy.Autonomies), func(m *Manifest) any { return (*string)(&m.Wishes.Autonomy) }},
 		{"commands", "what command lines may run at all: passive, full, or a name of command_rules; default any", stringForm{validate: title},
-			func(m *Manifest) any { return &m.Commands }},
-		{"command_rules", "command rules of your own, by name", named[policy.CommandRules]{commandRulesForm(), commandRulesName}, func(m *Manifest) any { return commandRulesList(&m.CommandRules) }},
-		{"backend", "the backend; default auto, the strongest that works", backend, func(m *Manifest) any { return (*string)(&m.Backend) }},
+			func(m *Manifest) any { return &m.Wishes.Commands }},
+		{"command_rules", "command rules of your own, by name", commandRulesList(), func(m *Manifest) any { return &m.Wishes.CommandRules }},
+		{"backend", "the backend; default auto, the strongest that works", oneOf(policy.Backends), func(m *Manifest) any { return (*string)(&m.Wishes.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
 			stringForm{validate: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
-		{"labels", "the caller's own words for the rows of audit logs, such as its task", settings{word, labelValue, wordPattern},
-			func(m *Manifest) any { return &m.Labels }},
-		{"landlock", "whether Landlock is on", boolForm{true}, func(m *Manifest) any { return &m.NoLandlock }},
+		{"labels", "the caller's own words for the rows of audit logs, such as its task", settings(word, labelValue, wordPattern),
+			func(m *Manifest) any { return &m.Wishes.Labels }},
+		{"landlock", "whether Landlock is on", boolForm{true}, func(m *Manifest) any { return &m.Wishes.NoLandlock }},
 	}}
 }
 
@@ -79,16 +75,12 @@ type limits struct {
 
 func limitsForm() record[limits] {
 	r := record[limits]{what: "limits"}
-	for _, l := range policy.LimitNames {
+	for _, l := range policy.LimitTable {
 		help := l.Help
 		if l.Unit != "" {
 			help += ", in " + l.Unit
 		}
-		least := int64(1)
-		if (policy.Limit{Name: l.Name}).Check() == nil {
-			least = 0
-		}
-		r.rows = append(r.rows, row[limits]{l.Name, help, intForm{least, l.Max}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
+		r.rows = append(r.rows, row[limits]{l.Name, help, intForm{l.Min, l.Max}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
 	}
 	r.rows = append(r.rows,
 		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", durationForm{}, func(l *limits) any { return l.timeout }},
@@ -111,29 +103,29 @@ func (f network) read(d *decoder, n *node, key string, into any) {
 // filter is a filter's name or an object.
 type filter struct{}
 
-func filterForm() record[Seccomp] {
-	return record[Seccomp]{what: "seccomp", rows: []row[Seccomp]{
-		{"filter", `a filter's name; "off" installs none`, filters, func(s *Seccomp) any { return &s.Filter }},
-		{"deny", "names of further system calls to deny", listForm[string]{wordText}, func(s *Seccomp) any { return &s.Deny }},
-		{"raw", "a file of classic BPF, installed beside the filter", fileText, func(s *Seccomp) any { return &s.Raw }},
+func filterForm() record[Manifest] {
+	return record[Manifest]{what: "seccomp", rows: []row[Manifest]{
+		{"filter", `a filter's name; "off" installs none`, filters, func(m *Manifest) any { return &m.Wishes.Seccomp.Filter }},
+		{"deny", "names of further system calls to deny", listForm[string]{wordText}, func(m *Manifest) any { return &m.Wishes.Seccomp.Deny }},
+		{"raw", "a file of classic BPF, installed beside the filter", fileText, func(m *Manifest) any { return &m.RawFilter }},
 	}}
 }
 
 func (filter) read(d *decoder, n *node, key string, into any) {
 	if n.kind == text {
 		d.places[key] = n.at
-		filters.read(d, n, key, &into.(*Seccomp).Filter)
+		filters.read(d, n, key, &into.(*Manifest).Wishes.Seccomp.Filter)
 		return
 	}
 	filterForm().read(d, n, key, into)
 }
 
 func (filter) json(from any) (string, bool) {
-	s := from.(*Seccomp)
-	if len(s.Deny) == 0 && s.Raw == "" {
-		return filters.json(&s.Filter)
+	m := from.(*Manifest)
+	if len(m.Wishes.Seccomp.Deny) == 0 && m.RawFilter == "" {
+		return filters.json(&m.Wishes.Seccomp.Filter)
 	}
-	return filterForm().json(s)
+	return filterForm().json(m)
 }
 
 func (filter) schema() map[string]any {

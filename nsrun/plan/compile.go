@@ -76,11 +76,11 @@ type compiler struct {
 	unmet []Note
 
 	places  map[string]int // of pol.FS, by Dest
-	group   cgroup.Limits  // what a cgroup is to hold
+	group   []cgroup.Limit // what a cgroup is to hold
 	refused string         // why there is no scope for it
 }
 
-// Compile plans the request for a host. A wrong policy or command is an error with every fault; a policy that the host cannot
+// Compile plans the request for a host. Its policy is one that [policy.Normalize] has returned. A wrong policy or command is an error with every fault; a policy that the host cannot
 // enforce is a [*CompatibilityError].
 //
 // The backend is the one that the policy names, whose declared losses are then notes; else native. With fallback degrade it is the first
@@ -89,10 +89,8 @@ func Compile(req Request, f facts.Facts) (*Plan, error) {
 	if err := errors.Join(req.Policy.Validate(), req.checkCommand()); err != nil {
 		return nil, err
 	}
-	if req.Policy.Autonomy == policy.ReadOnly { // whoever asks; what full adds is the front end's to add, before it asks the ceiling
-		pol, notes := req.Policy.ByAutonomy()
-		pol.Notes = slices.Concat(pol.Notes, notes)
-		req.Policy = pol
+	if !req.Policy.Obeyed() {
+		return nil, fmt.Errorf("bug: the policy was not normalized: it has more than autonomy %s", req.Policy.Autonomy.Level())
 	}
 	if backend := named(req.Policy); backend != "" {
 		p, unmet, err := compile(req, f, backend)

@@ -36,7 +36,7 @@ func (c *compiler) fileSystem() error {
 			ops = append(ops, c.etc()...)
 		}
 	}
-	if tmp, ok := c.pol.Limit("tmpfs_mb"); ok {
+	if tmp, ok := c.pol.Limit(policy.TmpfsMB); ok {
 		for i := range ops {
 			if ops[i].Kind == mounts.Tmpfs {
 				ops[i].Size = tmp << 20

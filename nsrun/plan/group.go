@@ -6,14 +6,15 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/rlimit/cgroup"
 )
 
-// controllers are those of cgroups, by the limits that they hold.
-var controllers = map[string]string{"memory_mb": "memory", "pids": "pids", "cpu_percent": "cpu", "io_read_mb": "io", "io_write_mb": "io"}
-
 // TakesCgroup reports whether a cgroup holds the limit of that name.
-func TakesCgroup(limit string) bool { return controllers[limit] != "" }
+func TakesCgroup(limit string) bool {
+	row, _ := policy.LookupLimit(limit)
+	return row.Controller != ""
+}
 
 // groups are the places for a cgroup of the sandbox's own. Another program makes its sandbox out of reach of one. With cheap, they are those
 // where a child can be born, without a change to what is there.
@@ -38,23 +39,9 @@ func (c *compiler) groups(cheap bool) (places []cgroup.Place) {
 	return places
 }
 
-// place is the one for the limit of a controller.
-func (c *compiler) place(controller string) (cgroup.Place, bool) {
-	places := c.groups(false)
-	i := slices.IndexFunc(places, func(p cgroup.Place) bool { return slices.Contains(p.Controllers, controller) })
-	if i < 0 {
-		return cgroup.Place{}, false
-	}
-	return places[i], true
-}
-
-// by says what holds the limit of a controller.
-func (c *compiler) by(controller string) string {
-	p, ok := c.place(controller)
-	switch {
-	case !ok:
-		return ""
-	case p.Dir == InScope:
+// by says what holds a limit at a place.
+func by(p cgroup.Place) string {
+	if p.Dir == InScope {
 		return "cgroup v2, in a systemd scope"
 	}
 	return fmt.Sprintf("cgroup v%d", p.Version)
@@ -81,7 +68,8 @@ func (c *compiler) scope() {
 	}
 	var enforced []string
 	for _, l := range c.pol.Limits {
-		if k := controllers[l.Name]; k != "" && !cgroup.Has(c.groups(false), k) && slices.Contains(m.Controllers, k) {
+		row, _ := policy.LookupLimit(l.Name)
+		if _, placed := inGroup(row, l.Value).At(c.groups(false)); !placed && slices.Contains(m.Controllers, row.Controller) {
 			enforced = append(enforced, l.Name)
 		}
 	}

@@ -14,14 +14,14 @@ import (
 type Enforcement struct {
 	Limit string `json:"limit"` // "memory_mb=256"
 	By    string `json:"by"`    // "cgroup v2"
-	// Default says that it was not asked for: see [policy.DefaultLimits].
+	// Default says that it was not asked for: see [policy.LimitTable].
 	Default bool `json:"default,omitempty"`
 }
 
 // String gives "memory_mb=256 (cgroup v2)".
 func (h Enforcement) String() string { return h.Limit + " (" + h.By + ")" }
 
-// DefaultLimits is the feature of notes on limits that were not asked for, and do not hold: see [policy.DefaultLimits].
+// DefaultLimits is the feature of notes on limits that were not asked for, and do not hold: see [policy.LimitTable].
 const DefaultLimits = "default limits"
 
 // limits turns the policy's limits, and the default ones that it does not name, into what enforces them.
@@ -40,15 +40,9 @@ func (c *compiler) limits() error {
 			return err
 		}
 	}
-	if c.group.Pids > 0 {
-		c.group.Pids = min(c.group.Pids+c.ours(), mostPids)
-	}
-	c.plan.Cgroups, _ = cgroup.Fit(c.groups(false), c.group)
+	c.plan.Cgroups = cgroup.Fit(c.groups(false), c.group)
 	return nil
 }
-
-// mostPids is the highest bound that the pids controllers take: PIDS_MAX in kernel/cgroup/pids.c. No process has a higher number, either.
-const mostPids = 1 << 22
 
 // ours is how many processes of nsrun's own are in a sandbox: pid 1, or a subreaper and its watchdog; in a session the supervisor that waits for
 // the next command as well. Those of commands that run count.
@@ -68,35 +62,33 @@ func (c *compiler) defaultLimits() (limits []policy.Limit) {
 	if c.plan.Backend == BackendNone || c.plan.Bwrap != nil {
 		return nil
 	}
-	all := slices.Clone(policy.DefaultLimits)
-	if c.facts.MemoryMB > 0 {
-		all = append(all, policy.Limit{Name: "memory_mb", Value: max(c.facts.MemoryMB*3/4, 1)})
+	for _, row := range policy.LimitTable {
+		if _, set := c.pol.Limit(row.Name); !set && row.Default > 0 && row.Name != policy.TmpfsMB { // that is in the mounts
+			limits = append(limits, policy.Limit{Name: row.Name, Value: row.Default})
+		}
 	}
-	return slices.DeleteFunc(all, func(l policy.Limit) bool { _, set := c.pol.Limit(l.Name); return set })
+	if _, set := c.pol.Limit(policy.MemoryMB); !set && c.facts.MemoryMB > 0 {
+		limits = append(limits, policy.Limit{Name: policy.MemoryMB, Value: max(c.facts.MemoryMB*3/4, 1)})
+	}
+	return limits
 }
 
 // bound plans one limit. A default one is never more than what is in force already, and no reason to refuse a run.
 func (c *compiler) bound(l policy.Limit, byDefault bool) error {
-	v := uint64(l.Value)
-	switch l.Name {
-	case "cpu_seconds":
-		// SIGXCPU at the soft limit, SIGKILL a second later (setrlimit(2)).
-		c.limit(rlimit.Limit{Name: "cpu_seconds", Soft: v, Hard: v + 1}, byDefault)
-	case "file_size_mb":
-		c.limit(rlimit.Both("file_size", v<<20), byDefault)
-	case "open_files", "core", "message_queues", "pending_signals":
-		c.limit(rlimit.Both(l.Name, v), byDefault)
-	case "address_space_mb", "stack_mb", "locked_mb":
-		c.limit(rlimit.Both(l.Name[:len(l.Name)-len("_mb")], v<<20), byDefault)
-	case "memory_mb", "pids", "cpu_percent", "io_read_mb", "io_write_mb":
-		c.shared(l, byDefault)
-	case "tmpfs_mb": // in the mounts
+	row, _ := policy.LookupLimit(l.Name)
+	switch {
+	case row.Controller != "":
+		c.shared(row, l, byDefault)
+	case row.Rlimit != "":
+		soft := uint64(row.Amount(l.Value))
+		c.limit(rlimit.Limit{Name: row.Rlimit, Soft: soft, Hard: soft + uint64(row.Grace)}, byDefault)
+	case l.Name == policy.TmpfsMB: // in the mounts
 		if c.plan.Backend == BackendLandlock || c.plan.Backend == BackendNone {
-			c.lose(Note{Feature: "tmpfs_mb", Loss: "the backend " + c.plan.Backend + " has no private file systems to bound", Fix: "use the backend native"}, false)
+			c.lose(Note{Feature: l.Name, Loss: "the backend " + c.plan.Backend + " has no private file systems to bound", Fix: "use the backend native"}, false)
 			return nil
 		}
 		c.enforce(l, "tmpfs", byDefault)
-	case "output_bytes":
+	case l.Name == policy.OutputBytes:
 		c.output(l, byDefault)
 	default:
 		return fmt.Errorf("bug: limit %q is not planned", l.Name)
@@ -116,51 +108,70 @@ func (c *compiler) limit(l rlimit.Limit, byDefault bool) {
 const littleMB = 8
 
 // shared plans a limit on the whole sandbox: of a container, or of a cgroup, or else by the nearest that the kernel has for processes.
-func (c *compiler) shared(l policy.Limit, byDefault bool) {
-	box := c.plan.Container
-	controller := controllers[l.Name]
-	enforced := box != nil && controller != "io" || c.plan.Bwrap == nil && cgroup.Has(c.groups(byDefault), controller)
+func (c *compiler) shared(row policy.LimitRow, l policy.Limit, byDefault bool) {
+	bound := inGroup(row, l.Value)
+	_, grouped := bound.At(c.groups(byDefault))
 	switch {
-	case !enforced && l.Name == "memory_mb":
-		c.memory(uint64(l.Value), byDefault)
-	case !enforced && l.Name == "pids":
-		c.pids(uint64(l.Value), byDefault)
-	case !enforced && controller == "io":
-		c.lose(Note{Feature: l.Name, Loss: "the speed of disks takes a cgroup with the controller io, and none can be made here",
-			Found: c.noGroup(), Fix: c.facts.Fix(facts.CgroupV2)}, false)
-	case !enforced:
-		c.lose(Note{Feature: l.Name, Loss: "a CPU share takes a cgroup, and none can be made here",
-			Found: c.noGroup(), Fix: c.facts.Fix(facts.CgroupV2) + "; or use cpu_seconds"}, false)
-	case box != nil:
-		*map[string]*int64{"memory_mb": &box.MemoryMB, "pids": &box.Pids, "cpu_percent": &box.CPUPercent}[l.Name] = l.Value
+	case c.plan.Container != nil && len(row.Flags) > 0:
+		for _, flag := range row.Flags {
+			c.plan.Container.Flags = append(c.plan.Container.Flags, row.Fill(flag, l.Value))
+		}
 		c.enforce(l, "cgroup", byDefault)
+	case c.plan.Bwrap == nil && grouped:
+		c.grouped(row, l, byDefault)
+	case row.Name == policy.MemoryMB:
+		c.memory(row, l.Value, byDefault)
+	case row.Name == policy.Pids:
+		c.pids(uint64(l.Value), byDefault)
 	default:
-		*map[string]*int64{"memory_mb": &c.group.MemoryMB, "pids": &c.group.Pids, "cpu_percent": &c.group.CPUPercent,
-			"io_read_mb": &c.group.ReadMB, "io_write_mb": &c.group.WriteMB}[l.Name] = l.Value
-		c.enforce(l, c.by(controller), byDefault)
-		if l.Name == "memory_mb" && l.Value < littleMB {
-			c.note("little memory", "so little may not hold a program's own code, which counts too: it is slow for a while, and then killed",
-				fmt.Sprintf("set %d or more", littleMB))
-		}
-		if p, _ := c.place(controller); l.Name == "io_write_mb" && (p.Version == 1 || !slices.Contains(p.Controllers, "memory")) {
-			c.note(l.Name, "what is written through the page cache is not bounded, which takes version 2 with the controller memory: "+
-				"only what is synced or direct is", c.facts.Fix(facts.CgroupV2))
-		}
+		c.lose(Note{Feature: l.Name, Loss: row.Lack, Found: c.noGroup(), Fix: c.facts.Fix(facts.CgroupV2) + row.Instead}, false)
 	}
+}
+
+// grouped plans a limit of the sandbox's cgroup.
+func (c *compiler) grouped(row policy.LimitRow, l policy.Limit, byDefault bool) {
+	value := l.Value
+	if row.Name == policy.Pids {
+		value = min(value+c.ours(), row.Max)
+	}
+	bound := inGroup(row, value)
+	c.group = append(c.group, bound)
+	place, _ := bound.At(c.groups(false))
+	c.enforce(l, by(place), byDefault)
+	if row.Name == policy.MemoryMB && l.Value < littleMB {
+		c.note("little memory", "so little may not hold a program's own code, which counts too: it is slow for a while, and then killed",
+			fmt.Sprintf("set %d or more", littleMB))
+	}
+	if row.Name == policy.IOWriteMB && (place.Version == 1 || !slices.Contains(place.Controllers, "memory")) {
+		c.note(l.Name, "what is written through the page cache is not bounded, which takes version 2 with the controller memory: "+
+			"only what is synced or direct is", c.facts.Fix(facts.CgroupV2))
+	}
+}
+
+// inGroup is a limit as a cgroup has it.
+func inGroup(row policy.LimitRow, value int64) cgroup.Limit {
+	filled := func(files []policy.ControlFile) (all []cgroup.File) {
+		for _, f := range files {
+			f.Value = row.Fill(f.Value, value)
+			all = append(all, cgroup.File(f))
+		}
+		return all
+	}
+	return cgroup.Limit{Controller: row.Controller, V1: filled(row.V1), V2: filled(row.V2)}
 }
 
 func (c *compiler) enforce(l policy.Limit, by string, byDefault bool) {
 	c.plan.EnforcedBy = append(c.plan.EnforcedBy, Enforcement{fmt.Sprintf("%s=%d", l.Name, l.Value), by, byDefault})
 }
 
-func (c *compiler) memory(v uint64, byDefault bool) {
+func (c *compiler) memory(row policy.LimitRow, value int64, byDefault bool) {
 	const together = "the memory of all processes together is not bounded, as no cgroup can be made here"
 	if byDefault { // to bound that of each would refuse what sets aside much and uses little, as sanitizers do
 		c.note(DefaultLimits, "memory is not bounded unless asked for, as it takes a cgroup of version 2 whose children have the controller memory", "set memory_mb")
 		return
 	}
-	c.limit(rlimit.Both("data", v<<20), false)
-	c.note("memory_mb", "bounds the private memory of each process (RLIMIT_DATA): "+together, c.facts.Fix(facts.CgroupV2))
+	c.limit(rlimit.Both(row.Rlimit, uint64(row.Amount(value))), false)
+	c.note(row.Name, "bounds the private memory of each process (RLIMIT_DATA): "+together, c.facts.Fix(facts.CgroupV2))
 }
 
 // output plans the bound on what a command writes to its caller. A session's commands have one each, of what is collected.
@@ -170,7 +181,7 @@ func (c *compiler) output(l policy.Limit, byDefault bool) {
 		return
 	case c.plan.Backend != BackendBwrap && c.plan.Backend != BackendDocker:
 	case !byDefault && !c.req.Session:
-		c.lose(Note{Feature: "output_bytes", Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "use the backend native, or cut the output with head -c"}, false)
+		c.lose(Note{Feature: l.Name, Loss: "the command writes to the caller's descriptors, where nothing is counted", Fix: "use the backend native, or cut the output with head -c"}, false)
 		return
 	default:
 		return

@@ -53,8 +53,8 @@ func AutonomyMarkdown() string {
 func LimitMarkdown() string {
 	var out strings.Builder
 	out.WriteString("| limit | unit | of what | enforced by | default |\n|---|---|---|---|---|\n")
-	for _, l := range slices.Concat(policy.LimitNames, policy.TimeNames) {
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.EnforcedBy, l.Default())
+	for _, l := range slices.Concat(policy.LimitTable, policy.TimeTable) {
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.EnforcedBy, l.DefaultWords())
 	}
 	return out.String()
 }

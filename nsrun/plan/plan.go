@@ -93,12 +93,10 @@ type Output struct {
 	Pipes bool `json:"pipes,omitempty"`
 }
 
-// Container is what the backend docker takes beside the rest of a plan. Amounts of 0 mean no bound.
+// Container is what the backend docker takes beside the rest of a plan.
 type Container struct {
-	CLI        string `json:"cli"`                   // "docker" or "podman"
-	MemoryMB   int64  `json:"memory_mb,omitempty"`   // the most memory of all processes together, in MiB
-	Pids       int64  `json:"pids,omitempty"`        // the most processes and threads
-	CPUPercent int64  `json:"cpu_percent,omitempty"` // the most CPU time of all processes together; 100 is one CPU
+	CLI   string   `json:"cli"`             // "docker" or "podman"
+	Flags []string `json:"flags,omitempty"` // those of its run that bound all processes together
 }
 
 // Scope is a transient unit that a service manager of systemd's is asked for: a cgroup of version 2 that is delegated to nsrun's own process,

@@ -58,7 +58,7 @@ func workspacePolicy() policy.Policy {
 	p.Env = policy.Env{Pass: []string{"EDITOR", "GH_TOKEN"}, Set: []policy.Var{{Name: "GREETING", Value: "hello there"}}}
 	p.Timeout = 30 * time.Second
 	p = p.WithLimit("open_files", 256).WithLimit("cpu_seconds", 10).WithLimit("memory_mb", 512)
-	p.FS, _ = policy.Arrange(p.FS)
+	p, _ = policy.Normalize(p, policy.Operator{})
 	return p
 }
 
@@ -169,7 +169,7 @@ func TestDegradeNotesEachLoss(t *testing.T) {
 }
 
 func TestEveryLimitIsPlannedOrRefused(t *testing.T) {
-	for _, l := range policy.LimitNames {
+	for _, l := range policy.LimitTable {
 		p := policy.Policy{}.WithLimit(l.Name, max(1, l.Max/4))
 		_, err := Compile(Request{Policy: p, Command: []string{"true"}}, hosts["kernel 6.18, user"])
 		var refused *CompatibilityError
@@ -320,14 +320,15 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 	}
 }
 
-// TestReadOnlyHoldsWhoeverAsks: a policy that no front end has narrowed is narrowed all the same, and one that has been is not told of twice.
+// TestReadOnlyHoldsWhoeverAsks: nothing is planned for a policy that no front end has narrowed.
 func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
 	pol := networkPolicy()
 	pol.Autonomy = policy.ReadOnly
-	narrowed, said := pol.ByAutonomy()
-	narrowed.Notes = append(narrowed.Notes, said...)
-	a, b := compileFor(t, pol, hosts["kernel 6.18, user"]), compileFor(t, narrowed, hosts["kernel 6.18, user"])
-	assert.Equal(t, a.String(), b.String())
+	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	require.ErrorContains(t, err, "it has more than autonomy readonly")
+	pol, err = policy.Normalize(pol, policy.Operator{})
+	require.NoError(t, err)
+	a := compileFor(t, pol, hosts["kernel 6.18, user"])
 	assert.Equal(t, "none", a.Network)
 	for _, op := range a.Mounts {
 		assert.False(t, op.Kind == mounts.Bind && !op.Flags.Has(mounts.ReadOnly), op.Dest)
@@ -400,7 +401,7 @@ func TestTextShowsNoControlCharacters(t *testing.T) {
 func TestReadOnlyLeavesAreKeptInPlace(t *testing.T) {
 	pol := policy.Default("/home/me").Grant("/w", true, "--workspace").Grant("/w/a/b/leaf", false, "--ro").Grant("/w/a/other", false, "--ro").
 		Grant("/w/direct", false, "--ro")
-	pol.FS, _ = policy.Arrange(pol.FS)
+	pol, _ = policy.Normalize(pol, policy.Operator{})
 	p, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	var at []string

@@ -25,7 +25,7 @@ func (c *compiler) pids(v uint64, byDefault bool) {
 		c.note(DefaultLimits, "the number of processes is not bounded unless asked for, as it takes a cgroup of version 2 whose children have the controller pids, or another user than root", "set pids")
 		return
 	}
-	c.lose(Note{Feature: "pids", Loss: loss, Found: c.noGroup(), Fix: c.facts.Fix(facts.CgroupV2)}, false)
+	c.lose(Note{Feature: policy.Pids, Loss: loss, Found: c.noGroup(), Fix: c.facts.Fix(facts.CgroupV2)}, false)
 }
 
 // leastPidMax is what is worth bounding by kernel.pid_max: numbers below 300 are given once, so the bound is up to 300 lower than it says.
@@ -40,7 +40,7 @@ func (c *compiler) pidMax(v uint64, byDefault bool) bool {
 		return false
 	}
 	c.plan.PidMax = most
-	c.enforce(policy.Limit{Name: "pids", Value: int64(v)}, "kernel.pid_max", byDefault)
+	c.enforce(policy.Limit{Name: policy.Pids, Value: int64(v)}, "kernel.pid_max", byDefault)
 	if !byDefault {
 		c.note("kernel.pid_max", "it refuses up to 300 processes too early: a number below 300 is not given twice", c.facts.Fix(facts.CgroupV2))
 	}

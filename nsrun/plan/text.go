@@ -28,7 +28,7 @@ func (p *Plan) String() string {
 	line("directory", "%s", p.Dir)
 	line("backend", "%s", p.Backend)
 	if b := p.Container; b != nil {
-		line("container", "%s", strings.Join(append([]string{b.CLI}, b.Limits()...), " "))
+		line("container", "%s", strings.Join(append([]string{b.CLI}, b.Flags...), " "))
 	}
 	id, privileges := p.Identity, "no capabilities, no_new_privs"
 	if p.Backend == BackendNone {
@@ -125,19 +125,6 @@ func (p *Plan) guaranteesText() string {
 	return strings.Join(p.Holds, " ")
 }
 
-// Limits lists the amounts that are bounded, in words.
-func (b *Container) Limits() (words []string) {
-	for _, l := range []struct {
-		name string
-		n    int64
-	}{{"memory_mb", b.MemoryMB}, {"pids", b.Pids}, {"cpu_percent", b.CPUPercent}} {
-		if l.n != 0 {
-			words = append(words, fmt.Sprintf("%s=%d", l.name, l.n))
-		}
-	}
-	return words
-}
-
 // JoinActs lists acts by name.
 func JoinActs(acts []Act) string {
 	words := make([]string, len(acts))
@@ -206,7 +193,7 @@ func (p *Plan) limitText(out *strings.Builder) {
 		}
 	}
 	if o := p.Output; o != nil && !o.Pipes {
-		lines = append(lines, fmt.Sprintf("output_bytes=%d (of each stream)", o.Bytes))
+		lines = append(lines, fmt.Sprintf("%s=%d (of each stream)", policy.OutputBytes, o.Bytes))
 	}
 	if len(lines) > 0 {
 		fmt.Fprintf(out, "\nlimits\n      %s\n", strings.Join(lines, "\n      "))
@@ -221,7 +208,7 @@ func (p *Plan) limitText(out *strings.Builder) {
 		}
 	}
 	if o := p.Output; o != nil && o.Pipes {
-		byDefault = append(byDefault, fmt.Sprintf("output_bytes=%d (of each pipe)", o.Bytes))
+		byDefault = append(byDefault, fmt.Sprintf("%s=%d (of each pipe)", policy.OutputBytes, o.Bytes))
 	}
 	if len(byDefault) > 0 {
 		fmt.Fprintf(out, "at most     %s\n", strings.Join(byDefault, " "))

@@ -194,7 +194,7 @@ func TestIsolationLevels(t *testing.T) {
 func TestDockerCarriesLimitsOfAllTogether(t *testing.T) {
 	pol := backend(workspacePolicy(), policy.BackendDocker).WithLimit("pids", 50).WithLimit("cpu_percent", 150)
 	p := compileFor(t, pol, hosts["kernel 6.18, root"])
-	assert.Equal(t, &Container{CLI: "docker", MemoryMB: 512, Pids: 50, CPUPercent: 150}, p.Container)
+	assert.Equal(t, &Container{CLI: "docker", Flags: []string{"--memory=536870912b", "--memory-swap=536870912b", "--pids-limit=50", "--cpu-period=100000", "--cpu-quota=150000"}}, p.Container)
 	assert.Contains(t, p.Holds, "limits")
 }
 

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// Arrange puts entries into an order in which none hides another that was asked for: entries at parents come before entries at
+// arrange puts entries into an order in which none hides another that was asked for: entries at parents come before entries at
 // what lies below them, one entry for each place, read-only winning over writable. What it returns does not depend on the order
 // of entries. It returns a note for each entry it narrowed or left out for another.
 //
-// Precondition: the entries are valid. Front ends whose order is not the user's (the manifest, the flags of run) call it; one
-// whose order has meaning (bwrap) does not.
-func Arrange(entries []FS) (arranged []FS, notes []Note) {
+// The command line of bubblewrap, whose order has meaning, becomes a plan without it.
+func arrange(entries []FS) (arranged []FS, notes []Note) {
 	sorted := slices.Clone(entries)
 	slices.SortStableFunc(sorted, byPlace)
 	arranged = make([]FS, 0, len(sorted))

@@ -47,7 +47,7 @@ func TestArrange(t *testing.T) {
 		{"an empty directory inside a bind", []FS{bind("/home", true), {Kind: Dir, Dest: "/home/me", System: true}}, []string{"/home rw"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, notes := Arrange(c.entries)
+			got, notes := arrange(c.entries)
 			assert.Equal(t, c.want, dests(got))
 			text := ""
 			for _, n := range notes {
@@ -57,11 +57,11 @@ func TestArrange(t *testing.T) {
 			if c.note == "" {
 				assert.Empty(t, notes)
 			}
-			again, _ := Arrange(got)
+			again, _ := arrange(got)
 			assert.Equal(t, got, again, "arranging twice changes nothing")
 			for range 20 {
 				rand.Shuffle(len(c.entries), func(i, j int) { c.entries[i], c.entries[j] = c.entries[j], c.entries[i] })
-				other, others := Arrange(c.entries)
+				other, others := arrange(c.entries)
 				assert.Equal(t, got, other, "MF13: the order of what is asked for does not matter")
 				assert.Equal(t, notes, others)
 			}
@@ -72,7 +72,7 @@ func TestArrange(t *testing.T) {
 func TestStricterKeepsEachBound(t *testing.T) {
 	a := FS{Kind: Tmpfs, Dest: "/a", Write: true, SizeMB: 5, Mode: 0o770, Why: "x", Within: []string{"/q"}}
 	b := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, SizeMB: 3, Inodes: 7, Mode: 0o707, Optional: true, Why: "w", Within: []string{"/q/r", "/s"}}
-	got, _ := Arrange([]FS{a, b})
+	got, _ := arrange([]FS{a, b})
 	want := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, SizeMB: 3, Inodes: 7, Mode: 0o700, Why: "w, x", Within: []string{"/q/r"}}
 	assert.Equal(t, []FS{want}, got)
 }

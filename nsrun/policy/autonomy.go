@@ -87,11 +87,11 @@ func (e FS) grant() string {
 	return grantRead
 }
 
-// ByAutonomy returns p with what its Autonomy makes of its grants, with a note for each that is not as written; p.Notes stay as they are. It is
+// byAutonomy returns p with what its Autonomy makes of its grants, with a note for each that is not as written; p.Notes stay as they are. It is
 // idempotent, and comes before any [Ceiling]. Only FullAccess gives anything: the host's network.
 //
-// Precondition: p is valid and its entries are in the order of [Arrange].
-func (p Policy) ByAutonomy() (Policy, []Note) {
+// Precondition: p is valid and arranged.
+func (p Policy) byAutonomy() (Policy, []Note) {
 	var notes []Note
 	why := "autonomy " + string(p.Autonomy.Level())
 	note := func(loss string) {
@@ -127,4 +127,11 @@ func (p Policy) ByAutonomy() (Policy, []Note) {
 		note("nothing keeps the command from writing without a sandbox, also")
 	}
 	return p, notes
+}
+
+// Obeyed reports whether nothing is left of what p's Autonomy takes away: [Normalize] sees to it.
+func (p Policy) Obeyed() bool {
+	kept := func(e FS) bool { return p.Autonomy.effect(e.grant()) == AsWritten }
+	return !slices.ContainsFunc(p.FS, func(e FS) bool { return !kept(e) }) &&
+		(p.Autonomy.effect(grantNetwork) != NoNetwork || p.Network.Mode() == NetworkNone)
 }

@@ -29,7 +29,7 @@ func TestAutonomyTableIsComplete(t *testing.T) {
 // What a dropped socket hid is not uncovered.
 func TestADroppedSocketLeavesNothingWiderBehind(t *testing.T) {
 	p := Policy{Autonomy: ReadOnly, FS: []FS{{Kind: Bind, Source: "/srv", Dest: "/srv"}, {Kind: Socket, Source: "/run/a", Dest: "/srv/a"}, {Kind: Socket, Source: "/srv/b", Dest: "/srv/b"}}}
-	got, _ := p.ByAutonomy()
+	got, _ := p.byAutonomy()
 	assert.Len(t, got.FS, 2)
 	assert.Equal(t, FS{Kind: Tmpfs, Dest: "/srv/a", NoExec: true, SizeMB: 1, Mode: 0o555, Why: "autonomy"}, got.FS[1])
 }

@@ -14,6 +14,8 @@ import (
 // A ceiling permits what it names and nothing else: what it leaves out is refused. Only amounts are the other way round: a limit
 // that it does not name is unbounded, as a maximum says nothing unless it is given.
 type Ceiling struct {
+	// File is where it was read from, for errors.
+	File string `json:"-"`
 	// FSRead and FSWrite are host directories that may be shown, and shown writable; what may be written may be read.
 	FSRead  []string `json:"fs_read,omitempty"`
 	FSWrite []string `json:"fs_write,omitempty"`
@@ -23,7 +25,7 @@ type Ceiling struct {
 	Network Network `json:"network,omitempty"`
 	// PassEnv names variables that may be passed; * in a name matches any text. Secrets are dropped later whatever stands here.
 	PassEnv []string `json:"pass_env,omitempty"`
-	// Limits are the largest values. A policy that sets none gets the largest.
+	// Limits are the largest values. A policy that sets none gets the largest, unless the kernel goes by a smaller one then: [LimitRow.Unset].
 	Limits []Limit `json:"limits,omitempty"`
 	// Timeout is the longest run, and the longest that a process may go on which a session has started. 0 means any.
 	Timeout time.Duration `json:"timeout,omitempty"`
@@ -37,7 +39,7 @@ type Ceiling struct {
 	Isolation Isolation `json:"isolation,omitempty"`
 	// Require lists guarantees that every policy gets to require.
 	Require []string `json:"require,omitempty"`
-	// Commands lists the built-in command rules that may be used; every policy must name one of them then: see [Ceiling.Refuses].
+	// Commands lists the built-in command rules that may be used; every policy must name one of them then.
 	Commands []string `json:"commands,omitempty"`
 	// NoLandlock permits policies without Landlock.
 	NoLandlock bool `json:"no_landlock,omitempty"`
@@ -45,19 +47,22 @@ type Ceiling struct {
 	HostEtc bool `json:"host_etc,omitempty"`
 }
 
-// Under returns p cut down to c, with a note for each cut; p.Notes stay as they are. No access is in the result that is not in
+// under returns p cut down to c, with a note for each cut; p.Notes stay as they are. No access is in the result that is not in
 // both: what c does not permit is left out, or made read-only, and what is kept is bound by FS.Within to the directories of c
 // that permit it, so that a symlink cannot lead out. Entries of the system stay. It is idempotent.
 //
 // Seccomp filters have no order here: one that c does not name is replaced, which may be by a wider one that c does name. A raw
 // filter and further denied calls stay, as they only take away.
 //
-// Precondition: p is valid and its entries are in the order of [Arrange].
-func (p Policy) Under(c Ceiling) (Policy, []Note) {
+// Precondition: p is valid and arranged.
+func (p Policy) under(c Ceiling) (Policy, []Note) {
 	k := cutter{Policy: p}
 	k.fs(c)
 	if p.Network.Mode() == NetworkHost && c.Network.Mode() != NetworkHost {
 		k.Network = NetworkNone
+		if k.Autonomy == FullAccess { // which is the host's network, and nothing else
+			k.Autonomy = Supervised
+		}
 		k.note("network", "the host's network is beyond the ceiling; there is none", `"network": "host"`)
 	}
 	k.env(c)
@@ -70,11 +75,12 @@ func (p Policy) Under(c Ceiling) (Policy, []Note) {
 // ErrAudit is an audit log that a ceiling does not permit. Nothing is to be written to it.
 var ErrAudit = errors.New("the audit log is beyond the operator's ceiling")
 
-// Refuses says why no policy can be made of p that c permits: its command rules are none of those that c lists, or its audit log, which is made where
-// there is none, lies in no directory that may be written. A policy's own rules are never among those listed, whatever their name.
-func (c Ceiling) Refuses(p Policy) error {
+// refuses says why no policy can be made of p that c permits: its command rules are none of those that c lists, or its audit log, which is made where
+// there is none, lies in no directory that may be written and is not the
+// operator's. A policy's own rules are never among those listed, whatever their name.
+func (c Ceiling) refuses(p Policy, operators string) error {
 	for _, file := range p.Audit {
-		if !slices.ContainsFunc(c.FSWrite, func(dir string) bool { return Inside(file, dir) }) {
+		if file != operators && !slices.ContainsFunc(c.FSWrite, func(dir string) bool { return Inside(file, dir) }) {
 			return fmt.Errorf("audit %s: %w; name a file in one of fs_write, which are: %s", file, ErrAudit, cmp.Or(strings.Join(c.FSWrite, ", "), "none"))
 		}
 	}
@@ -141,7 +147,7 @@ func mask(cut FS, above []FS, why string) (FS, bool) {
 
 // cutFS is what is left of one entry, and false when nothing is.
 func (k *cutter) cutFS(e FS, c Ceiling) (FS, bool) {
-	most, _ := Policy{Limits: c.Limits}.Limit("tmpfs_mb")
+	most, _ := Policy{Limits: c.Limits}.Limit(TmpfsMB)
 	if e.Kind == Tmpfs && e.SizeMB > 0 {
 		e.SizeMB = least(e.SizeMB, most)
 	}
@@ -213,7 +219,9 @@ func (k *cutter) env(c Ceiling) {
 func (k *cutter) limits(c Ceiling) {
 	for _, most := range c.Limits {
 		value, set := k.Limit(most.Name)
-		if set && value <= most.Value {
+		row, _ := LookupLimit(most.Name)
+		unset := !set && row.Unset > 0 && row.Unset <= most.Value // what the kernel goes by is permitted
+		if set && value <= most.Value || unset {
 			continue
 		}
 		k.Policy = k.WithLimit(most.Name, most.Value)

@@ -40,7 +40,7 @@ func TestUnder(t *testing.T) {
 				e.Why = "test"
 				p.FS = append(p.FS[:len(p.FS):len(p.FS)], e)
 			}
-			got, notes := p.Under(c.c)
+			got, notes := p.under(c.c)
 			var shown []string
 			for _, e := range got.FS[len(home.FS):] {
 				s := e.Dest
@@ -67,31 +67,43 @@ func TestUnder(t *testing.T) {
 	}
 }
 
+// TestAWeightIsNotRaised: the kernel goes by 100 where nobody sets one, and the lower weight is the stricter one.
+func TestAWeightIsNotRaised(t *testing.T) {
+	for most, want := range map[int64][]Limit{500: nil, 100: nil, 99: {{"cpu_weight", 99}}} {
+		cut, notes := Policy{}.under(Ceiling{Limits: []Limit{{"cpu_weight", most}}})
+		assert.Equal(t, want, cut.Limits)
+		assert.Empty(t, notes)
+	}
+	cut, notes := Policy{Limits: []Limit{{"cpu_weight", 700}}}.under(Ceiling{Limits: []Limit{{"cpu_weight", 500}}})
+	assert.Equal(t, []Limit{{"cpu_weight", 500}}, cut.Limits)
+	assert.Len(t, notes, 1)
+}
+
 func TestUnderCutsEverythingElse(t *testing.T) {
 	wide := Policy{Network: NetworkHost, Env: Env{Pass: []string{"A", "CI_X", "LANG"}}, Limits: []Limit{{"pids", 100}, {"core", 0}}, Timeout: time.Hour, KillGrace: time.Minute,
 		Seccomp: Seccomp{Filter: SeccompOff, Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, NoLandlock: true, Fallback: Degrade, Backend: BackendBwrap, HostEtc: true, Dir: "/w", FS: []FS{bind("/w", true)}}
-	got, notes := wide.Under(Ceiling{})
+	got, notes := wide.under(Ceiling{})
 	assert.Equal(t, Policy{Network: NetworkNone, Env: Env{Pass: []string{"LANG"}}, Limits: wide.Limits, Timeout: time.Hour, KillGrace: time.Minute,
 		Seccomp: Seccomp{Filter: "default", Deny: []string{"ptrace"}, Raw: make([]byte, 8)}, Fallback: Strict, Backend: BackendAuto, Dir: "/"}, got)
 	assert.Len(t, notes, 10, "each cut is said: fs, dir, network, two names, seccomp, landlock, fallback, backend, etc")
 
 	all := Ceiling{FSWrite: []string{"/"}, Network: NetworkHost, PassEnv: []string{"CI_*", "A"}, Limits: []Limit{{"pids", 100}}, Timeout: time.Hour, KillGrace: time.Minute,
 		Seccomp: []string{"default", SeccompOff}, NoLandlock: true, Fallback: Degrade, HostEtc: true}
-	got, notes = wide.Under(all)
+	got, notes = wide.under(all)
 	wide.FS[0].Within, wide.MaxProcessTime = []string{"/"}, time.Hour // of processes, which have no time of their own
 	assert.Equal(t, wide, got, "a ceiling that names everything cuts nothing")
 	assert.Empty(t, notes)
 
-	got, _ = wide.Under(Ceiling{Limits: []Limit{{"pids", 10}, {"memory_mb", 5}}, Timeout: time.Second, Seccomp: []string{"compute"}})
+	got, _ = wide.under(Ceiling{Limits: []Limit{{"pids", 10}, {"memory_mb", 5}}, Timeout: time.Second, Seccomp: []string{"compute"}})
 	assert.ElementsMatch(t, []Limit{{"pids", 10}, {"memory_mb", 5}, {"core", 0}}, got.Limits, "larger ones are cut, missing ones set")
 	assert.Equal(t, time.Second, got.Timeout)
 	assert.Equal(t, DefaultKillGrace, got.KillGrace, "a long grace would outlive the timeout")
 	assert.Equal(t, "compute", got.Seccomp.Filter)
-	got, _ = Policy{}.Under(Ceiling{Timeout: time.Second})
+	got, _ = Policy{}.under(Ceiling{Timeout: time.Second})
 	assert.Equal(t, time.Second, got.Timeout, "no timeout is the longest one")
-	got, _ = Policy{Env: Env{All: true, Pass: []string{"Q"}}}.Under(Ceiling{PassEnv: []string{"A", "CI_*"}})
+	got, _ = Policy{Env: Env{All: true, Pass: []string{"Q"}}}.under(Ceiling{PassEnv: []string{"A", "CI_*"}})
 	assert.Equal(t, Env{Pass: []string{"A"}}, got.Env)
-	got, _ = Policy{Env: Env{All: true}}.Under(Ceiling{PassEnv: []string{"*"}})
+	got, _ = Policy{Env: Env{All: true}}.under(Ceiling{PassEnv: []string{"*"}})
 	assert.True(t, got.Env.All)
 }
 
@@ -187,8 +199,8 @@ func fuzzed(data []byte) (entries []FS, p Policy, c Ceiling) {
 	return entries, p, c
 }
 
-func arranged(p Policy, entries []FS) Policy {
-	p.FS, _ = Arrange(append(slices.Clone(Default("/home/me").FS), entries...))
+func withEntries(p Policy, entries []FS) Policy {
+	p.FS, _ = arrange(append(slices.Clone(Default("/home/me").FS), entries...))
 	return p
 }
 
@@ -198,8 +210,8 @@ func FuzzCeiling(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 0, 1, 0, 1, 1, 1, 0, 3, 0, 0, 1, 2, 0, 1, 1, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entries, p, c := fuzzed(data)
-		p = arranged(p, entries)
-		q, notes := p.Under(c)
+		p = withEntries(p, entries)
+		q, notes := p.under(c)
 		noMore(t, q, p, "no more than the policy")
 		for _, e := range q.FS {
 			if e.System || e.Kind != Bind {
@@ -219,23 +231,23 @@ func FuzzCeiling(f *testing.F) {
 		require.LessOrEqual(t, v, c.Limits[0].Value)
 		require.True(t, c.Timeout == 0 || q.Timeout > 0 && q.Timeout <= c.Timeout)
 		require.NoError(t, q.Validate())
-		again, more := q.Under(c)
+		again, more := q.under(c)
 		require.Equal(t, q, again, "idempotent")
 		require.Empty(t, more)
 		if len(notes) == 0 {
 			require.True(t, weaker(p, q), "what is cut is said")
 		}
 		for i := range entries {
-			less := arranged(p, slices.Delete(slices.Clone(entries), i, i+1))
+			less := withEntries(p, slices.Delete(slices.Clone(entries), i, i+1))
 			if subset(less, p) && weaker(less, p) { // it was a grant: it hid nothing, and stood in for nothing
-				under, _ := less.Under(c)
+				under, _ := less.under(c)
 				noMore(t, under, q, "removing a grant adds nothing")
 			}
 		}
 		for _, roots := range []*[]string{&c.FSRead, &c.FSWrite} {
 			if len(*roots) > 0 {
 				*roots = (*roots)[1:]
-				under, _ := p.Under(c)
+				under, _ := p.under(c)
 				noMore(t, under, q, "permitting less adds nothing")
 			}
 		}
@@ -246,12 +258,12 @@ func TestAWorkingDirectoryThatWasCutIsTheRoot(t *testing.T) {
 	for _, dir := range []string{"/tmp/x", "/var/lib/x", "/home/me/x"} {
 		p := Default("/home/me").Grant(dir, false, "working directory")
 		p.Dir = dir
-		p.FS, _ = Arrange(p.FS)
-		cut, _ := p.Under(Ceiling{})
+		p.FS, _ = arrange(p.FS)
+		cut, _ := p.under(Ceiling{})
 		if cut.Dir != "/" {
 			t.Errorf("%s was cut, and the working directory is still %s", dir, cut.Dir)
 		}
-		kept, _ := p.Under(Ceiling{FSRead: []string{dir}})
+		kept, _ := p.under(Ceiling{FSRead: []string{dir}})
 		if kept.Dir != dir {
 			t.Errorf("%s was kept, and the working directory is %s", dir, kept.Dir)
 		}
@@ -281,7 +293,7 @@ func TestCeilingOnBackends(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := slices.Clone(c.p.Require)
-			got, notes := c.p.Under(c.c)
+			got, notes := c.p.under(c.c)
 			assert.Equal(t, []any{c.want.Backend, c.want.Isolation, c.want.Require}, []any{got.Backend, got.Isolation, got.Require})
 			text := ""
 			for _, n := range notes {

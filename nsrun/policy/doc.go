@@ -6,7 +6,7 @@
 //
 //	p := policy.Default("/home/me/project")
 //	p.FS = append(p.FS, policy.FS{Kind: policy.Bind, Source: "/srv/data", Dest: "/srv/data"})
-//	if err := p.Validate(); err != nil { ... } // all faults, joined
+//	p, err := policy.Normalize(p, policy.Operator{}) // all faults, joined
 //
 // A Policy protects nothing: it is a wish. It cannot say whether a path exists, where a symlink leads, or what the kernel can
 // enforce; plan, backend and facts do.

@@ -24,7 +24,7 @@ type Policy struct {
 	// UID and GID are the command's ids inside; nil keeps the caller's.
 	UID *int `json:"uid,omitempty"`
 	GID *int `json:"gid,omitempty"`
-	// Limits are resource limits, at most one for each name of [LimitNames].
+	// Limits are resource limits, at most one for each name of [LimitTable].
 	Limits []Limit `json:"limits,omitempty"`
 	// Seccomp says which system calls are left.
 	Seccomp Seccomp `json:"seccomp"`
@@ -46,7 +46,7 @@ type Policy struct {
 	Require []string `json:"require,omitempty"`
 	// SelfTest has the sandbox try what must fail before the command is started, and refuses the start if anything succeeds.
 	SelfTest bool `json:"self_test,omitempty"`
-	// Autonomy is what becomes of grants: see [Policy.ByAutonomy]. The zero value is Supervised.
+	// Autonomy is what becomes of grants: see [AutonomyTable]. The zero value is Supervised.
 	Autonomy Autonomy `json:"autonomy,omitempty"`
 	// Commands names the rules for what command lines may run at all: built-in ones, or some of CommandRules. Empty means any. See package
 	// commands.
@@ -158,6 +158,9 @@ const (
 	NetworkHost Network = "host" // the host's network
 )
 
+// Networks lists them.
+var Networks = []Network{NetworkNone, NetworkHost}
+
 // Mode returns n with the zero value spelled out.
 func (n Network) Mode() Network {
 	if n == "" {
@@ -190,6 +193,9 @@ const (
 	Strict  Fallback = "strict"  // refuse the run
 	Degrade Fallback = "degrade" // run without, and say so in a Note
 )
+
+// Fallbacks lists them.
+var Fallbacks = []Fallback{Strict, Degrade}
 
 // Backend names a backend.
 type Backend string

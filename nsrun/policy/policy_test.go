@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,10 +81,11 @@ func TestLimits(t *testing.T) {
 	assert.EqualValues(t, 7, v)
 	_, ok = q.Limit("core")
 	assert.False(t, ok)
-	for _, l := range LimitNames {
+	for _, l := range LimitTable {
 		assert.NoError(t, Limit{l.Name, l.Max}.Check())
 		assert.Error(t, Limit{l.Name, l.Max + 1}.Check())
-		assert.Error(t, Limit{l.Name, -1}.Check())
+		assert.NoError(t, Limit{l.Name, l.Min}.Check())
+		assert.Error(t, Limit{l.Name, l.Min - 1}.Check())
 	}
 }
 
@@ -92,10 +94,10 @@ func TestDefaultsOfLimitsAreThoseInForce(t *testing.T) {
 		"memory_mb": "three quarters of the host's", "output_bytes": "10737418240, "} {
 		l, ok := LookupLimit(name)
 		assert.True(t, ok)
-		assert.Truef(t, strings.HasPrefix(l.Default(), want) && (want == "") == (l.Default() == ""), "%s: %s", name, l.Default())
+		assert.Truef(t, strings.HasPrefix(l.DefaultWords(), want) && (want == "") == (l.DefaultWords() == ""), "%s: %s", name, l.DefaultWords())
 	}
-	assert.Equal(t, DefaultKillGrace.String(), TimeNames[1].Default())
-	for _, l := range append(LimitNames, TimeNames...) {
+	assert.Equal(t, DefaultKillGrace.String(), TimeTable[1].DefaultWords())
+	for _, l := range slices.Concat(LimitTable, TimeTable) {
 		assert.NotEmpty(t, l.EnforcedBy, l.Name)
 	}
 }
@@ -103,7 +105,7 @@ func TestDefaultsOfLimitsAreThoseInForce(t *testing.T) {
 func TestUnknownLimitsNameWhatWasMeant(t *testing.T) {
 	for name, want := range map[string]string{
 		"memory": "did you mean memory_mb?", "Memory_MB": "did you mean memory_mb?", "cpu": "did you mean cpu_percent or cpu_seconds?",
-		"open-files": "did you mean open_files?", "pid": "did you mean pids?", "weight": "known are memory_mb, ", "": "known are memory_mb, ",
+		"open-files": "did you mean open_files?", "pid": "did you mean pids?", "colour": "known are memory_mb, ", "weight": "did you mean cpu_weight?", "": "known are memory_mb, ",
 	} {
 		assert.ErrorContains(t, Limit{name, 1}.Check(), want, name)
 	}

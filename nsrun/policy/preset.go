@@ -24,7 +24,7 @@ func Default(home string) Policy {
 	if home != "" && home != "/" {
 		fs = append(fs, FS{Kind: Dir, Dest: home, System: true, Why: "home, empty unless granted"})
 	}
-	return Policy{FS: fs, Home: home, Limits: []Limit{{"core", 0}}}
+	return Policy{FS: fs, Home: home, Limits: []Limit{{Core, 0}}}
 }
 
 // Grant returns p with the host path shown at its own place.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -34,9 +35,7 @@ func (p Policy) Validate() error {
 		say("home", "%v", err)
 	}
 	p.Env.check(say)
-	if !slices.Contains([]Network{"", NetworkNone, NetworkHost}, p.Network) {
-		say("network", "%q is unknown; use none or host", p.Network)
-	}
+	oneOf(say, "network", p.Network, Networks)
 	if err := CheckHostname(p.Hostname); p.Hostname != "" && err != nil {
 		say("hostname", "%v", err)
 	}
@@ -46,15 +45,12 @@ func (p Policy) Validate() error {
 	if p.Timeout < 0 || p.KillGrace < 0 || p.MaxProcessTime < 0 {
 		say("timeout", "durations cannot be negative")
 	}
-	if !slices.Contains([]Fallback{"", Strict, Degrade}, p.Fallback) {
-		say("fallback", "%q is unknown; use strict or degrade", p.Fallback)
-	}
-	if p.Backend != "" && !slices.Contains(Backends, p.Backend) {
-		say("backend", "%q is unknown; use auto, native, bwrap, docker, landlock or none", p.Backend)
-	}
-	p.checkIsolation(say)
-	if !slices.Contains(Autonomies, p.Autonomy.Level()) {
-		say("autonomy", "%q is unknown; use readonly, supervised or full", p.Autonomy)
+	oneOf(say, "fallback", p.Fallback, Fallbacks)
+	oneOf(say, "backend", p.Backend, Backends)
+	oneOf(say, "autonomy", p.Autonomy, Autonomies)
+	oneOf(say, "isolation", p.Isolation, Isolations)
+	if p.Isolation.Level() != Container && p.Backend != "" && p.Backend != BackendAuto && p.Backend != BackendNone {
+		say("isolation", "%s is no sandbox, and the backend %s is one; leave out one of them", p.Isolation, p.Backend)
 	}
 	p.checkRequire(say)
 	for i, file := range p.Audit {
@@ -68,16 +64,24 @@ func (p Policy) Validate() error {
 	return errors.Join(faults...)
 }
 
-func (p Policy) checkIsolation(say sayer) {
-	switch {
-	case !slices.Contains(Isolations, p.Isolation.Level()):
-		say("isolation", "%q is unknown; use container, subprocess or permissive", p.Isolation)
-	case p.Isolation.Level() != Container && p.Backend != "" && p.Backend != BackendAuto && p.Backend != BackendNone:
-		say("isolation", "%s is no sandbox, and the backend %s is one; leave out one of them", p.Isolation, p.Backend)
+type sayer func(field, format string, args ...any)
+
+// oneOf checks a word, of which the empty one stands for a default.
+func oneOf[T ~string](say sayer, field string, word T, all []T) {
+	if word != "" && !slices.Contains(all, word) {
+		last := len(all) - 1
+		say(field, "%q is unknown; use %s or %s", word, strings.Join(Words(all[:last]), ", "), all[last])
 	}
 }
 
-type sayer func(field, format string, args ...any)
+// Words gives words of a kind as strings.
+func Words[T ~string](all []T) []string {
+	words := make([]string, len(all))
+	for i, w := range all {
+		words[i] = string(w)
+	}
+	return words
+}
 
 func (p Policy) checkLimits(say sayer) {
 	for i, l := range p.Limits {
@@ -88,6 +92,12 @@ func (p Policy) checkLimits(say sayer) {
 			say("limits", "%s is given twice", l.Name)
 		}
 	}
+}
+
+// Check returns what is wrong with an entry by itself, for a front end that knows where it was written.
+func (e FS) Check() (err error) {
+	e.check("", func(_, format string, args ...any) { err = cmp.Or(err, fmt.Errorf(format, args...)) })
+	return err
 }
 
 func (e FS) check(field string, say sayer) {

@@ -1,6 +1,6 @@
 // Package cgroup bounds all processes of one run together, by a control group of its own: cgroups(7).
 //
-//	trees, _ := cgroup.Fit(places, cgroup.Limits{MemoryMB: 256, Pids: 64})
+//	trees := cgroup.Fit(places, []cgroup.Limit{{Controller: "pids", V2: []cgroup.File{{Name: "pids.max", Value: "64"}}}})
 //	g, err := cgroup.Make(trees)
 //	cgroup.Lower(&program, trees, g, false) // the process that runs it joins
 //	...

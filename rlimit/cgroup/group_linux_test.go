@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -43,10 +44,10 @@ func place(t *testing.T, controller string) Place {
 	return Place{Version: 2, Dir: top, Controllers: []string{controller}, Enable: []string{controller}}
 }
 
-func trees(t *testing.T, limits Limits) []Tree {
+func trees(t *testing.T, limit Limit) []Tree {
 	t.Helper()
-	trees, missing := Fit([]Place{place(t, "pids")}, limits)
-	require.Empty(t, missing)
+	trees := Fit([]Place{place(t, "pids")}, []Limit{limit})
+	require.NotEmpty(t, trees)
 	return trees
 }
 
@@ -84,7 +85,7 @@ func noneLeft(t *testing.T, dir string, before []string, what string) {
 func TestWhoJoinsIsBounded(t *testing.T) {
 	for _, born := range []bool{false, true} {
 		t.Run(map[bool]string{false: "moved", true: "born there"}[born], func(t *testing.T) {
-			want := trees(t, Limits{Pids: 1})
+			want := trees(t, pids(1))
 			g, err := Make(want)
 			require.NoError(t, err)
 			at := -1
@@ -117,7 +118,7 @@ func TestWhoJoinsIsBounded(t *testing.T) {
 }
 
 func TestNothingIsLeftOfAGroupThatFails(t *testing.T) {
-	want := trees(t, Limits{Pids: 5})
+	want := trees(t, pids(5))
 	before := groupsIn(t, want[0].Dir)
 	for name, change := range map[string]func(*Tree){
 		"a file that is not there": func(t *Tree) { t.Files = append(t.Files, File{Name: "none.such", Value: "1"}) },
@@ -142,7 +143,7 @@ func TestNothingIsLeftOfAGroupThatFails(t *testing.T) {
 
 // TestADeadRunsGroupIsRemoved leaves groups behind as a run does that is killed, one of them with a process in it.
 func TestADeadRunsGroupIsRemoved(t *testing.T) {
-	want := trees(t, Limits{Pids: 5})
+	want := trees(t, pids(5))
 	dead, err := Make(want)
 	require.NoError(t, err)
 	full, err := Make(want)
@@ -153,7 +154,7 @@ func TestADeadRunsGroupIsRemoved(t *testing.T) {
 	require.NoError(t, sleeper.Start())
 	end := sync.OnceFunc(func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() })
 	defer end()
-	require.NoError(t, os.WriteFile(filepath.Join(full.Made()[0].Dir, "cgroup.procs"), []byte(number(int64(sleeper.Process.Pid))), 0))
+	require.NoError(t, os.WriteFile(filepath.Join(full.Made()[0].Dir, "cgroup.procs"), []byte(strconv.Itoa(sleeper.Process.Pid)), 0))
 	deadDir, fullDir, liveDir := dead.Made()[0].Dir, full.Made()[0].Dir, live.Made()[0].Dir
 	dead.Close()
 	full.Close()
@@ -175,7 +176,7 @@ func TestADeadRunsGroupIsRemoved(t *testing.T) {
 
 // TestManyAtOnce makes and removes groups at the same time: none may be taken for a dead run's.
 func TestManyAtOnce(t *testing.T) {
-	want := trees(t, Limits{Pids: 5})
+	want := trees(t, pids(5))
 	before := groupsIn(t, want[0].Dir)
 	var wg sync.WaitGroup
 	for range 8 {
@@ -195,7 +196,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestWhatIsLeftEndsWithTheGroup leaves a process in one that does not want to go.
 func TestWhatIsLeftEndsWithTheGroup(t *testing.T) {
-	want := trees(t, Limits{Pids: 5})
+	want := trees(t, pids(5))
 	g, err := Make(want)
 	require.NoError(t, err)
 	// It enters the group before it starts others, which are then in it, too.
@@ -222,7 +223,7 @@ func TestWhatIsLeftEndsWithTheGroup(t *testing.T) {
 
 // TestAGroupIsNobodyElses since another user who could open it could keep the lock that says whose it is.
 func TestAGroupIsNobodyElses(t *testing.T) {
-	all := trees(t, Limits{Pids: 10})
+	all := trees(t, pids(10))
 	g, err := Make(all)
 	require.NoError(t, err)
 	defer g.Remove()
@@ -233,8 +234,8 @@ func TestAGroupIsNobodyElses(t *testing.T) {
 
 // TestADiskIsSlow writes to one by a process of a group's, past the page cache.
 func TestADiskIsSlow(t *testing.T) {
-	want, missing := Fit([]Place{place(t, "io")}, Limits{WriteMB: 4})
-	require.Empty(t, missing)
+	want := Fit([]Place{place(t, "io")}, []Limit{writes(4 << 20)})
+	require.NotEmpty(t, want)
 	dir := t.TempDir()
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(dir, &st))

@@ -1,9 +1,6 @@
 package cgroup
 
-import (
-	"slices"
-	"strconv"
-)
+import "slices"
 
 // Place is where groups can be made: a directory of one tree, and the controllers that its children can have.
 type Place struct {
@@ -16,13 +13,30 @@ type Place struct {
 	Leave bool
 }
 
-// Limits are bounds on all processes of a group together. 0 is none.
-type Limits struct {
-	MemoryMB   int64 // in MiB; with it there is no swap
-	Pids       int64
-	CPUPercent int64 // 100 is one CPU
-	ReadMB     int64 // in MiB a second, of each disk
-	WriteMB    int64
+// Limit is a bound on all processes of a group together: the controller that it takes, and what is written to files of a group of either
+// version (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1). A version without files cannot have it.
+type Limit struct {
+	Controller string
+	V1, V2     []File
+}
+
+func (l Limit) files(p Place) []File {
+	switch {
+	case !slices.Contains(p.Controllers, l.Controller):
+		return nil
+	case p.Version == 1:
+		return l.V1
+	}
+	return l.V2
+}
+
+// At is the first place whose groups can have the limit.
+func (l Limit) At(places []Place) (Place, bool) {
+	i := slices.IndexFunc(places, func(p Place) bool { return len(l.files(p)) > 0 })
+	if i < 0 {
+		return Place{}, false
+	}
+	return places[i], true
 }
 
 // Tree is what is to be made in one tree.
@@ -44,83 +58,27 @@ type File struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// period is that of the CPU controller, in microseconds: its default, and Docker's.
-const period = 100_000
-
-// files are what carries a limit in a tree: of version 2, and of version 1 (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1).
-var files = []struct {
-	controller string
-	amount     func(Limits) int64
-	v1, v2     func(n int64) []File
-}{
-	{"memory", func(l Limits) int64 { return l.MemoryMB },
-		func(n int64) []File {
-			bytes := number(n << 20)
-			return []File{{Name: "memory.limit_in_bytes", Value: bytes}, {Name: "memory.memsw.limit_in_bytes", Value: bytes, Optional: true}}
-		},
-		func(n int64) []File {
-			return []File{{Name: "memory.max", Value: number(n << 20)}, {Name: "memory.swap.max", Value: "0", Optional: true}}
-		}},
-	{"pids", func(l Limits) int64 { return l.Pids },
-		func(n int64) []File { return []File{{Name: "pids.max", Value: number(n)}} },
-		func(n int64) []File { return []File{{Name: "pids.max", Value: number(n)}} }},
-	{"cpu", func(l Limits) int64 { return l.CPUPercent },
-		func(n int64) []File {
-			return []File{{Name: "cpu.cfs_period_us", Value: number(period)}, {Name: "cpu.cfs_quota_us", Value: number(n * period / 100)}}
-		},
-		func(n int64) []File {
-			return []File{{Name: "cpu.max", Value: number(n*period/100) + " " + number(period)}}
-		}},
-	{"io", func(l Limits) int64 { return l.ReadMB },
-		func(n int64) []File {
-			return []File{{Name: "blkio.throttle.read_bps_device", Value: number(n << 20), Disk: true}}
-		},
-		func(n int64) []File { return []File{{Name: "io.max", Value: "rbps=" + number(n<<20), Disk: true}} }},
-	{"io", func(l Limits) int64 { return l.WriteMB },
-		func(n int64) []File {
-			return []File{{Name: "blkio.throttle.write_bps_device", Value: number(n << 20), Disk: true}}
-		},
-		func(n int64) []File { return []File{{Name: "io.max", Value: "wbps=" + number(n<<20), Disk: true}} }},
-}
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
-
-// Has reports whether groups made at one of the places can have the controller.
-func Has(places []Place, controller string) bool {
-	return slices.ContainsFunc(places, func(p Place) bool { return slices.Contains(p.Controllers, controller) })
-}
-
-// Fit says what is to be made for the limits: for each the first place that has its controller. It returns the controllers that none has.
-func Fit(places []Place, l Limits) (trees []Tree, missing []string) {
-	for _, f := range files {
-		n := f.amount(l)
-		if n == 0 {
+// Fit says what is to be made for the limits, each at the first place that can have it. A limit that no place can have is left out.
+func Fit(places []Place, limits []Limit) (trees []Tree) {
+	for _, l := range limits {
+		p, ok := l.At(places)
+		if !ok {
 			continue
-		}
-		i := slices.IndexFunc(places, func(p Place) bool { return slices.Contains(p.Controllers, f.controller) })
-		if i < 0 {
-			missing = append(missing, f.controller)
-			continue
-		}
-		p := places[i]
-		carry := f.v2
-		if p.Version == 1 {
-			carry = f.v1
 		}
 		at := slices.IndexFunc(trees, func(t Tree) bool { return t.Dir == p.Dir })
 		if at < 0 {
 			at, trees = len(trees), append(trees, Tree{Version: p.Version, Dir: p.Dir, Leave: p.Leave})
 		}
-		trees[at].enable(p, f.controller)
-		if f.controller == "io" { // writes through the page cache are the group's by its memory (cgroup-v2.rst, writeback)
+		trees[at].enable(p, l.Controller)
+		if l.Controller == "io" { // writes through the page cache are the group's by its memory (cgroup-v2.rst, writeback)
 			trees[at].enable(p, "memory")
 		}
-		trees[at].Files = append(trees[at].Files, carry(n)...)
+		trees[at].Files = append(trees[at].Files, l.files(p)...)
 	}
 	for i := range trees {
 		trees[i].Leave = trees[i].Leave && len(trees[i].Enable) > 0
 	}
-	return trees, missing
+	return trees
 }
 
 // enable notes that children need a controller, if they have not got it.

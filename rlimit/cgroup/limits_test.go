@@ -1,44 +1,46 @@
 package cgroup
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 )
 
-func TestFit(t *testing.T) {
-	own := Place{Version: 2, Dir: "/own", Controllers: []string{"memory", "pids"}, Enable: []string{"memory"}, Leave: true}
-	cpu := Place{Version: 1, Dir: "/cpu", Controllers: []string{"cpu"}}
-	trees, missing := Fit([]Place{own, cpu}, Limits{MemoryMB: 1, Pids: 2, CPUPercent: 50})
-	assert.Empty(t, missing)
-	assert.Equal(t, []Tree{
-		{Version: 2, Dir: "/own", Enable: []string{"memory"}, Leave: true,
-			Files: []File{{Name: "memory.max", Value: "1048576"}, {Name: "memory.swap.max", Value: "0", Optional: true}, {Name: "pids.max", Value: "2"}}},
-		{Version: 1, Dir: "/cpu", Files: []File{{Name: "cpu.cfs_period_us", Value: "100000"}, {Name: "cpu.cfs_quota_us", Value: "50000"}}},
-	}, trees)
-
-	trees, missing = Fit([]Place{own}, Limits{Pids: 2, CPUPercent: 50})
-	assert.Equal(t, []string{"cpu"}, missing)
-	assert.Equal(t, []Tree{{Version: 2, Dir: "/own", Files: []File{{Name: "pids.max", Value: "2"}}}}, trees, "nothing to enable is nothing to leave for")
-
-	disk := Place{Version: 2, Dir: "/io", Controllers: []string{"memory", "io"}, Enable: []string{"memory", "io"}}
-	trees, missing = Fit([]Place{disk}, Limits{ReadMB: 3, WriteMB: 4})
-	assert.Empty(t, missing)
-	assert.Equal(t, []Tree{{Version: 2, Dir: "/io", Enable: []string{"io", "memory"},
-		Files: []File{{Name: "io.max", Value: "rbps=3145728", Disk: true}, {Name: "io.max", Value: "wbps=4194304", Disk: true}}}}, trees)
-	trees, _ = Fit([]Place{{Version: 1, Dir: "/blkio", Controllers: []string{"io"}}}, Limits{ReadMB: 3, WriteMB: 4})
-	assert.Equal(t, []Tree{{Version: 1, Dir: "/blkio", Files: []File{{Name: "blkio.throttle.read_bps_device", Value: "3145728", Disk: true},
-		{Name: "blkio.throttle.write_bps_device", Value: "4194304", Disk: true}}}}, trees)
-
-	trees, missing = Fit(nil, Limits{})
-	assert.Empty(t, append(missing, toStrings(trees)...))
+func pids(n int) Limit {
+	files := []File{{Name: "pids.max", Value: strconv.Itoa(n)}}
+	return Limit{Controller: "pids", V1: files, V2: files}
 }
 
-func toStrings(trees []Tree) (dirs []string) {
-	for _, t := range trees {
-		dirs = append(dirs, t.Dir)
-	}
-	return dirs
+func writes(bytes int) Limit {
+	return Limit{Controller: "io", V1: []File{{Name: "blkio.throttle.write_bps_device", Value: strconv.Itoa(bytes), Disk: true}},
+		V2: []File{{Name: "io.max", Value: "wbps=" + strconv.Itoa(bytes), Disk: true}}}
+}
+
+func TestFit(t *testing.T) {
+	memory := Limit{Controller: "memory", V1: []File{{Name: "memory.limit_in_bytes", Value: "1"}}, V2: []File{{Name: "memory.max", Value: "1"}}}
+	quota := Limit{Controller: "cpu", V1: []File{{Name: "cpu.cfs_quota_us", Value: "50000"}}, V2: []File{{Name: "cpu.max", Value: "50000 100000"}}}
+	own := Place{Version: 2, Dir: "/own", Controllers: []string{"memory", "pids"}, Enable: []string{"memory"}, Leave: true}
+	cpu := Place{Version: 1, Dir: "/cpu", Controllers: []string{"cpu"}}
+	assert.Equal(t, []Tree{
+		{Version: 2, Dir: "/own", Enable: []string{"memory"}, Leave: true, Files: []File{{Name: "memory.max", Value: "1"}, {Name: "pids.max", Value: "2"}}},
+		{Version: 1, Dir: "/cpu", Files: []File{{Name: "cpu.cfs_quota_us", Value: "50000"}}},
+	}, Fit([]Place{own, cpu}, []Limit{memory, pids(2), quota}))
+	assert.Equal(t, []Tree{{Version: 2, Dir: "/own", Files: []File{{Name: "pids.max", Value: "2"}}}}, Fit([]Place{own}, []Limit{pids(2), quota}),
+		"nothing to enable is nothing to leave for")
+
+	quota.V1 = nil
+	_, placed := quota.At([]Place{cpu})
+	assert.False(t, placed, "version 1 has no file for it")
+	place, _ := quota.At([]Place{cpu, {Version: 2, Dir: "/two", Controllers: []string{"cpu"}}})
+	assert.Equal(t, "/two", place.Dir)
+
+	disk := Place{Version: 2, Dir: "/io", Controllers: []string{"memory", "io"}, Enable: []string{"memory", "io"}}
+	assert.Equal(t, []Tree{{Version: 2, Dir: "/io", Enable: []string{"io", "memory"}, Files: []File{{Name: "io.max", Value: "wbps=4", Disk: true}}}},
+		Fit([]Place{disk}, []Limit{writes(4)}))
+	assert.Equal(t, []Tree{{Version: 1, Dir: "/blkio", Files: []File{{Name: "blkio.throttle.write_bps_device", Value: "4", Disk: true}}}},
+		Fit([]Place{{Version: 1, Dir: "/blkio", Controllers: []string{"io"}}}, []Limit{writes(4)}))
+	assert.Empty(t, Fit(nil, []Limit{pids(1)}))
 }
 
 func TestValue(t *testing.T) {
