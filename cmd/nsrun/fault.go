@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,7 +10,7 @@ import (
 
 // byFlag puts the flag that was given in the place of the policy's field that it filled. What a manifest fills has been checked, by
 // line and key, before.
-func (f *flags) byFlag(pol policy.Policy, err error) error {
+func (f *flags) byFlag(err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return err
@@ -23,7 +22,7 @@ func (f *flags) byFlag(pol policy.Policy, err error) error {
 			faults = append(faults, one)
 			continue
 		}
-		text := f.nameOf(pol, fault.Field) + ": " + fault.Text
+		text := f.nameOf(fault) + ": " + fault.Text
 		if rest, ok := strings.CutPrefix(text, "--limit: limit "); ok {
 			text = "--limit " + rest
 		}
@@ -34,10 +33,9 @@ func (f *flags) byFlag(pol policy.Policy, err error) error {
 	return errors.Join(faults...)
 }
 
-func (f *flags) nameOf(pol policy.Policy, field string) string {
-	var i int
-	if n, _ := fmt.Sscanf(field, "fs[%d]", &i); n == 1 && i < len(pol.FS) && strings.HasPrefix(pol.FS[i].Why, "--") {
-		return pol.FS[i].Why
+func (f *flags) nameOf(fault *policy.Fault) string {
+	if strings.HasPrefix(fault.Why, "--") {
+		return fault.Why
 	}
 	for _, row := range []struct {
 		field, flag string
@@ -49,9 +47,9 @@ func (f *flags) nameOf(pol policy.Policy, field string) string {
 		{"autonomy", "--autonomy", f.autonomy != ""}, {"isolation", "--isolation", f.isolation != ""},
 		{"limits", "--limit", len(f.limits) > 0}, {"env.pass[", "--env", len(f.env) > 0}, {"env.set[", "--setenv", len(f.setenv) > 0},
 	} {
-		if row.given && strings.HasPrefix(field, row.field) {
+		if row.given && strings.HasPrefix(fault.Field, row.field) {
 			return row.flag
 		}
 	}
-	return field
+	return fault.Field
 }

@@ -179,7 +179,7 @@ func (f *flags) normalize(pol policy.Policy) (policy.Policy, error) {
 		return pol, err
 	}
 	pol, err = policy.Normalize(pol, op)
-	if err = errors.Join(f.byFlag(pol, err), f.byFlag(pol, commands.Check(pol))); err == nil {
+	if err = errors.Join(f.byFlag(err), f.byFlag(commands.Check(pol))); err == nil {
 		f.protected = append(f.protected, ceilings...)
 	}
 	return pol, err

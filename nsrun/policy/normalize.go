@@ -19,8 +19,7 @@ type Operator struct {
 //   - obey does to grants what the policy's Autonomy says, see [AutonomyTable];
 //   - cut takes away what the operator does not permit, or refuses the policy.
 //
-// A note tells of each thing that is not as it was wished. Normalize is idempotent, with or without the operator the second time. With an error it
-// returns the policy whose entries the faults number.
+// A note tells of each thing that is not as it was wished. Normalize is idempotent, with or without the operator the second time.
 func Normalize(p Policy, op Operator) (Policy, error) {
 	for _, pass := range []func(*Policy, Operator) error{arranged, validated, obeyed, permitted} {
 		if err := pass(&p, op); err != nil {

@@ -14,6 +14,7 @@ import (
 type Fault struct {
 	Field string // "fs[3].source"
 	Text  string
+	Why   string // the word of the front end that asked for an entry: [FS.Why]
 }
 
 // Error gives "field: text".
@@ -23,10 +24,12 @@ func (f *Fault) Error() string { return f.Field + ": " + f.Text }
 func (p Policy) Validate() error {
 	var faults []error
 	say := func(field, format string, args ...any) {
-		faults = append(faults, &Fault{field, fmt.Sprintf(format, args...)})
+		faults = append(faults, &Fault{Field: field, Text: fmt.Sprintf(format, args...)})
 	}
 	for i, e := range p.FS {
-		e.check(fmt.Sprintf("fs[%d]", i), say)
+		e.check(fmt.Sprintf("fs[%d]", i), func(field, format string, args ...any) {
+			faults = append(faults, &Fault{field, fmt.Sprintf(format, args...), e.Why})
+		})
 	}
 	if err := CheckPath(p.Dir); p.Dir != "" && err != nil {
 		say("dir", "%v", err)
