@@ -52,7 +52,7 @@ type Violation struct {
 	Text  string
 }
 
-// Error gives "bug: the program breaks claim 2 at call 13, mount 1 (bind /a): argument 3 has other flags".
-func (v *Violation) Error() string {
+// String gives "bug: the program breaks claim 2 at call 13, mount 1 (bind /a): argument 3 has other flags".
+func (v *Violation) String() string {
 	return fmt.Sprintf("bug: the program breaks claim %d at call %d, %s: %s", v.Claim, v.Call, v.Step, v.Text)
 }

@@ -5,7 +5,7 @@
 // results that belong to it. It is a parser: the grammar of each kind of mount operation and of each stage is written out here once more,
 // call by call, so that whoever wants to know what nsrun does to confine a command reads this package and not its authors.
 //
-//	if err := verify.Check(verify.Input{Program: p, Plan: plan, Resolved: seen, ...}); err != nil { ... } // a *Violation: claim, call, text
+//	if v := verify.Check(verify.Input{Program: p, Plan: plan, Resolved: seen, ...}); v != nil { ... } // claim, call, text
 //
 // Every call that is required serves one of nine claims, see [Claims]. A call that the grammar has no place for is a violation, and so
 // is one that is missing, changed or in another order.

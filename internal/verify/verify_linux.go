@@ -32,13 +32,13 @@ type Input struct {
 
 // Check returns nil if the program is what the plan says, or the first [*Violation]. It changes nothing and makes no system call.
 // Programs under the name bwrap are not checked.
-func Check(in Input) (err error) {
+func Check(in Input) (found *Violation) {
 	c := &checker{Input: in, matcher: matcher{p: in.Program, at: -1, end: in.Program.Len(), claim: Order}}
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
 		case *Violation:
-			err = v
+			found = v
 		default:
 			panic(v)
 		}
