@@ -90,8 +90,12 @@ func (l *lowering) openTerminal(master, tty sys.Slot, number *int32) {
 
 // resizeTerminal sets the size of a terminal: ioctl_tty(2), TIOCSWINSZ.
 func (l *lowering) resizeTerminal(terminal sys.Slot, size *unix.Winsize) {
-	raw := []byte{byte(size.Row), byte(size.Row >> 8), byte(size.Col), byte(size.Col >> 8), 0, 0, 0, 0} // struct winsize; both architectures are little-endian
-	l.p.Add(unix.SYS_IOCTL, sys.Of(terminal), sys.Words(unix.TIOCSWINSZ, "TIOCSWINSZ"), sys.Bytes(raw))
+	l.p.Add(unix.SYS_IOCTL, sys.Of(terminal), sys.Words(unix.TIOCSWINSZ, "TIOCSWINSZ"), sys.Bytes(winsize(size)))
+}
+
+// winsize is struct winsize. Both architectures are little-endian.
+func winsize(size *unix.Winsize) []byte {
+	return []byte{byte(size.Row), byte(size.Row >> 8), byte(size.Col), byte(size.Col >> 8), 0, 0, 0, 0}
 }
 
 // channels are both ends of the two channels.

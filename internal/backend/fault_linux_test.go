@@ -20,7 +20,7 @@ import (
 )
 
 // touch plans a command that leaves a marker in a writable directory, and returns the marker's path on the host.
-func touch(t *testing.T, change func(*policy.Policy)) (*plan.Plan, string) {
+func touch(t testing.TB, change func(*policy.Policy)) (*plan.Plan, string) {
 	t.Helper()
 	dir := t.TempDir()
 	pol := policy.Default("/home/nobody").Grant(dir, true, "test")

@@ -95,11 +95,12 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 		}
 		return nil, endGroup(group, &Outcome{}, err)
 	}
-	lowered, err := opts.seam.lowered(lowerServer, p, fds{report: int(report[1].Fd()), status: pair[1], target: target, group: group})
-	if err == nil {
-		err = protect(p, lowered.Resolved, opts.Protected)
-	} else {
+	f := fds{report: int(report[1].Fd()), status: pair[1], target: target, group: group}
+	lowered, err := opts.seam.lowered(lowerServer, p, f)
+	if err != nil {
 		err = wrapLowering(err)
+	} else if err = protect(p, lowered.Resolved, opts.Protected); err == nil {
+		err = lowered.verified(p, f)
 	}
 	if err != nil {
 		closeChild()

@@ -13,11 +13,7 @@ import (
 func Preview(p *plan.Plan) (*Lowered, error) {
 	host := hostFor(p)
 	defer host.Close()
-	l, err := Lower(p, host, fds{report: 3, status: 4}, true)
-	if err != nil {
-		return nil, wrapLowering(err)
-	}
-	return l, nil
+	return preview(Lower, p, host)
 }
 
 // Text prints the clone and the program, one call a line.
@@ -67,9 +63,14 @@ var errOrphan = &Error{Stage: OrphanStage, Err: errors.New("the process that sta
 func PreviewServer(p *plan.Plan) (*Lowered, error) {
 	var host mounts.Host
 	defer host.Close()
-	l, err := lowerServer(p, &host, fds{report: 3, status: 4}, true)
+	return preview(lowerServer, p, &host)
+}
+
+func preview(lower func(*plan.Plan, mounts.Resolver, fds, bool) (*Lowered, error), p *plan.Plan, resolver mounts.Resolver) (*Lowered, error) {
+	f := fds{report: 3, status: 4}
+	l, err := lower(p, resolver, f, true)
 	if err != nil {
 		return nil, wrapLowering(err)
 	}
-	return l, nil
+	return l, l.verified(p, f)
 }

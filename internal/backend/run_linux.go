@@ -26,6 +26,8 @@ type Options struct {
 	Cancel <-chan struct{}
 	// DieWithParent ends the run when the process that started this one has ended.
 	DieWithParent bool
+	// Verify has the sandbox's program checked before it runs; where there is a self-test it always is.
+	Verify bool
 	// Terminal is this process's side of the command's terminal; used when the plan has one.
 	Terminal *Terminal
 	// Protected lists files of the host, by real path, that no mount of the plan may make writable.
@@ -176,12 +178,18 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	if p.Terminal && opts.Terminal != nil {
 		size = opts.Terminal.size()
 	}
-	s.lowered, err = opts.seam.lowered(Lower, p, fds{report: s.ch.childReport, status: s.ch.childStatus, target: s.target, group: group, output: s.pumps.child, size: size})
+	f := fds{report: s.ch.childReport, status: s.ch.childStatus, target: s.target, group: group, output: s.pumps.child, size: size}
+	s.lowered, err = opts.seam.lowered(Lower, p, f)
 	if err != nil {
 		return s, wrapLowering(err)
 	}
 	if err := protect(p, s.lowered.Resolved, opts.Protected); err != nil {
 		return s, err
+	}
+	if opts.Verify || len(p.SelfTest) > 0 {
+		if err := s.lowered.verified(p, f); err != nil {
+			return s, err
+		}
 	}
 	if opts.Inject != nil {
 		opts.Inject(s.lowered.Program)

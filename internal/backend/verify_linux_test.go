@@ -2,7 +2,6 @@ package backend
 
 import (
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -20,20 +19,11 @@ import (
 // checked is what the verifier is given of a lowered plan. The filters are compiled anew.
 func checked(t testing.TB, p *plan.Plan, l *Lowered) verify.Input {
 	t.Helper()
-	in := verify.Input{Program: l.Program, Plan: p, Resolved: l.Resolved, Rules: l.Rules, Flags: l.Flags, Report: 3, Status: 4,
-		Arguments: sys.ArgArea(os.Args, os.Environ()), Caller: os.Getpid()}
-	if p.Seccomp != nil {
-		var err error
-		in.Filters, err = p.Seccomp.Filters(goarch)
-		require.NoError(t, err)
-		for i, f := range in.Filters { // a built-in one is compiled once
-			in.Filters[i] = slices.Clone(f)
-		}
-	}
-	var err error
-	in.Limits, err = (&lowering{plan: p}).findLimits()
+	in, err := l.evidence(p, fds{report: 3, status: 4})
 	require.NoError(t, err)
-	in.LowersFiles = slices.ContainsFunc(in.Limits, lowersOpenFiles)
+	for i, f := range in.Filters { // a built-in one is compiled once
+		in.Filters[i] = slices.Clone(f)
+	}
 	return in
 }
 
@@ -138,5 +128,16 @@ func TestStrictProgramsAreAccepted(t *testing.T) {
 				restore()
 			}
 		})
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	p, _ := touch(b, nil)
+	l, err := Preview(p)
+	require.NoError(b, err)
+	for b.Loop() {
+		if err := l.verified(p, fds{report: 3, status: 4}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -37,7 +37,7 @@ func (c *checker) landlock() {
 
 // build makes the ruleset: what it handles is the plan's, and each rule grants what the plan grants there, at the place that lowering saw.
 func (c *checker) build() sys.Slot {
-	ruleset := c.create(c.Plan.Landlock.Ruleset)
+	ruleset, granted := c.create(c.Plan.Landlock.Ruleset), c.granted()
 	for _, r := range c.Rules {
 		if r.File {
 			r.Access &= fileRights
@@ -45,7 +45,7 @@ func (c *checker) build() sys.Slot {
 		if r.Access == 0 {
 			continue
 		}
-		c.justified(r)
+		c.justified(r, granted)
 		fd, parent := c.openRule(r)
 		written := c.writes()
 		m := c.call(Rules, unix.SYS_LANDLOCK_ADD_RULE).slot(ruleset).num(unix.LANDLOCK_RULE_PATH_BENEATH)
@@ -103,16 +103,27 @@ func (c *checker) walkRule(name string) (last *matcher, at sys.Slot) {
 	return nil, 0
 }
 
-// justified requires that the plan grants these rights at the place of a rule, or above it, and that the place is not masked. A rule to list
-// a directory may stand above a mask.
-func (c *checker) justified(r landlock.PathRule) {
-	var granted landlock.Access
+// granted are the plan's rules, each at the place where that path is.
+func (c *checker) granted() (rules []landlock.PathRule) {
 	for _, q := range c.Plan.Landlock.Paths {
-		if at, ok := c.placeOf(q.Path); ok && inside(r.Path, at) {
-			granted |= q.Access
+		if at, ok := c.placeOf(q.Path); ok {
+			q.Path = at
+			rules = append(rules, q)
 		}
 	}
-	if more := r.Access &^ granted; more != 0 {
+	return rules
+}
+
+// justified requires that the plan grants these rights at the place of a rule, or above it, and that the place is not masked. A rule to list
+// a directory may stand above a mask.
+func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
+	var above landlock.Access
+	for _, q := range granted {
+		if inside(r.Path, q.Path) {
+			above |= q.Access
+		}
+	}
+	if more := r.Access &^ above; more != 0 {
 		c.failFor(Rules, "%s is granted %s, which is not in the plan", r.Path, more)
 	}
 	if !c.bare() {

@@ -1,0 +1,41 @@
+package backend
+
+import (
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/verify"
+	"github.com/nsrun/nsrun/nsrun/plan"
+)
+
+// verified checks a finished program, as it will run, against its plan: see package verify. A program that breaks a claim is not run. What is
+// compiled and looked up for that is so anew, not what lowering has used.
+func (l *Lowered) verified(p *plan.Plan, f fds) error {
+	in, err := l.evidence(p, f)
+	if err != nil {
+		return err
+	}
+	if v := verify.Check(in); v != nil {
+		return &Error{Stage: "verify", Err: errors.New(v.String()), Hint: "nothing was started; report this with the output of nsrun plan --syscalls"}
+	}
+	return nil
+}
+
+// evidence is what the verifier is given of a program.
+func (l *Lowered) evidence(p *plan.Plan, f fds) (in verify.Input, err error) {
+	in = verify.Input{Program: l.Program, Plan: p, Flags: l.Flags, Resolved: l.Resolved, Rules: l.Rules, Report: f.report, Status: f.status, Output: f.output,
+		Arguments: sys.ArgArea(os.Args, os.Environ()), Caller: os.Getpid()}
+	if p.Seccomp != nil {
+		if in.Filters, err = p.Seccomp.Filters(goarch); err != nil {
+			return in, err
+		}
+	}
+	if p.Terminal && f.size != nil {
+		in.TerminalSize = winsize(f.size)
+	}
+	in.Limits, err = (&lowering{plan: p}).findLimits()
+	in.LowersFiles = slices.ContainsFunc(in.Limits, lowersOpenFiles)
+	return in, err
+}
