@@ -141,9 +141,9 @@ func TestABoundedStreamThatIsClosed(t *testing.T) {
 		go func() { _, err := p.Stdout.Read(make([]byte, 1)); read <- err }()
 		time.Sleep(10 * time.Millisecond) // before or after that the reader waits: it is the same
 		require.NoError(t, p.Stdout.Close())
-		assert.ErrorIs(t, <-read, os.ErrClosed)
+		assert.ErrorIs(t, <-read, io.ErrClosedPipe)
 		_, err = p.Stdout.Read(make([]byte, 1))
-		assert.ErrorIs(t, err, os.ErrClosed)
+		assert.ErrorIs(t, err, io.ErrClosedPipe)
 		p.close()
 	}
 }

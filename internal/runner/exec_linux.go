@@ -65,6 +65,7 @@ type ExecOptions struct {
 	// Terminal gives the command a terminal of its own. What it writes there is its standard output.
 	Terminal *Size
 
+	linger  bool     // the streams go on when the command has ended, as long as a process that it has left holds them
 	running *Running // to be told how far the command has got
 }
 
@@ -103,6 +104,9 @@ func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*
 		return nil, err
 	}
 	result, err := s.exec(ctx, argv, opts, rec)
+	if opts.linger && result != nil {
+		return result, err // the logs know it
+	}
 	return rec.conclude(argv, result, err, ctx.Err() != nil)
 }
 
@@ -123,45 +127,40 @@ func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command ba
 // exec is Exec.
 func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, rec *record) (*ExecResult, error) {
 	command, limit, err := s.ask(argv, opts, rec)
+	if err == nil && opts.Fresh {
+		err = s.empty()
+	}
 	if err != nil {
 		return nil, err
-	}
-	if opts.Fresh {
-		sandbox, _, err := s.current()
-		if err != nil {
-			return nil, err
-		}
-		s.expire(sandbox)
 	}
 	streams, err := openStreams(opts, s.plan.Output)
 	if err != nil {
 		return nil, err
 	}
 	defer streams.closeOurs()
-	command.Files, command.Terminal = streams.theirs, opts.Terminal.window()
-	starting, cancel := ctx, context.CancelFunc(func() {})
-	if limit > 0 { // a sandbox that does not answer is no reason to wait longer
-		starting, cancel = context.WithTimeoutCause(ctx, limit, errStart)
-	}
-	proc, err := s.start(starting, command)
-	cancel()
-	streams.closeTheirs()
-	if err != nil {
+	proc, err := s.begin(ctx, command, limit, streams, opts)
+	switch {
+	case err != nil && opts.linger:
+		return nil, err
+	case err != nil:
 		return s.notBegun(err)
 	}
-	handle := proc.handle
-	defer handle.Close()
-	proc.onCancel, proc.delay = opts.Cancel, opts.WaitDelay
-	opts.running.begin(proc)
-	if o := s.plan.Output; o != nil && (!o.Pipes || !opts.Unbounded) {
-		streams.bound(o.Bytes, func() { proc.mark(&proc.outputExceeded); go proc.kill() })
-	}
-	if !streams.quick(handle) {
-		streams.copy(handle.Terminal)
+	defer proc.handle.Close()
+	if opts.linger || !streams.quick(proc.handle) {
+		streams.copy(proc.handle.Terminal)
 		s.hold(streams)
 		defer s.release(streams)
 	}
 	out, cause := proc.wait(ctx, limit)
+	if opts.linger {
+		out.Output = streams.metered()
+		end, err := rec.conclude(argv, &ExecResult{Result: endedWith(s.plan, s.receiptFor(true), out)}, cause, false)
+		opts.running.report(end, err)
+		proc.handle.WaitDescendants()
+		s.release(streams) // what lies in the pipes is the caller's, whatever becomes of the session
+		streams.wait()
+		return end, err
+	}
 	opts.running.exit()
 	if !streams.finish(opts.WaitDelay) { // the session was closed, and what the command had written is lost
 		out.Killed = unix.SIGKILL
@@ -171,6 +170,36 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	streams.collect(result, opts.WaitDelay)
 	result.Receipt.Notes = append(slices.Clone(result.Receipt.Notes), streams.notes...)
 	return result, cause
+}
+
+// empty ends all that runs in the session. The next command has a new sandbox.
+func (s *Session) empty() error {
+	sandbox, _, err := s.current()
+	if err == nil {
+		s.expire(sandbox)
+	}
+	return err
+}
+
+// begin starts a command with its streams.
+func (s *Session) begin(ctx context.Context, command backend.Command, limit time.Duration, streams *streams, opts *ExecOptions) (*process, error) {
+	command.Files, command.Terminal = streams.theirs, opts.Terminal.window()
+	defer streams.closeTheirs()
+	if limit > 0 { // a sandbox that does not answer is no reason to wait longer
+		starting, cancel := context.WithTimeoutCause(ctx, limit, errStart)
+		defer cancel()
+		ctx = starting
+	}
+	proc, err := s.start(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	proc.onCancel, proc.delay = opts.Cancel, opts.WaitDelay
+	opts.running.begin(proc)
+	if o := s.plan.Output; o != nil && (!o.Pipes || !opts.Unbounded) {
+		streams.bound(o.Bytes, func() { proc.mark(&proc.outputExceeded); go proc.kill() })
+	}
+	return proc, nil
 }
 
 // errStart says that a command was not told to have begun within its time.

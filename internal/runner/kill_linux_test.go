@@ -231,7 +231,8 @@ func TestKillAsAProcessEnds(t *testing.T) {
 	_, err = p.Wait()
 	require.NoError(t, err)
 	eventually(t, "what it has left is there, and past its execve, in which it shows no environment", func() bool { return len(marked(m)) > 0 })
-	ending := &Process{process: p.process, ended: make(chan struct{})}
+	ending := &Process{Running: NewRunning()}
+	ending.begin(p.process)
 	killed := make(chan error, 1)
 	go func() { killed <- ending.Kill() }()
 	eventually(t, "Kill waits for its end", func() bool {
@@ -239,7 +240,7 @@ func TestKillAsAProcessEnds(t *testing.T) {
 		defer p.process.mu.Unlock()
 		return p.process.killed
 	})
-	close(ending.ended)
+	ending.report(nil, nil)
 	assert.NoError(t, testenv.Receive(t, killed, "Kill"))
 	assert.Empty(t, marked(m))
 	if s.sandbox.Scoped() {

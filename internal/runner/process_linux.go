@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
@@ -30,90 +29,37 @@ type Process struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.ReadCloser
 
-	process *process
-	record  *record
-	meters  [2]*meter
-	ended   chan struct{}
-	result  *result.Result
-	err     error
+	*Running
 }
 
 // StartProcess starts a command and returns once it is being executed. No timeout of the policy's counts for it, but that of an operator's
 // ceiling does. When ctx ends its whole tree is killed. Errors are those of [Session.Exec].
 //
 // A limit output_bytes that was asked for holds for each stream: with the byte after it the caller reads the end, and the process is killed. The
-// default one does not count here. Of a terminal that nobody reads, only what its line discipline has taken counts, the first 4 KiB.
+// default one does not count here.
 func (s *Session) StartProcess(ctx context.Context, req StartRequest) (*Process, error) {
-	rec, err := s.record(req.Labels)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.startProcess(ctx, req, rec)
-	if err != nil {
-		_, err = rec.conclude(req.Args, nil, err, ctx.Err() != nil)
-	}
-	return p, err
-}
-
-func (s *Session) startProcess(ctx context.Context, req StartRequest, rec *record) (*Process, error) {
-	command, err := s.command(req.Args, req.Dir, req.Env)
-	if err == nil {
-		err = rec.begin(command.Args, command.Dir, command.Env, s.plan.Backend)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p := &Process{ended: make(chan struct{}), record: rec}
-	ours, err := p.open(&command, req.Terminal)
-	closeAll := func(files []*os.File) {
-		for _, f := range files {
-			if f != nil {
-				f.Close()
-			}
+	p := &Process{Running: NewRunning()}
+	opts := ExecOptions{Dir: req.Dir, Env: req.Env, Labels: req.Labels, Terminal: req.Terminal, Unbounded: true, linger: true}
+	stdout, toStdout := io.Pipe()
+	p.Stdout, opts.Stdout = stdout, toStdout
+	if req.Terminal == nil {
+		stdin, toStdin, err := pipe(false)
+		if err != nil {
+			return nil, channels(err)
 		}
+		defer stdin.Close()
+		stderr, toStderr := io.Pipe()
+		p.Stdin, opts.Stdin, p.Stderr, opts.Stderr = toStdin, stdin, stderr, toStderr
+		p.input = toStdin
 	}
-	if err != nil {
-		closeAll(append(ours, command.Files[:]...))
-		return nil, &Error{Stage: "channels", Err: err}
-	}
-	proc, err := s.start(ctx, command)
-	closeAll(command.Files[:])
-	if err != nil {
-		closeAll(ours)
+	if err := p.Start(ctx, s.Exec, req.Args, opts, true); err != nil {
+		p.close()
 		return nil, err
 	}
-	if p.Stderr == nil {
-		p.Stdin, p.Stdout = proc.handle.Terminal, proc.handle.Terminal
+	if req.Terminal != nil {
+		p.Stdin = p.process.handle.Terminal
 	}
-	if o := s.plan.Output; o != nil && !o.Pipes {
-		p.bound(o.Bytes, func() { proc.mark(&proc.outputExceeded); go proc.kill() })
-	}
-	s.hold(p)
-	p.process = proc
-	go p.wait(ctx)
 	return p, nil
-}
-
-// open makes the pipes: ours in p, the command's in c.
-func (p *Process) open(c *backend.Command, size *Size) (ours []*os.File, err error) {
-	if c.Terminal = size.window(); size != nil {
-		return nil, nil
-	}
-	var stdin, stdout, stderr *os.File
-	c.Files[0], stdin, err = pipe(false)
-	ours = append(ours, stdin)
-	if err == nil {
-		stdout, c.Files[1], err = pipe(true)
-		ours = append(ours, stdout)
-	}
-	if err == nil {
-		stderr, c.Files[2], err = pipe(true)
-		ours = append(ours, stderr)
-	}
-	if err == nil {
-		p.Stdin, p.Stdout, p.Stderr = stdin, stdout, stderr
-	}
-	return ours, err
 }
 
 // receiptFor is the session's, but for the default limit on output, which does not count where a command is unbounded.
@@ -125,62 +71,29 @@ func (s *Session) receiptFor(unbounded bool) result.Receipt {
 	return r
 }
 
-// wait sees to the process's end, and then to that of what it has left.
-func (p *Process) wait(ctx context.Context) {
-	out, cause := p.process.wait(ctx, time.Duration(p.process.session.plan.MaxProcessTime))
-	out.Output = p.metered()
-	r := endedWith(p.process.session.plan, p.process.session.receiptFor(true), out)
-	r.Receipt.Notes = append(slices.Clone(r.Receipt.Notes), p.record.finish(r)...)
-	p.result, p.err = &r, cause
-	close(p.ended)
-	p.process.handle.WaitDescendants()
-	p.process.session.release(p)
-}
-
 // close closes what is ours of its pipes.
 func (p *Process) close() {
-	p.Stdin.Close()
-	p.Stdout.Close()
-	if p.Stderr != nil {
-		p.Stderr.Close()
+	for _, c := range []io.Closer{p.Stdin, p.Stdout, p.Stderr} {
+		if c != nil {
+			c.Close()
+		}
 	}
 }
 
 // Wait waits until the process has ended. It can be called any number of times, and returns the cause beside the result if the context of
 // StartProcess has ended it. The pipes stay open for what is still to be read; the caller closes them.
 func (p *Process) Wait() (*result.Result, error) {
-	<-p.ended
-	return p.result, p.err
+	r, err := p.Running.Wait()
+	return &r.Result, err
 }
 
 // Done is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.ended }
-
-// Signal sends a signal to the process alone. One that has ended is [os.ErrProcessDone].
-func (p *Process) Signal(sig os.Signal) error {
-	select {
-	case <-p.ended:
-		return os.ErrProcessDone
-	default:
-	}
-	return p.process.signal(sig)
-}
-
-func (proc *process) signal(sig os.Signal) error {
-	s, ok := sig.(unix.Signal)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return proc.handle.Signal(s, false)
-}
+func (p *Process) Done() <-chan struct{} { return p.over }
 
 // Kill ends the process and all that it has started, also what has outlived it, and returns when nothing of that is alive.
 func (p *Process) Kill() error {
-	select {
-	case <-p.ended:
-	default:
-		p.process.kill()
-		<-p.ended
+	if p.Running.Kill() == nil {
+		<-p.over
 	}
 	p.process.handle.Kill() // what has outlived it, also if it has just ended by itself
 	select {
@@ -191,8 +104,13 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Resize tells the terminal's new size. Without a terminal it is [os.ErrInvalid].
-func (p *Process) Resize(size Size) error { return p.process.resize(size) }
+func (proc *process) signal(sig os.Signal) error {
+	s, ok := sig.(unix.Signal)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return proc.handle.Signal(s, false)
+}
 
 func (proc *process) resize(size Size) error {
 	if proc.handle.Terminal == nil {

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
 )
@@ -13,9 +14,10 @@ type Exec func(ctx context.Context, argv []string, opts *ExecOptions) (*ExecResu
 // Running is one command that [Exec] runs, for whom it is a process meanwhile.
 type Running struct {
 	begun, exited, over chan struct{}
-	begins, exits       sync.Once
+	begins, exits, ends sync.Once
 	process             *process // nil where the backend opens no sessions; to be read when begun is closed
 	stop                context.CancelCauseFunc
+	input               io.Closer // closed with the session
 	result              *ExecResult
 	err                 error
 }
@@ -37,6 +39,18 @@ func (r *Running) exit() {
 	}
 }
 
+// report says how the command has ended, once.
+func (r *Running) report(result *ExecResult, err error) {
+	if r == nil {
+		return
+	}
+	if errors.Is(err, errKilled) {
+		err = nil
+	}
+	r.ends.Do(func() { r.result, r.err = result, err; close(r.over) })
+	r.exit()
+}
+
 // errKilled ends a command of a backend that opens no sessions.
 var errKilled = errors.New("killed")
 
@@ -46,13 +60,8 @@ func (r *Running) Start(ctx context.Context, exec Exec, argv []string, opts Exec
 	ctx, r.stop = context.WithCancelCause(ctx)
 	opts.running = r
 	run := func() {
-		defer close(r.over)
-		defer r.exit()
 		defer r.stop(nil)
-		r.result, r.err = exec(ctx, argv, &opts)
-		if errors.Is(r.err, errKilled) {
-			r.err = nil
-		}
+		r.report(exec(ctx, argv, &opts))
 	}
 	if !background {
 		run()
@@ -73,7 +82,7 @@ func (r *Running) Start(ctx context.Context, exec Exec, argv []string, opts Exec
 // Exited is closed when the command has ended, and what it has written may still have to be read.
 func (r *Running) Exited() <-chan struct{} { return r.exited }
 
-// Wait waits until the command has ended and its streams are copied. Its results are those of [Exec].
+// Wait waits until the command has ended and its streams are copied, unless they linger. Its results are those of [Exec].
 func (r *Running) Wait() (*ExecResult, error) {
 	<-r.over
 	return r.result, r.err
@@ -122,12 +131,12 @@ func (r *Running) Signal(sig os.Signal) error {
 
 // Resize tells the terminal's new size. Without a terminal it is [os.ErrInvalid].
 func (r *Running) Resize(size Size) error {
-	proc, err := r.running()
-	switch {
-	case err != nil:
-		return err
-	case proc == nil:
-		return os.ErrInvalid
+	select {
+	case <-r.begun:
+		if r.process != nil {
+			return r.process.resize(size)
+		}
+	default:
 	}
-	return proc.resize(size)
+	return os.ErrInvalid
 }

@@ -31,17 +31,14 @@ type Session struct {
 	mu       sync.Mutex
 	sandbox  *backend.Sandbox
 	receipt  result.Receipt
-	expired  bool // the sandbox is to be replaced by a new one when the next command is started
-	closed   bool // it is not
-	held     map[closer]struct{}
-	reported backend.Evidence // of the sandbox's cgroup, when a command had last failed
+	expired  bool                  // the sandbox is to be replaced by a new one when the next command is started
+	closed   bool                  // it is not
+	held     map[*streams]struct{} // closed with the session
+	reported backend.Evidence      // of the sandbox's cgroup, when a command had last failed
 }
 
-// closer has pipes that are closed with the session.
-type closer interface{ close() }
-
 // hold has c closed with the session; if that is closed already, at once.
-func (s *Session) hold(c closer) {
+func (s *Session) hold(c *streams) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -51,7 +48,7 @@ func (s *Session) hold(c closer) {
 	s.held[c] = struct{}{}
 }
 
-func (s *Session) release(c closer) {
+func (s *Session) release(c *streams) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.held, c)
@@ -132,7 +129,7 @@ func open(p policy.Policy, protected []string) (*Session, error) {
 }
 
 func newSession(p policy.Policy, protected []string) *Session {
-	s := &Session{asked: p, spec: p, protected: protected, done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[closer]struct{}{}}
+	s := &Session{asked: p, spec: p, protected: protected, done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[*streams]struct{}{}}
 	s.renewing <- struct{}{}
 	return s
 }
@@ -278,7 +275,7 @@ func (s *Session) Close() error {
 	s.closed = true
 	sandbox := s.sandbox
 	held := s.held
-	s.held = map[closer]struct{}{}
+	s.held = map[*streams]struct{}{}
 	s.mu.Unlock()
 	sandbox.Kill()
 	<-sandbox.Done()
@@ -292,8 +289,8 @@ func (s *Session) Close() error {
 	s.mu.Unlock()
 	for c := range held {
 		c.close()
-		if p, ok := c.(*Process); ok {
-			<-p.ended // and its audit logs have been told so
+		if c.lingers != nil {
+			<-c.lingers.over // and its audit logs have been told so
 		}
 	}
 	return nil

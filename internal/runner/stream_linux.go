@@ -27,6 +27,7 @@ type streams struct {
 	tty     bool
 	counts  bool        // files, too
 	discard bool        // what would be collected
+	lingers *Running    // whose streams these are, if they outlive it
 	notes   []plan.Note // where that cannot be
 
 	mu       sync.Mutex
@@ -42,6 +43,9 @@ func (s *streams) close() {
 	if !s.released {
 		s.cut = true
 		s.closeOurs()
+		if s.lingers != nil && s.lingers.input != nil {
+			s.lingers.input.Close()
+		}
 	}
 }
 
@@ -51,6 +55,9 @@ var streamNames = [2]string{"stdout", "stderr"}
 // with the command.
 func openStreams(opts *ExecOptions, most *plan.Output) (*streams, error) {
 	s := &streams{tty: opts.Terminal != nil, input: opts.Stdin, counts: most != nil && !most.Pipes}
+	if opts.linger {
+		s.lingers = opts.running
+	}
 	limit := opts.MaxOutput
 	switch {
 	case limit < 0:
@@ -201,7 +208,13 @@ func (s *streams) closeOurs() {
 		s.stdin.Close()
 	}
 	for _, k := range s.sinks {
-		if k != nil && k.from != nil && !s.tty {
+		if k == nil {
+			continue
+		}
+		if to, ok := k.to.(*io.PipeWriter); ok {
+			to.Close() // which nobody may read from
+		}
+		if k.from != nil && !s.tty {
 			k.from.Close()
 		}
 	}
@@ -249,7 +262,9 @@ func (s *streams) quick(handle *backend.Process) bool {
 func (s *streams) copy(terminal *os.File) {
 	if s.tty {
 		s.sinks[0].from = terminal
-		go s.typeInto(terminal)
+		if s.lingers == nil {
+			go s.typeInto(terminal)
+		}
 	} else if s.stdin != nil {
 		go func() {
 			s.feed(s.stdin)
@@ -347,10 +362,10 @@ func (s *streams) failure(delay time.Duration) error {
 func (s *streams) collect(r *ExecResult, delay time.Duration) {
 	r.Copying = s.failure(delay)
 	if k := s.sinks[0]; k != nil {
-		r.Stdout, r.StdoutBytes, r.StdoutTruncated = k.kept, k.total, k.truncated()
+		r.Stdout, r.StdoutBytes, r.StdoutTruncated = k.kept, k.total.Load(), k.truncated()
 	}
 	if k := s.sinks[1]; k != nil {
-		r.Stderr, r.StderrBytes, r.StderrTruncated = k.kept, k.total, k.truncated()
+		r.Stderr, r.StderrBytes, r.StderrTruncated = k.kept, k.total.Load(), k.truncated()
 	}
 }
 
@@ -367,7 +382,7 @@ func (s *streams) bound(most int64, excess func()) {
 func (s *streams) counted() (out [2]backend.Passed) {
 	for i, k := range s.sinks {
 		if k != nil {
-			out[i] = backend.Passed{Counted: true, Bytes: k.total, Over: k.excessive(), Lost: k.lost}
+			out[i] = backend.Passed{Counted: true, Bytes: k.total.Load(), Over: k.excessive(), Lost: k.lost}
 			if k.excessive() {
 				out[i].Bytes = k.most
 			}
@@ -377,133 +392,21 @@ func (s *streams) counted() (out [2]backend.Passed) {
 	return out
 }
 
-// sink reads one stream of a command's to its end, whatever becomes of it, in constant memory.
-type sink struct {
-	from   *os.File
-	to     io.Writer // nil to keep
-	limit  int64
-	kept   []byte
-	total  int64
-	most   int64         // more than this is too much; 0 is no bound
-	excess func()        // called once when it is
-	lost   string        // why to, a file, did not take the rest
-	failed error         // of to
-	late   bool          // the stream was still open when it was to be finished
-	over   bool          // there is no more
-	done   chan struct{} // closed when the goroutine that reads has come to the end
-}
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
-
-func (k *sink) start() {
-	k.done = make(chan struct{})
-	go func() {
-		defer close(k.done)
-		if to, ok := k.to.(*io.PipeWriter); ok {
-			defer to.Close()
+// metered says where there is too much, read or not.
+func (s *streams) metered() (out [2]backend.Passed) {
+	for i, k := range s.sinks {
+		if k != nil && k.most > 0 && k.total.Load()+k.unread() > k.most {
+			out[i] = backend.Passed{Counted: true, Bytes: k.most, Over: true}
 		}
-		b := buffers.Get().(*[]byte)
-		defer buffers.Put(b)
-		for {
-			n, err := k.from.Read(*b)
-			if n > 0 && !k.take((*b)[:n]) {
-				return
-			}
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				k.late = true
-				k.rest(*b)
-				return
-			}
-			if err != nil { // a terminal whose last process is gone says EIO
-				return
-			}
-		}
-	}()
+	}
+	return out
 }
 
-// take keeps or passes on what was read, and reports whether there is somebody for more.
-func (k *sink) take(b []byte) bool {
-	before := k.total
-	k.total += int64(len(b))
-	if k.excessive() {
-		if before <= k.most {
-			k.excess()
-		}
-		b = b[:max(k.most-before, 0)] // nobody gets more, however long the command takes to be killed
-	}
-	if k.to != nil {
-		if n, err := k.to.Write(b); err != nil {
-			if f, ok := k.to.(*os.File); ok && plainFile(f) { // which the command, whose write has succeeded, cannot say
-				k.total, k.lost = before+int64(n), cause(err)
-			}
-			if !errors.Is(err, io.ErrClosedPipe) {
-				k.failed = err
-			}
-			k.from.Close() // as a program's that writes into a pipe which nobody reads
-			return false
-		}
-		return true
-	}
-	if sandbox := k.limit - int64(len(k.kept)); sandbox > 0 {
-		k.kept = append(k.kept, b[:min(int64(len(b)), sandbox)]...)
-	}
-	return true
-}
-
-// cause is what went wrong with a file, without its name.
-func cause(err error) string {
-	var e *os.PathError
-	if errors.As(err, &e) {
-		err = e.Err
-	}
-	return err.Error()
-}
-
-func (k *sink) excessive() bool { return k.most > 0 && k.total > k.most }
-
-func (k *sink) truncated() bool { return k.to == nil && k.total > int64(len(k.kept)) }
-
-// finish waits until all is read that the command has written. What it has left running may hold the stream open, and write on: that is
-// not waited for.
-func (k *sink) finish(until time.Time) {
-	switch {
-	case k.over:
-	case k.done == nil && time.Now().After(until):
-		b := buffers.Get().(*[]byte)
-		defer buffers.Put(b)
-		k.rest(*b)
-	default:
-		if k.done == nil {
-			k.start()
-		}
-		_ = k.from.SetReadDeadline(until)
-		<-k.done
-	}
-}
-
-// some takes what lies in the pipe, once, and reports whether there may be more.
-func (k *sink) some(b []byte) bool {
-	n, err := 0, error(nil)
-	conn, failed := k.from.SyscallConn()
-	if failed == nil {
-		failed = conn.Control(func(fd uintptr) { n, err = unix.Read(int(fd), b) })
-	}
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-		return true
-	}
-	if failed != nil || n <= 0 || !k.take(b[:n]) {
-		k.over = true
-	}
-	return !k.over
-}
-
-// rest takes what lies in the pipe, which is at most what one holds.
-func (k *sink) rest(b []byte) {
-	const most = 1 << 20 // /proc/sys/fs/pipe-max-size, as a rule
-	for begin := k.total; k.total-begin < most; {
-		before := k.total
-		if !k.some(b) || k.total == before {
-			return
+// wait waits until nobody can write any more, or the session is closed.
+func (s *streams) wait() {
+	for _, k := range s.sinks {
+		if k != nil {
+			<-k.done
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestASinkPassesOnNoMoreThanItMay(t *testing.T) {
 			}
 			assert.Equal(t, "0123456012", string(k.kept)+got.String())
 			assert.Equal(t, 1, calls)
-			assert.EqualValues(t, 35, k.total)
+			assert.EqualValues(t, 35, k.total.Load())
 			s := &streams{sinks: [2]*sink{k}}
 			assert.Equal(t, backend.Passed{Counted: true, Bytes: 10, Over: true}, s.counted()[0])
 			got.Reset()
