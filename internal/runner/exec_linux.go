@@ -35,9 +35,7 @@ const DefaultMaxOutput = 1 << 20
 type ExecOptions struct {
 	// Stdin is read for the command. nil is empty. An *os.File is passed as it is. Exec does not wait for a Read that does not return.
 	Stdin io.Reader
-	// Stdout and Stderr get what the command writes. nil collects it in the result, up to MaxOutput. An *os.File is passed as it is, but
-	// for a regular one where a limit output_bytes was asked for. A Write that fails closes the command's pipe, and one that does not
-	// return keeps Exec from returning. What the command leaves running can write to files that were passed, and to no pipe.
+	// Stdout and Stderr get what the command writes, as those of nsrun.Cmd. nil collects it in the result, up to MaxOutput.
 	Stdout, Stderr io.Writer
 	// MaxOutput is how many bytes of each stream are collected. The rest is read and thrown away. 0 means DefaultMaxOutput.
 	MaxOutput int64
@@ -45,25 +43,18 @@ type ExecOptions struct {
 	MaxStderr int64
 	// Discard throws away what would be collected.
 	Discard bool
-	// Dir is a path inside, absolute or below the session's working directory. Empty means that directory.
-	Dir string
-	// Env has further variables as NAME=value; a later one wins, and all win over the policy's.
-	Env []string
-	// Labels are the caller's own words for the rows of audit logs, as NAME=value, besides the policy's; a later one wins.
-	Labels []string
-	// Timeout bounds the command in wall-clock time. 0 means the policy's, and it may not be above that.
-	Timeout time.Duration
+	// Dir, Env, Labels, Timeout, Fresh and Terminal are those of nsrun.Cmd.
+	Dir         string
+	Env, Labels []string
+	Timeout     time.Duration
+	Fresh       bool
+	Terminal    *Size
 	// Unbounded says that no timeout counts but that of an operator's ceiling, and no limit output_bytes but one that was asked for.
 	Unbounded bool
 	// Cancel is called when ctx ends, and WaitDelay later the command is killed, unless that is 0. nil kills it at once. What the command has
 	// left running may write to its pipes for WaitDelay more. A backend that opens no sessions knows neither.
 	Cancel    func() error
 	WaitDelay time.Duration
-	// Fresh ends all that runs in the session and begins with empty private file systems, before the command is started: a new sandbox
-	// of the same policy takes the place of the old one.
-	Fresh bool
-	// Terminal gives the command a terminal of its own. What it writes there is its standard output.
-	Terminal *Size
 
 	linger  bool     // the streams go on when the command has ended, as long as a process that it has left holds them
 	running *Running // to be told how far the command has got
@@ -87,7 +78,7 @@ func Shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 
 // Exec runs a command and waits until it has ended. argv is what execve gets; a program without a slash is looked for in the PATH inside.
 //
-// A command that ran is a result, whatever its exit status: see [Verdict]. An error is a [*RefusedError] if the policy does not allow what
+// A command that ran is a result, whatever its exit status: see [result.Verdict]. An error is a [*result.RefusedError] if the policy does not allow what
 // was asked, an [*Error] that wraps [ErrNotFound] or [ErrNotExecutable] if there is no such program, another [*Error] if a step of the
 // set-up failed, [ErrClosed], or the cause of ctx's end, beside the result of what had run until then.
 //

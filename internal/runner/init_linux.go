@@ -23,9 +23,7 @@ var ErrNoInit = errors.New("nsrun.Init has not been called: make it the first li
 // initialised says that a process started from this binary knows its role. Without it such a process would be this program once more.
 var initialised atomic.Bool
 
-// Init must be the first call of main, and of TestMain, in every program that opens sessions or calls [Run]: this package starts the
-// program's own binary again, as the process that forks sandboxes, and there Init does not return. What the program's packages do when
-// they are initialised is done there too. [Shutdown] ends that process.
+// Init is nsrun.Init.
 func Init() {
 	spawner.Dispatch()
 	initialised.Store(true)
@@ -38,9 +36,7 @@ var owner struct {
 	ended  <-chan struct{}
 }
 
-// Shutdown ends the process that this package has started to fork sandboxes, and returns when it has ended and was waited for. A program
-// calls it last, when its sessions are closed; those that are still open end, too. Without it the process ends right after the program, as a
-// zombie that only init can reap, which in a container may be nobody. A session that is opened later starts another one.
+// Shutdown is nsrun.Shutdown.
 func Shutdown() {
 	owner.Lock()
 	defer owner.Unlock()

@@ -25,8 +25,7 @@ const (
 
 // HostPath is a path inside as the host has it.
 type HostPath struct {
-	// Path is absolute, and without a symlink when it was resolved. A program in the sandbox may change that at any time: who reads or
-	// writes there while commands run uses [HostPath.Open] instead.
+	// Path is absolute, and without a symlink when it was resolved.
 	Path string
 
 	root, below string // what was granted, and the path below it; "." for itself
@@ -34,9 +33,7 @@ type HostPath struct {
 	access      Access
 }
 
-// Open opens the file, or directory, below a descriptor of what was granted, and follows no link at all: one that was put there since is an
-// error. So is anything but a regular file or a directory, which could keep this process waiting, and a flag to write with where the path was
-// resolved for reading. Flags are those of [os.OpenFile].
+// Open is that of nsrun.HostPath.
 func (h *HostPath) Open(flag int, mode os.FileMode) (*os.File, error) {
 	const writes = os.O_WRONLY | os.O_RDWR | os.O_CREATE | os.O_TRUNC | os.O_APPEND
 	if h.access != ForWriting && flag&writes != 0 {
@@ -83,11 +80,7 @@ func (h *HostPath) plain(fd, flag int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), h.Path), nil
 }
 
-// ResolvePath translates a path inside, absolute or below the working directory, into one of the host. A path that leads out of what
-// was granted, also by a link, that only the sandbox has, as in /tmp and /proc, or that is read-only inside and wanted for writing, is a
-// [*RefusedError]. One that does not exist is such an error as well, and is [os.ErrNotExist].
-//
-// Links are followed as long as they stay where they are granted; absolute ones are refused, since inside they may lead elsewhere.
+// ResolvePath is that of nsrun.Session.
 func (s *Session) ResolvePath(name string, access Access) (*HostPath, error) {
 	sandbox, err := s.ready(context.Background())
 	if err != nil {

@@ -21,8 +21,7 @@ type Pool struct {
 	group  sync.WaitGroup
 }
 
-// NewPool builds n sandboxes, and builds another one whenever one is handed out. It returns when the first is ready, or with the error that
-// kept it from being built.
+// NewPool is nsrun.NewPool.
 func NewPool(p policy.Policy, n int, protected ...string) (*Pool, error) {
 	if n < 1 {
 		return nil, &result.RefusedError{Field: "n", Text: fmt.Sprintf("a pool of %d", n), Fix: "keep at least one"}

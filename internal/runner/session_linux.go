@@ -16,9 +16,7 @@ import (
 // ErrClosed is what a closed session answers, and one whose sandbox has ended.
 var ErrClosed = errors.New("the session is closed")
 
-// Session is a sandbox that is built once and runs any number of commands, at the same time too. They share its files, its /tmp and its
-// network; each is confined like a command of its own, and, where there is Landlock, can neither see, trace nor (ABI 6, Linux 6.12) signal
-// what another one has started. Its methods may be called at the same time.
+// Session is nsrun.Session, of a plan. Its methods may be called at the same time.
 type Session struct {
 	asked     policy.Policy
 	spec      policy.Policy // the same, with the real paths of audit logs
@@ -267,9 +265,7 @@ func (s *Session) Alive() bool {
 // Done is closed when the sandbox has ended, and nothing of it is alive.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Close ends all that runs in the session and returns when nothing of it is alive and all pipes are closed. Commands that were running
-// come back with the verdict "interrupted". To close twice is no error. A sandbox that is being made meanwhile, as for Fresh, is waited for no
-// longer than a second: it ends as soon as it is made.
+// Close is that of nsrun.Session.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.closed = true
