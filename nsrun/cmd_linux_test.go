@@ -19,6 +19,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -482,4 +483,43 @@ func TestAServerIsNotBounded(t *testing.T) {
 			assert.Equal(t, name != "a server", counted, "and the receipt says so")
 		})
 	}
+}
+
+// TestCmdOfABackendWithoutSessions has another process start the command: what is known of it comes later.
+func TestCmdOfABackendWithoutSessions(t *testing.T) {
+	p, err := nsrun.NewPolicy().Backend(policy.BackendNone).Build()
+	require.NoError(t, err)
+	command := func(argv ...string) *nsrun.Cmd { return nsrun.CommandContext(ctx, p, argv[0], argv[1:]...) }
+	cmd := command("sh", "-c", "cat; echo why >&2; exit 3")
+	cmd.Stdin = strings.NewReader("in")
+	out, err := cmd.Output()
+	assert.Equal(t, "in", string(out))
+	assert.Equal(t, `exit status 3, code 3, stderr "why\n"`, shape(err))
+
+	cmd = command("no-such-program")
+	if err = cmd.Start(); err == nil {
+		err = cmd.Wait()
+	}
+	assert.Equal(t, "error: "+exec.ErrNotFound.Error(), shape(err))
+	assert.Equal(t, "another error", shape(cmd.Wait()))
+
+	cmd = command("sh", "-c", forever)
+	piped, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(piped).ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "ready\n", line)
+	assert.ErrorIs(t, cmd.Process.Signal(syscall.SIGTERM), errors.ErrUnsupported)
+	assert.ErrorIs(t, cmd.Process.Resize(nsrun.Size{Rows: 1, Cols: 1}), os.ErrInvalid)
+	require.NoError(t, cmd.Process.Kill())
+	assert.Equal(t, `signal: killed, code -1, stderr ""`, shape(cmd.Wait()))
+	assert.ErrorIs(t, cmd.Process.Kill(), os.ErrProcessDone)
+
+	ending, end := context.WithCancel(ctx)
+	cmd = nsrun.CommandContext(ending, p, "sleep", "1000")
+	require.NoError(t, cmd.Start())
+	end()
+	err = cmd.Wait()
+	assert.ErrorIs(t, err, context.Canceled)
 }
