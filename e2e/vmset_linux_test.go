@@ -128,7 +128,7 @@ var suites = map[string]suite{
 	"backend":  {dir: "e2e/backend", seconds: 60},
 	"bwrap":    {dir: "e2e/bwrap", seconds: 300},
 	"cmd":      {dir: "cmd/nsrun", seconds: 60},
-	"nsrun":    {dir: "nsrun", seconds: 60, skip: "^(TestSessionsLeaveNothing|TestManyAtOnce|TestAFloodCostsConstantMemory|TestEverythingAtOnce|TestManyArguments|TestFreshBesideOthers|TestOutputIsAllThere|TestTheEndOfWhatIsTyped|TestAServerThatIsStopped|TestPool)$|^TestKillTree$/^(daemon|sigterm|stopped|orphan_maker|fork_storm)$"},
+	"nsrun":    {dir: "internal/runner", seconds: 60, skip: "^(TestSessionsLeaveNothing|TestManyAtOnce|TestAFloodCostsConstantMemory|TestEverythingAtOnce|TestManyArguments|TestFreshBesideOthers|TestOutputIsAllThere|TestTheEndOfWhatIsTyped|TestAServerThatIsStopped|TestPool)$|^TestKillTree$/^(daemon|sigterm|stopped|orphan_maker|fork_storm)$"},
 	"backends": {dir: "internal/backend", seconds: 100},
 	"scope":    {dir: "internal/backend", seconds: 20, only: "^TestALimitInAScope$"},
 	"probe":    {dir: "internal/probe", seconds: 20},

@@ -3,14 +3,12 @@ package nsrun
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -49,10 +47,13 @@ func checkSeccomp(s policy.Seccomp) error {
 // Spec returns a copy of the policy as plain data.
 func (p Policy) Spec() policy.Policy {
 	if !p.made {
-		return policy.Default(Home())
+		return policy.Default(runner.Home())
 	}
 	return clone(p.spec)
 }
+
+// Protected returns the files of the host that no sandbox of the policy can write: see [FromPolicy].
+func (p Policy) Protected() []string { return slices.Clone(p.protected) }
 
 // With returns the policy as change makes it, checked again.
 func (p Policy) With(change func(policy.Policy) (policy.Policy, error)) (Policy, error) {
@@ -87,7 +88,7 @@ type Builder struct {
 
 // NewPolicy begins with the most closed policy that is of use: the system's directories read-only, private and empty /tmp, /proc and /dev,
 // no network, nothing of the environment but locale, terminal and time zone. Commands start in "/".
-func NewPolicy() *Builder { return &Builder{spec: policy.Default(Home())} }
+func NewPolicy() *Builder { return &Builder{spec: policy.Default(runner.Home())} }
 
 func (b *Builder) grant(method, path string, kind policy.Kind, write bool) string {
 	abs, err := filepath.Abs(path)
@@ -239,20 +240,4 @@ func (b *Builder) Build() (Policy, error) {
 		return Policy{}, err
 	}
 	return p, nil
-}
-
-// Home is HOME if that can be a home directory, else what the account file says, else empty. It is what policies take for the home directory.
-func Home() string {
-	home := os.Getenv("HOME")
-	if !filepath.IsAbs(home) || filepath.Clean(home) == "/" {
-		u, err := user.LookupId(strconv.Itoa(os.Getuid()))
-		if err != nil {
-			return ""
-		}
-		home = u.HomeDir
-	}
-	if home = filepath.Clean(home); home == "/" || policy.CheckPath(home) != nil {
-		return ""
-	}
-	return home
 }

@@ -2,72 +2,28 @@ package nsrun
 
 import (
 	"context"
-	"errors"
 	"os"
-	"sync"
-	"time"
 
-	"github.com/nsrun/nsrun/internal/backend"
-	"github.com/nsrun/nsrun/nsrun/plan"
-	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
-// ErrClosed is what a closed session answers, and one whose sandbox has ended.
-var ErrClosed = errors.New("the session is closed")
+// Init must be the first call of main, and of TestMain, in every program that opens sessions or runs commands: this package starts the
+// program's own binary again, as the process that forks sandboxes, and there Init does not return. What the program's packages do when
+// they are initialised is done there too. [Shutdown] ends that process.
+func Init() { runner.Init() }
 
-// RefusedError says that a session's policy does not allow what was asked: which field of the request, why, and what would be allowed.
-// Nothing has run.
-type RefusedError struct {
-	Field string // "args", "dir", "env", "timeout", "path"
-	Text  string
-	Fix   string
-	Err   error // the cause, if there is one
-}
-
-// Error gives "dir: ...".
-func (e *RefusedError) Error() string { return e.Field + ": " + e.Text }
-
-// Unwrap returns the cause.
-func (e *RefusedError) Unwrap() error { return e.Err }
+// Shutdown ends the process that this package has started to fork sandboxes, and returns when it has ended and was waited for. A program
+// calls it last, when its sessions are closed; those that are still open end, too. Without it the process ends right after the program, as a
+// zombie that only init can reap, which in a container may be nobody. A session that is opened later starts another one.
+func Shutdown() { runner.Shutdown() }
 
 // Session is a sandbox that is built once and runs any number of commands, at the same time too. They share its files, its /tmp and its
 // network; each is confined like a command of its own, and, where there is Landlock, can neither see, trace nor (ABI 6, Linux 6.12) signal
 // what another one has started. Its methods may be called at the same time.
 type Session struct {
-	policy Policy
-	spec   policy.Policy // the same, with the real paths of audit logs
-	logs   []os.FileInfo // those, as they were
-	plan   *plan.Plan
-	done   chan struct{}
-
-	renewing chan struct{} // holds a token: one at a time makes a new sandbox
-	mu       sync.Mutex
-	sandbox  *backend.Sandbox
-	receipt  Receipt
-	expired  bool // the sandbox is to be replaced by a new one when the next command is started
-	closed   bool // it is not
-	held     map[closer]struct{}
-	reported backend.Evidence // of the sandbox's cgroup, when a command had last failed
-}
-
-// closer has pipes that are closed with the session.
-type closer interface{ close() }
-
-// hold has c closed with the session; if that is closed already, at once.
-func (s *Session) hold(c closer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		c.close()
-		return
-	}
-	s.held[c] = struct{}{}
-}
-
-func (s *Session) release(c closer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.held, c)
+	session *runner.Session
+	policy  Policy
 }
 
 // Open makes a sandbox. ctx bounds the making alone: what is made too late is thrown away, for which Open waits a second at the most. The
@@ -75,273 +31,97 @@ func (s *Session) release(c closer) {
 //
 // An error is a [*PolicyCompatibilityError] if this host cannot enforce the policy, or an [*Error] with the step that failed.
 func Open(ctx context.Context, p Policy) (*Session, error) {
-	if !initialised.Load() {
-		return nil, ErrNoInit
-	}
-	return within(ctx, func() (*Session, error) { return open(p) }, func(s *Session) { s.Close() })
-}
-
-// within waits for what build makes until ctx ends. What comes later is discarded, and waited for unless that takes long.
-func within[T any](ctx context.Context, build func() (T, error), discard func(T)) (T, error) {
-	type made struct {
-		value T
-		err   error
-	}
-	var none T
-	if err := context.Cause(ctx); err != nil {
-		return none, err
-	}
-	if ctx.Done() == nil {
-		return build()
-	}
-	result := make(chan made, 1)
-	go func() {
-		value, err := build()
-		result <- made{value, err}
-	}()
-	select {
-	case m := <-result:
-		return m.value, m.err
-	case <-ctx.Done():
-	}
-	if discard == nil {
-		return none, context.Cause(ctx)
-	}
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		if m := <-result; m.err == nil {
-			discard(m.value)
-		}
-	}()
-	select {
-	case <-gone:
-	case <-time.After(killTimeout):
-	}
-	return none, context.Cause(ctx)
-}
-
-func open(p Policy) (*Session, error) {
-	s := newSession(p)
-	rec, err := openRecord(s.spec) // of each command its own; this finds whether there can be one
+	s, err := runner.Open(ctx, p.Spec(), p.protected...)
 	if err != nil {
 		return nil, err
 	}
-	s.spec = rec.real(s.spec)
-	s.logs, err = rec.files()
-	rec.close()
-	if err != nil {
-		return nil, err
-	}
-	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true}, func(pl *plan.Plan) (err error) {
-		s.sandbox, err = requestSandbox(pl, p.protected)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.adopt(s.sandbox)
-	return s, nil
-}
-
-func newSession(p Policy) *Session {
-	s := &Session{policy: p, spec: p.Spec(), done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[closer]struct{}{}}
-	s.renewing <- struct{}{}
-	return s
-}
-
-// evidence is what has happened in the sandbox's cgroup since a command that has failed was started, as far as no other one was told of it: of
-// several that run at the same time the first to fail is.
-func (s *Session) evidence(sandbox *backend.Sandbox, before backend.Evidence) backend.Evidence {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sandbox != s.sandbox {
-		return backend.Evidence{}
-	}
-	now := sandbox.Evidence()
-	since := now.Since(before.Later(s.reported))
-	s.reported = now
-	return since
-}
-
-// adopt makes a sandbox the session's: the session ends with it.
-func (s *Session) adopt(sandbox *backend.Sandbox) {
-	s.sandbox, s.expired, s.reported = sandbox, false, backend.Evidence{}
-	sandbox.Terminate = func() { s.terminate(sandbox) }
-	s.receipt = receipt(s.plan, backend.Outcome{Resolved: sandbox.Info.Resolved, Rules: sandbox.Info.Rules, Tried: sandbox.Info.Tried})
-	go func() {
-		<-sandbox.Done()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.sandbox == sandbox && (!s.expired || s.closed) {
-			s.closed = true
-			s.finish()
-		}
-	}()
-}
-
-// finish tells that the session has ended. s.mu is held.
-func (s *Session) finish() {
-	select {
-	case <-s.done:
-	default:
-		close(s.done)
-	}
-}
-
-// expire ends a sandbox, and returns when nothing of it is left. Another one takes its place when the next command is started, unless the
-// session is closed.
-func (s *Session) expire(sandbox *backend.Sandbox) {
-	s.terminate(sandbox)
-	<-sandbox.Done()
-}
-
-// terminate is lapse, and does not wait.
-func (s *Session) terminate(sandbox *backend.Sandbox) {
-	s.mu.Lock()
-	if s.sandbox == sandbox {
-		s.expired = true
-	}
-	s.mu.Unlock()
-	sandbox.Kill()
-}
-
-// current returns the sandbox that commands are started in.
-func (s *Session) current() (sandbox *backend.Sandbox, expired bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, false, ErrClosed
-	}
-	if s.expired {
-		return s.sandbox, true, nil
-	}
-	select {
-	case <-s.sandbox.Done():
-		return nil, false, ErrClosed
-	default:
-		return s.sandbox, false, nil
-	}
-}
-
-// ready returns the sandbox that commands are started in, a new one if the last has lapsed.
-func (s *Session) ready(ctx context.Context) (*backend.Sandbox, error) {
-	sandbox, expired, err := s.current()
-	if err != nil || !expired {
-		return sandbox, err
-	}
-	return within(ctx, s.renew, nil) // what comes too late is the next command's
-}
-
-// renew makes a new sandbox in the place of one that has lapsed.
-func (s *Session) renew() (*backend.Sandbox, error) {
-	<-s.renewing
-	defer func() { s.renewing <- struct{}{} }()
-	sandbox, expired, err := s.current()
-	if err != nil || !expired { // somebody was faster
-		return sandbox, err
-	}
-	<-sandbox.Done()
-	next, err := requestSandbox(s.plan, s.policy.protected)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.adopt(next)
-	}
-	s.mu.Unlock()
-	if closed {
-		discard(next)
-		return nil, ErrClosed
-	}
-	return next, nil
-}
-
-func discard(sandbox *backend.Sandbox) {
-	sandbox.Kill()
-	<-sandbox.Done()
+	return &Session{s, p}, nil
 }
 
 // Policy returns the policy that the session was opened with.
 func (s *Session) Policy() Policy { return s.policy }
 
-// ReceiptOf returns what is on in a session: what the results of its commands say as well.
-func ReceiptOf(s *Session) Receipt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.receipt
-}
+// Receipt returns what is on in the session: what the results of its commands say as well.
+func (s *Session) Receipt() result.Receipt { return runner.ReceiptOf(s.session) }
 
 // WorkingDir returns where commands start, a path inside.
-func (s *Session) WorkingDir() string { return s.plan.Dir }
+func (s *Session) WorkingDir() string { return s.session.WorkingDir() }
 
 // Alive reports whether commands can be run.
-func (s *Session) Alive() bool {
-	_, _, err := s.current()
-	return err == nil
-}
+func (s *Session) Alive() bool { return s.session.Alive() }
 
 // Done is closed when the sandbox has ended, and nothing of it is alive.
-func (s *Session) Done() <-chan struct{} { return s.done }
+func (s *Session) Done() <-chan struct{} { return s.session.Done() }
 
 // Close ends all that runs in the session and returns when nothing of it is alive and all pipes are closed. Commands that were running
-// come back with the verdict "interrupted". To close twice is no error. A sandbox that is being made meanwhile, as for Fresh, is waited for no
-// longer than a second: it ends as soon as it is made.
-func (s *Session) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	sandbox := s.sandbox
-	held := s.held
-	s.held = map[closer]struct{}{}
-	s.mu.Unlock()
-	sandbox.Kill()
-	<-sandbox.Done()
-	select { // somebody may be making a new sandbox, which is thrown away then
-	case <-s.renewing:
-		s.renewing <- struct{}{}
-	case <-time.After(killTimeout):
-	}
-	s.mu.Lock()
-	s.finish()
-	s.mu.Unlock()
-	for c := range held {
-		c.close()
-		if p, ok := c.(*Process); ok {
-			<-p.ended // and its audit logs have been told so
-		}
-	}
-	return nil
+// come back with the verdict "interrupted". To close twice is no error. A sandbox that is being made meanwhile, as for Cmd.Fresh, is waited for
+// no longer than a second: it ends as soon as it is made.
+func (s *Session) Close() error { return s.session.Close() }
+
+// Command returns a command to run in the session. When ctx ends, the command is ended: see [Cmd].
+func (s *Session) Command(ctx context.Context, name string, args ...string) *Cmd {
+	return command(ctx, s.session.Exec, name, args)
 }
 
-// start starts a command in the session's sandbox.
-func (s *Session) start(ctx context.Context, c backend.Command) (*process, error) {
-	for {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
-		sandbox, err := s.ready(ctx)
-		if err != nil {
-			return nil, err
-		}
-		before := sandbox.Evidence()
-		handle, err := sandbox.Start(c, ctx.Done())
-		var failed *Error
-		switch {
-		case err == nil:
-			return &process{session: s, sandbox: sandbox, handle: handle, before: before}, nil
-		case context.Cause(ctx) != nil:
-			return nil, context.Cause(ctx)
-		case errors.Is(err, backend.ErrSandboxEnded):
-			<-sandbox.Done() // and if it has lapsed there is another one
-			continue
-		case errors.Is(err, backend.ErrLost):
-			s.lost(sandbox)
-			return nil, &Error{Stage: "server", Op: "start", Err: err, Hint: "the session was closed, or another command's Fresh or end has replaced its sandbox"}
-		case errors.As(err, &failed) && failed.Stage == "directory":
-			return nil, &RefusedError{Field: "dir", Text: c.Dir + " cannot be entered: " + failed.Err.Error(), Fix: "choose a directory that the sandbox shows", Err: err}
-		}
+// Pool keeps sandboxes of one policy ready, and hands each out once: for commands that must not find anything that another one has left.
+type Pool struct {
+	pool   *runner.Pool
+	policy Policy
+}
+
+// NewPool builds n sandboxes, and builds another one whenever one is handed out. It returns when the first is ready, or with the error that
+// kept it from being built.
+func NewPool(p Policy, n int) (*Pool, error) {
+	pool, err := runner.NewPool(p.Spec(), n, p.protected...)
+	if err != nil {
 		return nil, err
 	}
+	return &Pool{pool, p}, nil
 }
+
+// Get hands out a session, which the caller closes. If none is ready it builds one.
+func (p *Pool) Get(ctx context.Context) (*Session, error) {
+	s, err := p.pool.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{s, p.policy}, nil
+}
+
+// Close closes the sessions that were not handed out, and returns when nothing of them is alive.
+func (p *Pool) Close() error { return p.pool.Close() }
+
+// Access is what a host path is wanted for.
+type Access int
+
+const (
+	ForReading Access = iota // it must exist
+	ForWriting               // it must be writable inside; it need not exist, and neither need the directories on the way to it
+)
+
+// HostPath is a path inside as the host has it.
+type HostPath struct {
+	// Path is absolute, and without a symlink when it was resolved. A program in the sandbox may change that at any time: a program that reads
+	// or writes there while commands run uses [HostPath.Open] instead.
+	Path string
+
+	path *runner.HostPath
+}
+
+// ResolvePath translates a path inside, absolute or below the working directory, into one of the host. A path that leads out of what
+// was granted, also by a link, that only the sandbox has, as in /tmp and /proc, or that is read-only inside and wanted for writing, is a
+// [*RefusedError]. One that does not exist is such an error as well, and is [os.ErrNotExist].
+//
+// Links are followed as long as they stay where they are granted; absolute ones are refused, since inside they may lead elsewhere.
+func (s *Session) ResolvePath(name string, access Access) (*HostPath, error) {
+	h, err := s.session.ResolvePath(name, runner.Access(access))
+	if err != nil {
+		return nil, err
+	}
+	return &HostPath{h.Path, h}, nil
+}
+
+// Open opens the file, or directory, below a descriptor of what was granted, and follows no link at all: one that was put there since is an
+// error. So is anything but a regular file or a directory, which could keep this process waiting, and a flag to write with where the path was
+// resolved for reading. Flags are those of [os.OpenFile].
+func (h *HostPath) Open(flag int, mode os.FileMode) (*os.File, error) { return h.path.Open(flag, mode) }

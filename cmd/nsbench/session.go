@@ -51,9 +51,9 @@ func benchSessions(dir string, rounds int) error {
 	acts := []act{
 		{"fork+exec", func() error { return forkExec(nothing) }},
 		{"fork+exec by os/exec, with its output", func() error { _, err := exec.Command(nothing).Output(); return err }},
-		{"exec in a warm session", func() error { return ran(warm.Exec(context.Background(), []string{nothing}, nil)) }},
+		{"exec in a warm session", func() error { return output(warm.Command(context.Background(), nothing)) }},
 		{"open a session", func() error { return openOnly(policy) }},
-		{"run: open, exec, close", func() error { return ran(nsrun.Run(context.Background(), policy, []string{nothing}, nil)) }},
+		{"run: open, exec, close", func() error { return nsrun.CommandContext(context.Background(), policy, nothing).Run() }},
 	}
 	if bwrap, err := exec.LookPath("bwrap"); err == nil {
 		argv := append(bwrapSystem(bwrap), "--ro-bind", dir, dir, nothing)
@@ -74,10 +74,8 @@ func benchSessions(dir string, rounds int) error {
 	return idleSessions(policy, 200)
 }
 
-func ran(r *nsrun.ExecResult, err error) error {
-	if err == nil && r.Verdict != nsrun.OK {
-		err = fmt.Errorf("verdict %s", r.Verdict)
-	}
+func output(c *nsrun.Cmd) error {
+	_, err := c.Output()
 	return err
 }
 

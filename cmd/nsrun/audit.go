@@ -10,10 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/audit"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // auditRefused tells the logs that flag and environment name of a run that was refused before its policy was known. That of a manifest is
@@ -38,7 +39,7 @@ func (f *flags) auditRefused(command []string, err error) error {
 			pol.Labels = all
 		}
 	}
-	return nsrun.AuditRefused(pol, command, err)
+	return runner.AuditRefused(pol, command, err)
 }
 
 // auditFlags are those of audit show.
@@ -222,7 +223,7 @@ func since(text string, now time.Time) (time.Time, error) {
 // knownVerdicts refuses words that no run ends with: an empty table would read as if there were none.
 func knownVerdicts(words []string) error {
 	known := []string{audit.Failed, audit.Running, audit.Aborted}
-	for _, v := range nsrun.Verdicts {
+	for _, v := range result.Verdicts {
 		known = append(known, string(v))
 	}
 	for _, w := range words {

@@ -8,14 +8,13 @@ import (
 	"runtime"
 	"strings"
 
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
-
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // isBwrap reports whether this program was called by the name of bubblewrap's: by argv[0], or by its file where a caller has put
@@ -41,7 +40,7 @@ func (a *app) bwrap(args []string) int {
 // bubblewrap is the whole program under its other name: its arguments, its messages, its exit codes.
 func (a *app) bubblewrap(argv0 string, args []string) int {
 	runtime.LockOSThread() // the first one, which stands for the process in /proc
-	known := nsrun.Facts()
+	known := runner.Facts()
 	p, err := bwrap.Parse(args, a.bwrapCaller(argv0), known)
 	if err != nil {
 		return a.bwrapExit(err)
@@ -49,7 +48,7 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	if p, err = addLayers(p, known); err != nil {
 		return a.bwrapFail(p, err)
 	}
-	result, err := nsrun.RunPlan(p, nsrun.Options{Sole: true})
+	result, err := runner.RunPlan(p, runner.Options{Sole: true})
 	if err != nil {
 		return a.bwrapFail(p, err)
 	}
@@ -97,7 +96,7 @@ func (a *app) bwrapExit(err error) int {
 
 // bwrapFail prints a failure in bubblewrap's words.
 func (a *app) bwrapFail(p *plan.Plan, err error) int {
-	var failed *nsrun.Error
+	var failed *runner.Error
 	if errors.As(err, &failed) {
 		step := bwrap.Step{Stage: failed.Stage, Op: failed.Op, Path: failed.Path, Index: failed.Index}
 		fmt.Fprint(a.stderr, bwrap.Message(p, step, strerror(failed.Err)))

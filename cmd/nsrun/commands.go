@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -52,7 +52,7 @@ func (a *app) commandsCheck(f *flags, fs *flag.FlagSet) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	d, err := nsrun.CheckCommand(pol, "", fs.Args())
+	d, err := runner.CheckCommand(pol, "", fs.Args())
 	if err != nil {
 		return a.fail(err)
 	}

@@ -3,7 +3,8 @@ package main
 import (
 	"errors"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // containerInit is not for people: this binary does it as pid 1 of a container.
@@ -11,8 +12,8 @@ func (a *app) containerInit(args []string) int {
 	if len(args) != 0 {
 		return a.fail(errors.New("container-init is for nsrun itself"))
 	}
-	if err := nsrun.ContainerInit(); err != nil {
+	if err := runner.ContainerInit(); err != nil {
 		return a.fail(err)
 	}
-	return nsrun.CodeFailed
+	return result.CodeFailed
 }

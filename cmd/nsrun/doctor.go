@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -60,7 +60,7 @@ func (a *app) doctor(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	known := nsrun.Probe()
+	known := runner.Probe()
 	if f.apparmor {
 		return a.apparmor(known.Program)
 	}
@@ -115,7 +115,7 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 			if len(guarantees) == 0 {
 				return missing, nil
 			}
-			more, err := a.unmet(policy.Default(nsrun.Home()).Requiring(guarantees...))(known)
+			more, err := a.unmet(policy.Default(runner.Home()).Requiring(guarantees...))(known)
 			return append(missing, more...), err
 		}})
 	}
@@ -128,7 +128,7 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 		all = append(all, question{"what " + f.manifest + " asks for", a.unmet(pol)})
 	}
 	if len(all) == 0 {
-		all = append(all, question{"the default policy", a.unmet(policy.Default(nsrun.Home()))})
+		all = append(all, question{"the default policy", a.unmet(policy.Default(runner.Home()))})
 	}
 	return all, errors.Join(faults...)
 }
@@ -183,7 +183,7 @@ func (a *app) backends(known facts.Facts) (all []backendStatus, degrade string) 
 	for _, name := range plan.Backends() {
 		all = append(all, a.backendStatus(name, known))
 	}
-	pol := policy.Default(nsrun.Home())
+	pol := policy.Default(runner.Home())
 	pol.Fallback = policy.Degrade
 	degrade, _ = a.backendFor(pol, known)
 	return all, degrade
@@ -192,18 +192,18 @@ func (a *app) backends(known facts.Facts) (all []backendStatus, degrade string) 
 // selfTest starts a sandbox of the default policy whose self-test is on, and returns what it tried, or why it is missing.
 func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
 	fail := func(err error) ([]plan.Act, []plan.Note) {
-		return nil, append(missing, plan.Note{Feature: "self-test", Loss: err.Error(), Fix: nsrun.Failure(err).Hint})
+		return nil, append(missing, plan.Note{Feature: "self-test", Loss: err.Error(), Fix: runner.Failure(err).Hint})
 	}
 	self, err := os.Executable() // the program that is there on every host
 	if err != nil {
 		return fail(err)
 	}
-	pol := policy.Default(nsrun.Home()).Grant(self, false, "self-test")
+	pol := policy.Default(runner.Home()).Grant(self, false, "self-test")
 	pol.SelfTest = true
 	if pol, err = policy.Normalize(pol, policy.Operator{}); err != nil {
 		return fail(err)
 	}
-	_, result, err := nsrun.Foreground(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, nsrun.Options{DieWithParent: true})
+	_, result, err := runner.Foreground(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, runner.Options{DieWithParent: true})
 	switch {
 	case err != nil:
 		return fail(err)

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nsrun/nsrun/nsrun"
-	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // flagSets are those of the verbs that have flags.
@@ -72,7 +71,7 @@ func TestHelpOfEachTopic(t *testing.T) {
 	for _, l := range policy.LimitTable {
 		assert.Regexp(t, `(?m)^  `+l.Name+` .*\n      .*held by`, limitsHelp())
 	}
-	for _, v := range nsrun.Verdicts {
+	for _, v := range result.Verdicts {
 		assert.Regexp(t, `(?m)^  `+string(v)+` {2,}[a-z0-9]`, verdictsHelp())
 	}
 }
@@ -111,12 +110,12 @@ func TestPrintableTakesControlCharacters(t *testing.T) {
 func TestDocHasTheVerdicts(t *testing.T) {
 	const page, begin, end = "../../doc/limits.md", "<!-- verdicts:begin -->\n", "<!-- verdicts:end -->\n"
 	table := "| verdict | exit code | evidence |\n|---|---|---|\n"
-	var all []nsrun.Verdict
-	for _, row := range nsrun.VerdictTable {
+	var all []result.Verdict
+	for _, row := range result.VerdictTable {
 		all = append(all, row.Verdict)
 		table += fmt.Sprintf("| `%s` | %s | %s |\n", row.Verdict, row.Code, row.Evidence)
 	}
-	assert.Equal(t, nsrun.Verdicts, all)
+	assert.Equal(t, result.Verdicts, all)
 	data, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(data), begin)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // topics are what there is help on beside the verbs: tables that the program itself goes by.
@@ -72,7 +72,7 @@ func limitsHelp() string {
 func verdictsHelp() string {
 	var out strings.Builder
 	out.WriteString("How a run has ended, as --result, -v and audit show say it: verdict, nsrun's exit code, and evidence.\n\n")
-	for _, v := range nsrun.VerdictTable {
+	for _, v := range result.VerdictTable {
 		name := fmt.Sprintf("  %-16s%-18s", v.Verdict, v.Code)
 		for line := range strings.Lines(wrap(v.Evidence, 76)) {
 			out.WriteString(name + line)

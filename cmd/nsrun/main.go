@@ -12,7 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // version is set by the linker for releases.
@@ -62,7 +63,7 @@ func verbNames() (names []string) {
 }
 
 func main() {
-	nsrun.Init()
+	runner.Init()
 	a := &app{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
 	if isBwrap(os.Args) {
 		os.Exit(a.bubblewrap(os.Args[0], os.Args[1:]))
@@ -76,7 +77,7 @@ func (a *app) main(args []string) int {
 	}
 	if len(args) == 0 {
 		fmt.Fprint(a.stderr, usage)
-		return nsrun.CodeFailed
+		return result.CodeFailed
 	}
 	name := args[0]
 	if name == nothingVerb {
@@ -109,7 +110,7 @@ func (a *app) fail(err error) int {
 	}
 	text := strings.ReplaceAll(strings.TrimRight(printable(err.Error()), "\n"), "\n", "\nnsrun: ")
 	fmt.Fprintf(a.stderr, "nsrun: %s\n", text)
-	result := nsrun.Failure(err)
+	result := runner.Failure(err)
 	if result.Hint != "" {
 		fmt.Fprintf(a.stderr, "  hint: %s\n", printable(result.Hint))
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -53,7 +53,7 @@ func (a *app) plan(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	if req, err = nsrun.Admit(req); err != nil {
+	if req, err = runner.Admit(req); err != nil {
 		return a.fail(err)
 	}
 	p, err := plan.Compile(req, known)
@@ -64,7 +64,7 @@ func (a *app) plan(args []string) int {
 	case f.as != "":
 		return a.planAsBwrap(p)
 	case f.syscalls:
-		text, err := nsrun.Syscalls(p)
+		text, err := runner.Syscalls(p)
 		if err != nil {
 			return a.fail(err)
 		}
@@ -78,7 +78,7 @@ func (a *app) printPlan(p *plan.Plan, f *planFlags) int {
 	var notes []plan.Note
 	var stopped error
 	if f.facts == "" {
-		notes, stopped = nsrun.Look(p)
+		notes, stopped = runner.Look(p)
 	}
 	text := p.String() + onThisHost(notes, stopped)
 	if f.asJSON {
@@ -106,7 +106,7 @@ func (f *planFlags) checkAs() error {
 
 // planAsBwrap prints the plan as words for a shell.
 func (a *app) planAsBwrap(p *plan.Plan) int {
-	args, losses, err := nsrun.AsBwrap(p)
+	args, losses, err := runner.AsBwrap(p)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -142,7 +142,7 @@ func onThisHost(notes []plan.Note, err error) string {
 	}
 	if err != nil {
 		fmt.Fprintf(&out, "      the run would fail: %v\n", err)
-		if hint := nsrun.Failure(err).Hint; hint != "" {
+		if hint := runner.Failure(err).Hint; hint != "" {
 			fmt.Fprintf(&out, "      hint: %s\n", hint)
 		}
 	}
@@ -155,9 +155,9 @@ func loadFacts(name string, pol policy.Policy) (facts.Facts, error) {
 	switch {
 	case name != "":
 	case pol.Fallback == policy.Degrade, pol.Backend == policy.BackendBwrap, pol.Backend == policy.BackendDocker:
-		return nsrun.Probe(), nil
+		return runner.Probe(), nil
 	default:
-		return nsrun.ProbeHost(), nil
+		return runner.ProbeHost(), nil
 	}
 	var f facts.Facts
 	data, err := load.File(name, 1<<20)

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -97,7 +97,7 @@ func (a *app) requestOf(f *flags, pol policy.Policy, command []string) (plan.Req
 // spec makes of flags, manifest and ceiling what the command is to run under.
 func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 	fs.Visit(func(g *flag.Flag) { f.timeoutGiven = f.timeoutGiven || g.Name == "timeout" })
-	home := nsrun.Home()
+	home := runner.Home()
 	pol, err := f.base(home)
 	if err != nil {
 		return policy.Policy{}, err

@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
+	"golang.org/x/sys/unix"
 )
 
 // forwarded are the signals that are passed on to the command.
@@ -70,15 +70,15 @@ func askForSignals() func() <-chan os.Signal {
 	}
 }
 
-func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.FlagSet) nsrun.Result {
+func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.FlagSet) result.Result {
 	req, err := a.request(f, fs)
 	if err != nil {
 		a.fail(f.auditRefused(fs.Args(), err))
-		return nsrun.Failure(err)
+		return runner.Failure(err)
 	}
-	p, result, err := nsrun.Foreground(req, nsrun.Options{Signals: signals, DieWithParent: true, Protected: f.protected})
+	p, result, err := runner.Foreground(req, runner.Options{Signals: signals, DieWithParent: true, Protected: f.protected})
 	if p == nil {
-		result = nsrun.Failure(err)
+		result = runner.Failure(err)
 	}
 	if err != nil {
 		a.fail(err)
@@ -122,8 +122,8 @@ func (a *app) notes(notes []plan.Note, all bool) {
 	}
 }
 
-func writeResult(out *os.File, result nsrun.Result) error {
-	data, err := json.Marshal(result)
+func writeResult(out *os.File, r result.Result) error {
+	data, err := json.Marshal(r)
 	if err == nil {
 		_, err = out.Write(append(data, '\n'))
 	}

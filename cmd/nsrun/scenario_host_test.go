@@ -17,12 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/nsrun"
 )
 
 // scene is where a scenario runs: a copy of its directory, an nsrun on PATH that marks what it starts, and what was there before.
@@ -112,7 +111,7 @@ func (s *scene) processes() map[int]string {
 
 // sandboxGroups lists the cgroups of sandboxes that there are, of other tests' too.
 func sandboxGroups() (names []string) {
-	for _, g := range nsrun.Facts().Groups {
+	for _, g := range runner.Facts().Groups {
 		found, _ := filepath.Glob(filepath.Join(g.Dir, "nsrun-*"))
 		names = append(names, found...)
 	}

@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/nsrun"
 )
 
 // scenarios are the directories of examples whose README is typed into a shell, and how many commands it has at least.
@@ -100,8 +99,8 @@ func canGroup(controller string) bool {
 
 // expectation is a row of examples/misbehaving/expected.json.
 type expectation struct {
-	Verdict nsrun.Verdict `json:"verdict"`
-	Without nsrun.Verdict `json:"without_cgroup"`
+	Verdict result.Verdict `json:"verdict"`
+	Without result.Verdict `json:"without_cgroup"`
 }
 
 // misbehave runs all evil tools at once. That is the command ./run.sh of the README, whose table must be what expected.json says; it
@@ -123,13 +122,13 @@ func (s *scene) misbehave(t *testing.T, commands []typed) (others []typed) {
 		want := e.Verdict
 		switch {
 		case !bounded: // by root, where nothing would stop the fork bomb
-			want = nsrun.Refused
+			want = result.Refused
 		case e.Verdict != e.Without && !canGroup(string(e.Verdict)):
 			want = e.Without
 		}
 		s.running.Go(func() {
 			line := "./run.sh " + tool
-			if want != nsrun.Timeout { // no tool whose end is another reaches the manifest's time, however busy the machine is
+			if want != result.Timeout { // no tool whose end is another reaches the manifest's time, however busy the machine is
 				line = fmt.Sprintf("NSRUN_TEST_FLAGS='--timeout %s' %s", testenv.Limit(0), line)
 			}
 			got, written := s.types(t, line)
@@ -144,4 +143,4 @@ func (s *scene) misbehave(t *testing.T, commands []typed) (others []typed) {
 	return commands[1:]
 }
 
-func row(tool string, verdict nsrun.Verdict) string { return fmt.Sprintf("%-20s%s\n", tool, verdict) }
+func row(tool string, verdict result.Verdict) string { return fmt.Sprintf("%-20s%s\n", tool, verdict) }

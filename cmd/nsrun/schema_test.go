@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -90,8 +90,8 @@ func schemaOf(t reflect.Type, docs comments) map[string]any {
 		}
 		return s
 	case reflect.String:
-		if t == reflect.TypeFor[nsrun.Verdict]() {
-			return map[string]any{"enum": nsrun.Verdicts}
+		if t == reflect.TypeFor[result.Verdict]() {
+			return map[string]any{"enum": result.Verdicts}
 		}
 		return map[string]any{"type": "string"}
 	case reflect.Bool:
@@ -104,7 +104,7 @@ func schemaOf(t reflect.Type, docs comments) map[string]any {
 
 // TestResultSchema keeps the published schema to the fields that results have.
 func TestResultSchema(t *testing.T) {
-	s := schemaOf(reflect.TypeFor[nsrun.Result](), readComments(t, "../../nsrun", "../../nsrun/plan", "../../nsrun/policy"))
+	s := schemaOf(reflect.TypeFor[result.Result](), readComments(t, "../../nsrun/result", "../../nsrun/plan", "../../nsrun/policy"))
 	s["$schema"], s["title"] = "https://json-schema.org/draft/2020-12/schema", "the result of nsrun run: how the command ended, and what was on"
 	want, err := json.MarshalIndent(s, "", "  ")
 	require.NoError(t, err)
@@ -118,14 +118,14 @@ func TestResultSchema(t *testing.T) {
 
 // TestVerdictsAreAll finds every constant of the type in the package's source.
 func TestVerdictsAreAll(t *testing.T) {
-	source, err := os.ReadFile("../../nsrun/result_linux.go")
+	source, err := os.ReadFile("../../nsrun/result/verdict.go")
 	require.NoError(t, err)
 	found := 0
 	for line := range strings.SplitSeq(string(source), "\n") {
 		if f := strings.Fields(line); len(f) > 3 && f[1] == "Verdict" && f[2] == "=" {
 			found++
-			assert.Contains(t, nsrun.Verdicts, nsrun.Verdict(strings.Trim(f[3], `"`)))
+			assert.Contains(t, result.Verdicts, result.Verdict(strings.Trim(f[3], `"`)))
 		}
 	}
-	assert.Len(t, nsrun.Verdicts, found)
+	assert.Len(t, result.Verdicts, found)
 }

@@ -7,27 +7,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
-
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestMain makes the test binary be nsrun when it is called by one of its names: scripts and tests run it from PATH. The third is what
 // it has inside of a real bubblewrap.
 func TestMain(m *testing.M) {
-	nsrun.Init()
+	runner.Init()
 	testscript.Main(isolated{m}, map[string]func(){"nsrun": main, "bwrap": main, ".nsrun": main})
 }
 
@@ -80,7 +81,7 @@ func TestScripts(t *testing.T) {
 // needSandbox skips a test where the default policy cannot be enforced; in CI that is a failure.
 func needSandbox(t *testing.T) {
 	t.Helper()
-	_, err := plan.Compile(plan.Request{Policy: policy.Default(""), Command: []string{"true"}}, nsrun.Probe())
+	_, err := plan.Compile(plan.Request{Policy: policy.Default(""), Command: []string{"true"}}, runner.Probe())
 	if err == nil {
 		return
 	}
@@ -92,7 +93,7 @@ func needSandbox(t *testing.T) {
 
 func condition(cond string) (bool, error) {
 	if cond == "libseccomp" {
-		_, err := nsrun.SeccompJSON([]byte("{}"))
+		_, err := plan.SeccompJSON([]byte("{}"), runtime.GOARCH)
 		return !errors.Is(err, errors.ErrUnsupported), nil
 	}
 	if cond == "root" {
@@ -103,7 +104,7 @@ func condition(cond string) (bool, error) {
 		return len(found) > 0, err
 	}
 	if name, ok := strings.CutPrefix(cond, "cgroup:"); ok { // a cgroup with that controller can be made, or had in a scope
-		known := nsrun.Facts()
+		known := runner.Facts()
 		here := slices.ContainsFunc(known.Groups, func(g facts.Group) bool { return slices.Contains(g.Controllers, name) })
 		return here || known.Manager != nil && slices.Contains(known.Manager.Controllers, name), nil
 	}
@@ -111,7 +112,7 @@ func condition(cond string) (bool, error) {
 		if _, known := facts.Lookup(facts.Name(name)); !known {
 			return false, fmt.Errorf("%s is not a feature", name)
 		}
-		return nsrun.Facts().Can(facts.Name(name)), nil
+		return runner.Facts().Can(facts.Name(name)), nil
 	}
 	return false, fmt.Errorf("unknown condition %q", cond)
 }
@@ -151,7 +152,7 @@ func late(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	for limit := testenv.Scale(200 * time.Millisecond); limit < testenv.Limit(0); limit *= 2 {
 		args[at] = limit.String()
-		expect(ts, nsrun.CodeTimeout, args)
+		expect(ts, result.CodeTimeout, args)
 		if slices.Contains(strings.Split(ts.ReadFile("stdout"), "\n"), "begun") {
 			return
 		}

@@ -9,13 +9,14 @@ import (
 	"os"
 	"os/signal"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/session"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/manifest"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
+	"golang.org/x/sys/unix"
 )
 
 func sessionFlagSet(schema *bool, audit *string) *flag.FlagSet {
@@ -53,7 +54,7 @@ func (a *app) session(args []string) int {
 		}()
 	}
 	err := session.Serve(ctx, os.Stdin, a.stdout, hangup(os.Stdin, unix.POLLRDHUP), made, version)
-	nsrun.Shutdown()
+	runner.Shutdown()
 	var reported signalled
 	switch {
 	case err == nil:
@@ -121,7 +122,7 @@ func (h host) Open(ctx context.Context, asked session.Asked) (session.Sandbox, e
 	if err != nil {
 		return nil, refusal(asked, err)
 	}
-	s, err := nsrun.Open(ctx, pol)
+	s, err := runner.Open(ctx, pol.Spec(), pol.Protected()...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +162,9 @@ func refusal(asked session.Asked, err error) error {
 }
 
 // sandbox is a session of the library's.
-type sandbox struct{ *nsrun.Session }
+type sandbox struct{ *runner.Session }
 
-func (s sandbox) Start(ctx context.Context, req nsrun.StartRequest) (session.Process, error) {
+func (s sandbox) Start(ctx context.Context, req runner.StartRequest) (session.Process, error) {
 	p, err := s.StartProcess(ctx, req)
 	if err != nil {
 		return nil, err
@@ -171,7 +172,7 @@ func (s sandbox) Start(ctx context.Context, req nsrun.StartRequest) (session.Pro
 	return process{p}, nil
 }
 
-func (s sandbox) Resolve(path string, access nsrun.Access) (string, error) {
+func (s sandbox) Resolve(path string, access runner.Access) (string, error) {
 	p, err := s.ResolvePath(path, access)
 	if err != nil {
 		return "", err
@@ -180,11 +181,11 @@ func (s sandbox) Resolve(path string, access nsrun.Access) (string, error) {
 }
 
 // process is one of the library's.
-type process struct{ *nsrun.Process }
+type process struct{ *runner.Process }
 
 func (p process) Pipes() (stdin io.WriteCloser, stdout, stderr io.ReadCloser) {
 	return p.Stdin, p.Stdout, p.Stderr
 }
 
 // Receipt is what holds in each command of the session.
-func (s sandbox) Receipt() nsrun.Receipt { return nsrun.ReceiptOf(s.Session) }
+func (s sandbox) Receipt() result.Receipt { return runner.ReceiptOf(s.Session) }

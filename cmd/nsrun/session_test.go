@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/testenv"
-	"github.com/nsrun/nsrun/nsrun"
 )
 
 // client talks with one nsrun session.
@@ -356,7 +356,7 @@ func TestSessionOfAClientThatDoesNotReadStaysSmall(t *testing.T) {
 	c.send(`{"id":"close","op":"close","session":"b","now":true}`)
 	waitFor(t, func() bool { return len(processesWith(mark)) == 0 }) // closing goes on all the same
 	require.NoError(t, c.in.Close())
-	assert.Equal(t, nsrun.CodeFailed, c.end(), "its going is noticed, though nobody reads, and that answers are lost")
+	assert.Equal(t, result.CodeFailed, c.end(), "its going is noticed, though nobody reads, and that answers are lost")
 }
 
 // Answers that nobody reads cost what was collected, and what Go has for garbage, but not their JSON, which here is six times as long.
@@ -380,10 +380,10 @@ func TestSessionHoldsWhatWasCollectedAsItIs(t *testing.T) {
 	assert.Less(t, peak, before+overhead*collected, "as JSON it would be eighteen times as much")
 	ok := c.next().OK // one of them: an emulated machine takes its time to read such lines
 	assert.Equal(t, "ok", ok["verdict"])
-	assert.Len(t, ok["stdout"], nsrun.DefaultMaxOutput)
-	assert.Len(t, ok["stderr"], nsrun.DefaultMaxOutput)
+	assert.Len(t, ok["stdout"], runner.DefaultMaxOutput)
+	assert.Len(t, ok["stderr"], runner.DefaultMaxOutput)
 	require.NoError(t, c.raw.Close())
-	assert.Equal(t, nsrun.CodeFailed, c.end())
+	assert.Equal(t, result.CodeFailed, c.end())
 }
 
 func residentMiB(t *testing.T, pid int) int {

@@ -8,11 +8,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // backendStatus is one backend in status --json.
@@ -67,7 +68,7 @@ func (a *app) status(args []string) int {
 // statusHere asks this host in full, and plans the default policy for each backend.
 func (a *app) statusHere() (status, error) {
 	var f flags
-	pol, err := f.switches(policy.Default(nsrun.Home()))
+	pol, err := f.switches(policy.Default(runner.Home()))
 	if err == nil {
 		pol, err = f.normalize(pol)
 	}
@@ -80,7 +81,7 @@ func (a *app) statusHere() (status, error) {
 	if err != nil {
 		return status{}, err
 	}
-	known := nsrun.Probe()
+	known := runner.Probe()
 	s := status{Fallback: string(policy.Strict), Require: pol.Require, Ceiling: f.protected}
 	if pol.Fallback == policy.Degrade {
 		s.Fallback = string(policy.Degrade)
@@ -123,7 +124,7 @@ func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why s
 }
 
 func (a *app) backendStatus(name string, known facts.Facts) backendStatus {
-	pol := policy.Default(nsrun.Home())
+	pol := policy.Default(runner.Home())
 	pol.Backend = policy.Backend(name)
 	s := backendStatus{Name: name, Loses: plan.Loses(name)}
 	var p *plan.Plan
@@ -204,8 +205,8 @@ func (a *app) execStages(args []string) int {
 	if len(fds) != 3 {
 		return a.fail(errors.New("exec-stages is for nsrun itself"))
 	}
-	if err := nsrun.ExecStages(fds[0], fds[1], fds[2]); err != nil {
+	if err := runner.ExecStages(fds[0], fds[1], fds[2]); err != nil {
 		return a.fail(err)
 	}
-	return nsrun.CodeFailed
+	return result.CodeFailed
 }

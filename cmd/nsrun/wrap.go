@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
@@ -107,13 +107,13 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	if req, err = nsrun.Admit(req); err != nil {
+	if req, err = runner.Admit(req); err != nil {
 		return err
 	}
-	_, err = nsrun.Compile(req)
-	var lacks *nsrun.PolicyCompatibilityError
+	_, err = runner.Compile(req)
+	var lacks *plan.CompatibilityError
 	if errors.As(err, &lacks) { // for the causes, and for backends that are other programs
-		_, err = plan.Compile(req, nsrun.Probe())
+		_, err = plan.Compile(req, runner.Probe())
 	}
 	return err
 }

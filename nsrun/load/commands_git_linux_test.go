@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,7 +80,7 @@ func TestGitRunsNothingUnderPassive(t *testing.T) {
 	}
 	for _, line := range []string{"git --version", "git log", "git log --oneline", "git log -n 1", "git log --oneline -n 2", "git log --oneline HEAD~1", "git show --no-ext-diff --no-textconv",
 		"git show --no-ext-diff --no-textconv HEAD", "git diff --no-ext-diff --no-textconv --cached", "git diff --no-ext-diff --no-textconv HEAD~1 HEAD"} {
-		d, err := nsrun.CheckCommand(pol.Spec(), "", strings.Fields(line))
+		d, err := runner.CheckCommand(pol.Spec(), "", strings.Fields(line))
 		require.NoError(t, err)
 		require.Truef(t, d.Accepted, "%s: %s", line, d.Text())
 		run(d.Env, line)
@@ -90,7 +91,7 @@ func TestGitRunsNothingUnderPassive(t *testing.T) {
 		assert.True(t, ran(), "control: %s runs it", line)
 	}
 	for _, line := range []string{"git show HEAD", "git diff", "git status", "git diff --cached"} {
-		d, err := nsrun.CheckCommand(pol.Spec(), "", strings.Fields(line))
+		d, err := runner.CheckCommand(pol.Spec(), "", strings.Fields(line))
 		require.NoError(t, err)
 		assert.False(t, d.Accepted, line)
 	}

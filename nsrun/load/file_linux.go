@@ -5,11 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
 // File reads a regular file of at most limit bytes. It does not wait for a FIFO, and looks at what it has opened, not at what the name
@@ -51,7 +52,7 @@ func Filter(name string) ([]byte, error) {
 	if strings.HasSuffix(name, ".json") {
 		data, err := File(name, maxOCIProfile)
 		if err == nil {
-			data, err = nsrun.SeccompJSON(data)
+			data, err = plan.SeccompJSON(data, runtime.GOARCH)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

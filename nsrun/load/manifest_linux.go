@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/manifest"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -37,7 +38,7 @@ func Bytes(name string, data []byte, dir string, more ...Wish) (nsrun.Policy, er
 		}
 		dir = abs
 	}
-	pol, err := resolve(name, data, manifest.Context{Home: nsrun.Home(), Dir: dir})
+	pol, err := resolve(name, data, manifest.Context{Home: runner.Home(), Dir: dir})
 	if err != nil {
 		return nsrun.Policy{}, err
 	}
@@ -74,7 +75,7 @@ func Spec(name string) (policy.Policy, error) {
 	if err != nil {
 		return policy.Policy{}, fmt.Errorf("manifest: %w", err)
 	}
-	pol, err := resolve(name, data, manifest.Context{Home: nsrun.Home(), Dir: filepath.Dir(abs), Path: abs})
+	pol, err := resolve(name, data, manifest.Context{Home: runner.Home(), Dir: filepath.Dir(abs), Path: abs})
 	if err == nil {
 		sum := sha256.Sum256(data)
 		pol.ManifestSHA256 = hex.EncodeToString(sum[:])

@@ -39,7 +39,8 @@ var table = map[string]pkg{
 	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
 	"internal/doctest":           {quick: true, seconds: 1, once: true},
 	"internal/sys":               {quick: true, seconds: 3, race: 5},
-	"nsrun":                      {seconds: 65, slow: 90, slice: 6, race: 120},
+	"internal/runner":            {seconds: 65, slow: 90, slice: 6, race: 120},
+	"nsrun":                      {seconds: 10, race: 20},
 	"nsrun/audit":                {quick: true, seconds: 6, race: 8},
 	"nsrun/bwrap":                {quick: true, seconds: 1},
 	"nsrun/facts":                {quick: true, seconds: 1},
@@ -66,7 +67,7 @@ var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprin
 	"e2e/container/testdata/inside", "e2e/docker/testdata/probe"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
-var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands"}
+var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/result", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands"}
 
 // portable are the packages that build on another system.
 var portable = append([]string{"./mounts", "./landlock", "./seccomp", "./rlimit", "./rlimit/cgroup"}, pure...)

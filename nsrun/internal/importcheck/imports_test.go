@@ -42,10 +42,12 @@ var imports = map[string]string{
 	"internal/scope/fake":        "",
 	"internal/spawner":           "internal/fault internal/backend internal/wire",
 	"nsrun/internal/importcheck": "",
-	"nsrun":                      "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/plan internal/backend internal/probe internal/wire internal/spawner",
-	"nsrun/load":                 "nsrun nsrun/policy nsrun/manifest",
-	"cmd/nsrun/internal/session": "nsrun nsrun/policy nsrun/plan",
-	"cmd/nsrun":                  "internal/fault cmd/nsrun/internal/session mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap",
+	"nsrun/result":               "nsrun/plan",
+	"internal/runner":            "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result internal/backend internal/probe internal/wire internal/spawner",
+	"nsrun":                      "nsrun/policy nsrun/commands nsrun/plan nsrun/result internal/backend internal/runner",
+	"nsrun/load":                 "nsrun nsrun/policy nsrun/plan nsrun/manifest internal/runner",
+	"cmd/nsrun/internal/session": "internal/runner nsrun/result nsrun/policy nsrun/plan",
+	"cmd/nsrun":                  "internal/fault cmd/nsrun/internal/session internal/runner mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap",
 	"cmd/nsbench":                "nsrun",
 	"e2e":                        "",
 	"internal/doctest":           "",
@@ -64,7 +66,7 @@ var imports = map[string]string{
 }
 
 // pure lists the packages that may not reach the system.
-var pure = strings.Fields("nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/manifest nsrun/bwrap")
+var pure = strings.Fields("nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap")
 
 // system lists what reaches it.
 var system = strings.Fields("os os/exec os/signal os/user syscall net unsafe golang.org/x/sys/unix")

@@ -4,22 +4,23 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // ended is how a command ended: the result as the library gives it, its receipt only if that was asked for, and what was collected.
 type ended struct {
-	nsrun.Result
-	Receipt         *nsrun.Receipt `json:"receipt,omitempty"`
-	Stdout          *bulk          `json:"stdout,omitempty"`
-	Stderr          *bulk          `json:"stderr,omitempty"`
-	StdoutBytes     *int64         `json:"stdout_bytes,omitempty"`
-	StderrBytes     *int64         `json:"stderr_bytes,omitempty"`
-	StdoutTruncated bool           `json:"stdout_truncated,omitempty"`
-	StderrTruncated bool           `json:"stderr_truncated,omitempty"`
+	result.Result
+	Receipt         *result.Receipt `json:"receipt,omitempty"`
+	Stdout          *bulk           `json:"stdout,omitempty"`
+	Stderr          *bulk           `json:"stderr,omitempty"`
+	StdoutBytes     *int64          `json:"stdout_bytes,omitempty"`
+	StderrBytes     *int64          `json:"stderr_bytes,omitempty"`
+	StdoutTruncated bool            `json:"stdout_truncated,omitempty"`
+	StderrTruncated bool            `json:"stderr_truncated,omitempty"`
 }
 
-func endedOf(r nsrun.Result, receipt bool) ended {
+func endedOf(r result.Result, receipt bool) ended {
 	e := ended{Result: r}
 	if receipt {
 		e.Receipt = &r.Receipt
@@ -31,7 +32,7 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 	if fault := b.wait(c); fault != nil {
 		return nil, fault
 	}
-	opts := &nsrun.ExecOptions{MaxOutput: req.maxOutput, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Timeout: req.timeout, Fresh: req.fresh, Terminal: req.terminal}
+	opts := &runner.ExecOptions{MaxOutput: req.maxOutput, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Timeout: req.timeout, Fresh: req.fresh, Terminal: req.terminal}
 	if req.stdin != nil {
 		opts.Stdin = bytes.NewReader(*req.stdin)
 	}
@@ -67,7 +68,7 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 func (s *server) reserve(c *call, req *request) bool {
 	most := req.maxOutput
 	if most == 0 {
-		most = nsrun.DefaultMaxOutput
+		most = runner.DefaultMaxOutput
 	}
 	if !s.collected.TryAcquire(2 * most) {
 		close(c.lacksRoom) // a later answer may hold the room that this one waits for
@@ -80,7 +81,7 @@ func (s *server) reserve(c *call, req *request) bool {
 }
 
 // keep gives back what a command has not used of that, which most commands do not. The rest goes when the client takes the answer.
-func (s *server) keep(c *call, r *nsrun.ExecResult) {
+func (s *server) keep(c *call, r *runner.ExecResult) {
 	var used int64
 	if r != nil {
 		used = int64(len(r.Stdout) + len(r.Stderr))
@@ -92,8 +93,8 @@ func (s *server) keep(c *call, r *nsrun.ExecResult) {
 }
 
 // ran reports whether a verdict is that of a command that ran.
-func ran(v nsrun.Verdict) bool {
-	return !slices.Contains([]nsrun.Verdict{"", nsrun.NotFound, nsrun.NotExecutable, nsrun.Setup, nsrun.Refused}, v)
+func ran(v result.Verdict) bool {
+	return !slices.Contains([]result.Verdict{"", result.NotFound, result.NotExecutable, result.Setup, result.Refused}, v)
 }
 
 func (s *server) stream(c *call, name string, req *request) *stream {

@@ -14,8 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // fakeHost makes sandboxes that run nothing; what their commands do follows from the first word.
@@ -36,7 +37,7 @@ func (h *fakeHost) Open(ctx context.Context, asked Asked) (Sandbox, error) {
 	case asked.Manifest == "/gate":
 		<-h.gate
 	case asked.Manifest == "/lacks":
-		return nil, &nsrun.PolicyCompatibilityError{Unmet: []plan.Note{{Feature: "landlock", Loss: "files", Fix: "boot with lsm=landlock"}}}
+		return nil, &plan.CompatibilityError{Unmet: []plan.Note{{Feature: "landlock", Loss: "files", Fix: "boot with lsm=landlock"}}}
 	case asked.Manifest == "/bad":
 		return nil, &Error{Kind: Refused, Field: "network", Text: "allow lists are not supported", Fix: "write none or host"}
 	}
@@ -56,8 +57,8 @@ type fakeBox struct {
 
 func (b *fakeBox) WorkingDir() string { return "/work" }
 func (b *fakeBox) Alive() bool        { return b.ctx.Err() == nil }
-func (b *fakeBox) Receipt() nsrun.Receipt {
-	return nsrun.Receipt{Backend: "fake", Holds: []string{"files"}, Lost: []string{"network"}}
+func (b *fakeBox) Receipt() result.Receipt {
+	return result.Receipt{Backend: "fake", Holds: []string{"files"}, Lost: []string{"network"}}
 }
 
 func (b *fakeBox) Close() error {
@@ -71,33 +72,33 @@ func (b *fakeBox) Close() error {
 	return nil
 }
 
-func (b *fakeBox) Resolve(path string, access nsrun.Access) (string, error) {
-	if access == nsrun.ForWriting {
-		return "", &nsrun.RefusedError{Field: "path", Text: path + " is read-only", Fix: "grant it"}
+func (b *fakeBox) Resolve(path string, access runner.Access) (string, error) {
+	if access == runner.ForWriting {
+		return "", &result.RefusedError{Field: "path", Text: path + " is read-only", Fix: "grant it"}
 	}
 	return "/host/" + path, nil
 }
 
-func result(status int) nsrun.Result {
-	r := nsrun.Result{Version: 1, Verdict: nsrun.OK, Code: status, ExitStatus: &status, Receipt: nsrun.Receipt{Backend: "fake"}}
+func exited(status int) result.Result {
+	r := result.Result{Version: 1, Verdict: result.OK, Code: status, ExitStatus: &status, Receipt: result.Receipt{Backend: "fake"}}
 	if status != 0 {
-		r.Verdict = nsrun.Exit
+		r.Verdict = result.Exit
 	}
 	return r
 }
 
-func interrupted() nsrun.Result {
-	return nsrun.Result{Version: 1, Verdict: nsrun.Interrupted, Code: 137, Signal: "SIGKILL"}
+func interrupted() result.Result {
+	return result.Result{Version: 1, Verdict: result.Interrupted, Code: 137, Signal: "SIGKILL"}
 }
 
-func (b *fakeBox) Exec(ctx context.Context, argv []string, o *nsrun.ExecOptions) (*nsrun.ExecResult, error) {
-	r := &nsrun.ExecResult{Result: result(0)}
+func (b *fakeBox) Exec(ctx context.Context, argv []string, o *runner.ExecOptions) (*runner.ExecResult, error) {
+	r := &runner.ExecResult{Result: exited(0)}
 	var stdout, stderr bytes.Buffer
 	if o.Stdout == nil {
 		o.Stdout, o.Stderr = &stdout, &stderr
 	}
 	if !b.Alive() {
-		return nil, nsrun.ErrClosed
+		return nil, runner.ErrClosed
 	}
 	err := b.act(ctx, argv, o, r)
 	if err != nil && ctx.Err() == nil {
@@ -113,7 +114,7 @@ func (b *fakeBox) Exec(ctx context.Context, argv []string, o *nsrun.ExecOptions)
 	return r, err
 }
 
-func (b *fakeBox) act(ctx context.Context, argv []string, o *nsrun.ExecOptions, r *nsrun.ExecResult) error {
+func (b *fakeBox) act(ctx context.Context, argv []string, o *runner.ExecOptions, r *runner.ExecResult) error {
 	rest := strings.Join(argv[1:], " ")
 	switch argv[0] {
 	case "cat":
@@ -131,7 +132,7 @@ func (b *fakeBox) act(ctx context.Context, argv []string, o *nsrun.ExecOptions, 
 		fmt.Fprint(o.Stderr, "oops")
 	case "exit":
 		n, _ := strconv.Atoi(rest)
-		r.Result = result(n)
+		r.Result = exited(n)
 	case "sleep":
 		b.host.asleep.Add(1)
 		defer b.host.asleep.Add(-1)
@@ -162,11 +163,11 @@ func (b *fakeBox) act(ctx context.Context, argv []string, o *nsrun.ExecOptions, 
 		_, _ = o.Stdout.Write(make([]byte, max(o.MaxOutput, 1)))
 		_, _ = o.Stderr.Write(make([]byte, max(o.MaxOutput, 1)))
 	case "missing":
-		return &nsrun.Error{Stage: "exec", Err: fmt.Errorf("missing: %w", nsrun.ErrNotFound), Hint: "install it"}
+		return &runner.Error{Stage: "exec", Err: fmt.Errorf("missing: %w", runner.ErrNotFound), Hint: "install it"}
 	case "refused":
-		return &nsrun.RefusedError{Field: "dir", Text: "/root is not shown", Fix: "grant it"}
+		return &result.RefusedError{Field: "dir", Text: "/root is not shown", Fix: "grant it"}
 	case "broken":
-		return &nsrun.Error{Stage: "mount", Index: 7, Op: "bind", Path: "/a", Err: syscall.EPERM, Hint: "run nsrun doctor"}
+		return &runner.Error{Stage: "mount", Index: 7, Op: "bind", Path: "/a", Err: syscall.EPERM, Hint: "run nsrun doctor"}
 	case "odd":
 		return errors.New("something else")
 	default:
@@ -183,11 +184,11 @@ type fakeProcess struct {
 	stdout, stderr *io.PipeReader
 	out, errs      *io.PipeWriter
 	ended          chan struct{}
-	end            func(nsrun.Result)
-	r              nsrun.Result
+	end            func(result.Result)
+	r              result.Result
 }
 
-func (b *fakeBox) Start(ctx context.Context, req nsrun.StartRequest) (Process, error) {
+func (b *fakeBox) Start(ctx context.Context, req runner.StartRequest) (Process, error) {
 	if req.Args[0] == "missing" {
 		return nil, b.act(ctx, req.Args, nil, nil)
 	}
@@ -196,7 +197,7 @@ func (b *fakeBox) Start(ctx context.Context, req nsrun.StartRequest) (Process, e
 	p.stdout, p.out = io.Pipe()
 	p.stderr, p.errs = io.Pipe()
 	var once sync.Once
-	p.end = func(r nsrun.Result) {
+	p.end = func(r result.Result) {
 		once.Do(func() {
 			p.r = r
 			p.in.CloseWithError(syscall.EPIPE)
@@ -208,7 +209,7 @@ func (b *fakeBox) Start(ctx context.Context, req nsrun.StartRequest) (Process, e
 	if req.Args[0] != "deaf" {
 		go func() {
 			_, _ = io.Copy(p.out, p.in)
-			p.end(result(0))
+			p.end(exited(0))
 		}()
 	}
 	context.AfterFunc(ctx, func() { p.end(interrupted()) })
@@ -219,9 +220,9 @@ func (b *fakeBox) Start(ctx context.Context, req nsrun.StartRequest) (Process, e
 func (p *fakeProcess) Pipes() (io.WriteCloser, io.ReadCloser, io.ReadCloser) {
 	return p.stdin, p.stdout, p.stderr
 }
-func (p *fakeProcess) Done() <-chan struct{}        { return p.ended }
-func (p *fakeProcess) Wait() (*nsrun.Result, error) { <-p.ended; return &p.r, nil }
-func (p *fakeProcess) Kill() error                  { p.end(interrupted()); return nil }
+func (p *fakeProcess) Done() <-chan struct{}         { return p.ended }
+func (p *fakeProcess) Wait() (*result.Result, error) { <-p.ended; return &p.r, nil }
+func (p *fakeProcess) Kill() error                   { p.end(interrupted()); return nil }
 func (p *fakeProcess) Signal(sig os.Signal) error {
 	select {
 	case <-p.ended:
@@ -231,7 +232,7 @@ func (p *fakeProcess) Signal(sig os.Signal) error {
 	_, err := fmt.Fprintf(p.errs, "%v\n", sig)
 	return err
 }
-func (p *fakeProcess) Resize(size nsrun.Size) error {
+func (p *fakeProcess) Resize(size runner.Size) error {
 	_, err := fmt.Fprintf(p.errs, "%dx%d\n", size.Rows, size.Cols)
 	return err
 }

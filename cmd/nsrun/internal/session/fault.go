@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // The kinds of errors. How a command ended that ran is never one of them.
@@ -51,9 +52,9 @@ func gone(field, fix, format string, args ...any) *Error {
 // explain sorts an error of the library's into one of the kinds. name is the program that was to run.
 func explain(err error, name string) *Error {
 	var own *Error
-	var refused *nsrun.RefusedError
-	var lacks *nsrun.PolicyCompatibilityError
-	var step *nsrun.Error
+	var refused *result.RefusedError
+	var lacks *plan.CompatibilityError
+	var step *runner.Error
 	switch {
 	case errors.As(err, &own):
 		return own
@@ -65,11 +66,11 @@ func explain(err error, name string) *Error {
 			e.Fix = lacks.Unmet[0].Fix
 		}
 		return e
-	case errors.Is(err, nsrun.ErrClosed):
-		return &Error{Kind: Closed, Text: nsrun.ErrClosed.Error(), Fix: "open it again"}
+	case errors.Is(err, runner.ErrClosed):
+		return &Error{Kind: Closed, Text: runner.ErrClosed.Error(), Fix: "open it again"}
 	case errors.As(err, &step):
 		e := &Error{Kind: Setup, Text: err.Error(), Step: step.Stage, Fix: step.Hint}
-		if errors.Is(err, nsrun.ErrNotFound) {
+		if errors.Is(err, runner.ErrNotFound) {
 			e.Kind, e.Name, e.Step = NotFound, name, ""
 		}
 		return e

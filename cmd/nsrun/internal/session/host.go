@@ -6,7 +6,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // Host makes sandboxes.
@@ -23,23 +24,23 @@ type Asked struct {
 	Dir      string
 }
 
-// Sandbox is a session of the library's: see [nsrun.Session].
+// Sandbox is a session of the library's: see [runner.Session].
 type Sandbox interface {
-	Exec(ctx context.Context, argv []string, opts *nsrun.ExecOptions) (*nsrun.ExecResult, error)
-	Start(ctx context.Context, req nsrun.StartRequest) (Process, error)
-	Resolve(path string, access nsrun.Access) (string, error)
+	Exec(ctx context.Context, argv []string, opts *runner.ExecOptions) (*runner.ExecResult, error)
+	Start(ctx context.Context, req runner.StartRequest) (Process, error)
+	Resolve(path string, access runner.Access) (string, error)
 	WorkingDir() string
-	Receipt() nsrun.Receipt
+	Receipt() result.Receipt
 	Alive() bool
 	Close() error
 }
 
-// Process is one that was started: see [nsrun.Process]. Stderr is nil if there is a terminal.
+// Process is one that was started: see [runner.Process]. Stderr is nil if there is a terminal.
 type Process interface {
 	Pipes() (stdin io.WriteCloser, stdout, stderr io.ReadCloser)
 	Done() <-chan struct{}
-	Wait() (*nsrun.Result, error)
+	Wait() (*result.Result, error)
 	Signal(sig os.Signal) error
-	Resize(size nsrun.Size) error
+	Resize(size runner.Size) error
 	Kill() error
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"golang.org/x/sys/unix"
 )
@@ -114,7 +114,7 @@ func data(path string, raw []byte, into **[]byte) *Error {
 	return nil
 }
 
-func size(path string, raw []byte, into **nsrun.Size) *Error {
+func size(path string, raw []byte, into **runner.Size) *Error {
 	all, err := members(raw, path)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func size(path string, raw []byte, into **nsrun.Size) *Error {
 	if rows < 1 || cols < 1 || rows > 1<<16-1 || cols > 1<<16-1 {
 		return protocolError(path, fix, "rows and cols are numbers from 1 to 65535")
 	}
-	*into = &nsrun.Size{Rows: uint16(rows), Cols: uint16(cols)}
+	*into = &runner.Size{Rows: uint16(rows), Cols: uint16(cols)}
 	return nil
 }
 

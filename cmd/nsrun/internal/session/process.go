@@ -7,7 +7,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 )
 
 // process is one that a request has started, and that others refer to by that one's id.
@@ -42,7 +42,7 @@ func (p *process) start(req *request) (any, *Error) {
 		return nil, fault
 	}
 	argv := req.argv()
-	proc, err := p.sandbox.box.Start(p.call.ctx, nsrun.StartRequest{Args: argv, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Terminal: req.terminal})
+	proc, err := p.sandbox.box.Start(p.call.ctx, runner.StartRequest{Args: argv, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Terminal: req.terminal})
 	if err != nil {
 		return nil, p.call.explain(err, argv[0])
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +28,7 @@ type request struct {
 	timeout   time.Duration
 	maxOutput int64
 	fresh     bool
-	terminal  *nsrun.Size
+	terminal  *runner.Size
 	stream    bool
 	encoding  string
 	receipt   bool
@@ -181,7 +181,7 @@ func (r *request) check(o op, all []member) *Error {
 // argv is what is to be executed.
 func (r *request) argv() []string {
 	if r.shell != nil {
-		return nsrun.Shell(*r.shell)
+		return runner.Shell(*r.shell)
 	}
 	return r.args
 }

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // sandbox is an open session, or one that is being opened.
@@ -34,11 +35,11 @@ func (b *sandbox) wait(c *call) *Error {
 
 // close returns when nothing of it is alive.
 func (b *sandbox) close() error {
-	defer b.cancel(nsrun.ErrClosed) // for what still waits for the client to take its output
+	defer b.cancel(runner.ErrClosed) // for what still waits for the client to take its output
 	select {
 	case <-b.ready:
 	default:
-		b.cancel(nsrun.ErrClosed)
+		b.cancel(runner.ErrClosed)
 		<-b.ready
 	}
 	if b.box == nil {
@@ -99,10 +100,10 @@ type pong struct {
 
 // opened is what open answers.
 type opened struct {
-	Session string        `json:"session"`
-	Dir     string        `json:"dir"` // where commands start
-	Backend string        `json:"backend"`
-	Receipt nsrun.Receipt `json:"receipt"`
+	Session string         `json:"session"`
+	Dir     string         `json:"dir"` // where commands start
+	Backend string         `json:"backend"`
+	Receipt result.Receipt `json:"receipt"`
 }
 
 func (s *server) prepareOpen(c *call, req *request) (func() (any, *Error), *Error) {
@@ -220,9 +221,9 @@ func resolve(c *call, b *sandbox, req *request) (any, *Error) {
 	if fault := b.wait(c); fault != nil {
 		return nil, fault
 	}
-	access := nsrun.ForReading
+	access := runner.ForReading
 	if req.access == "write" {
-		access = nsrun.ForWriting
+		access = runner.ForWriting
 	}
 	path, err := b.box.Resolve(req.path, access)
 	if err != nil {

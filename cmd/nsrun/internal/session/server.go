@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -25,7 +25,7 @@ const (
 
 // maxCollected is how many bytes of output may be held for all answers together that the client has not taken. A command that runs counts
 // with as much as it may have collected: there is enough for all requests that ask for no more than usual. What is above waits to start.
-const maxCollected = 2 * maxFlying * nsrun.DefaultMaxOutput
+const maxCollected = 2 * maxFlying * runner.DefaultMaxOutput
 
 // kind is what a request is counted with.
 type kind int
@@ -118,7 +118,7 @@ func (c *call) explain(err error, name string) *Error {
 		return explain(err, name)
 	}
 	switch cause := context.Cause(c.ctx); {
-	case errors.Is(cause, nsrun.ErrClosed):
+	case errors.Is(cause, runner.ErrClosed):
 		return explain(cause, name)
 	case errors.Is(cause, errNotOpened):
 		return &Error{Kind: Closed, Text: errNotOpened.Error()}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/runner"
 	"golang.org/x/sys/unix"
 )
 
@@ -126,7 +126,7 @@ func read(path string, raw json.RawMessage, into any) *Error {
 		return durationOf(path, raw, v)
 	case **[]byte:
 		return data(path, raw, v)
-	case **nsrun.Size:
+	case **runner.Size:
 		return size(path, raw, v)
 	case *unix.Signal:
 		return signal(path, raw, v)

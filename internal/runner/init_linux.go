@@ -1,0 +1,161 @@
+package runner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/spawner"
+	"github.com/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoInit is what [Open] and [Run] answer in a program that has not called [Init].
+var ErrNoInit = errors.New("nsrun.Init has not been called: make it the first line of main, and of TestMain")
+
+// initialised says that a process started from this binary knows its role. Without it such a process would be this program once more.
+var initialised atomic.Bool
+
+// Init is nsrun.Init.
+func Init() {
+	spawner.Dispatch()
+	initialised.Store(true)
+}
+
+// owner is this process's end of its spawner, which is started when it is first needed, and again if it has died.
+var owner struct {
+	sync.Mutex
+	socket int // 0 for none
+	ended  <-chan struct{}
+}
+
+// Shutdown is nsrun.Shutdown.
+func Shutdown() {
+	owner.Lock()
+	defer owner.Unlock()
+	if owner.socket == 0 {
+		return
+	}
+	unix.Close(owner.socket)
+	owner.socket = 0
+	<-owner.ended
+}
+
+// requestSandbox has the spawner open a sandbox.
+func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
+	}
+	defer unix.Close(pair[0])
+	err = give(wire.NewRequest(p, protected), pair[1])
+	unix.Close(pair[1])
+	if err != nil {
+		return nil, err
+	}
+	var answer wire.Answer
+	fds, err := wire.Receive(pair[0], &answer)
+	if errors.Is(err, io.EOF) {
+		return nil, &Error{Stage: "spawner", Err: errors.New("it has ended while it made a sandbox, or has reached its limit on open files"), Hint: moreFiles}
+	}
+	if err != nil {
+		return nil, &Error{Stage: "spawner", Op: "answer", Err: err, Hint: hintOf(err)}
+	}
+	var info backend.Info
+	err = json.Unmarshal(answer.Info, &info)
+	if answer.Failure == nil && err == nil && len(fds) == 2 {
+		return backend.NewSandbox(p, info, fds[0], fds[1]), nil
+	}
+	wire.CloseAll(fds) // whose sandbox ends with them
+	if answer.Failure != nil {
+		return nil, answer.Failure
+	}
+	return nil, &Error{Stage: "spawner", Err: errors.Join(fmt.Errorf("bug: its answer, with %d descriptors, cannot be read", len(fds)), err)}
+}
+
+const moreFiles = "raise the limit on open files (ulimit -n)"
+
+// hintOf is what helps against err, if anything does.
+func hintOf(err error) string {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ETOOMANYREFS) { // or too many are on their way in sockets
+		return moreFiles
+	}
+	return ""
+}
+
+// give sends an order. A spawner that has been killed is replaced once; one that only cannot be told keeps its sandboxes.
+func give(o wire.Request, reply int) error {
+	owner.Lock()
+	defer owner.Unlock()
+	for tries := 0; ; tries++ {
+		if owner.socket == 0 {
+			socket, ended, err := startRole(spawner.Name, nil)
+			if err != nil {
+				return err
+			}
+			owner.socket, owner.ended = socket, ended
+		}
+		err := wire.Send(owner.socket, o, reply)
+		if err == nil {
+			return nil
+		}
+		gone := errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
+		if gone {
+			unix.Close(owner.socket)
+			owner.socket = 0
+		}
+		if tries > 0 || !gone {
+			return &Error{Stage: "spawner", Op: "order", Err: err, Hint: hintOf(err)}
+		}
+	}
+}
+
+// startRole starts this program's binary as one of its roles, and returns our end of its socket, and a channel that is closed when it has
+// ended and was waited for. With files these are its standard descriptors.
+func startRole(name string, files []*os.File, environ ...string) (int, <-chan struct{}, error) {
+	if !initialised.Load() {
+		return 0, nil, ErrNoInit
+	}
+	fail := func(op string, err error) (int, <-chan struct{}, error) {
+		return 0, nil, &Error{Stage: "spawner", Op: op, Err: err, Hint: "the program's own binary must be executable where it runs"}
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fail("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "request")
+	defer theirs.Close()
+	if files == nil {
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			unix.Close(pair[0])
+			return fail("open", err)
+		}
+		defer null.Close()
+		files = []*os.File{null, null, os.Stderr} // for what Go says of a crash
+	}
+	process, err := os.StartProcess("/proc/self/exe", []string{name}, &os.ProcAttr{
+		Files: append(files[:len(files):len(files)], theirs),
+		// GOMAXPROCS keeps Go from reading cgroup files at its start.
+		Env: append([]string{"GOMAXPROCS=2"}, environ...),
+		// A session of its own: a terminal's signals are its owner's to act on.
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		unix.Close(pair[0])
+		return fail("start", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = process.Wait()
+	}()
+	return pair[0], ended, nil
+}

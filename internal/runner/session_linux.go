@@ -1,0 +1,324 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
+)
+
+// ErrClosed is what a closed session answers, and one whose sandbox has ended.
+var ErrClosed = errors.New("the session is closed")
+
+// Session is nsrun.Session, of a plan. Its methods may be called at the same time.
+type Session struct {
+	asked     policy.Policy
+	spec      policy.Policy // the same, with the real paths of audit logs
+	protected []string      // what no sandbox may write, by real path
+	logs      []os.FileInfo // those, as they were
+	plan      *plan.Plan
+	done      chan struct{}
+
+	renewing chan struct{} // holds a token: one at a time makes a new sandbox
+	mu       sync.Mutex
+	sandbox  *backend.Sandbox
+	receipt  result.Receipt
+	expired  bool                  // the sandbox is to be replaced by a new one when the next command is started
+	closed   bool                  // it is not
+	held     map[*streams]struct{} // closed with the session
+	reported backend.Evidence      // of the sandbox's cgroup, when a command had last failed
+}
+
+// hold has c closed with the session; if that is closed already, at once.
+func (s *Session) hold(c *streams) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		c.close()
+		return
+	}
+	s.held[c] = struct{}{}
+}
+
+func (s *Session) release(c *streams) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, c)
+}
+
+// Open makes a sandbox of a valid policy; protected lists files of the host, by real path, that it may not be able to write. ctx bounds the making alone: what is made too late is thrown away, for which Open waits a second at the most. The
+// sandbox ends with [Session.Close], or with this process, however that ends.
+//
+// An error is a [*plan.CompatibilityError] if this host cannot enforce the policy, or an [*Error] with the step that failed.
+func Open(ctx context.Context, p policy.Policy, protected ...string) (*Session, error) {
+	if !initialised.Load() {
+		return nil, ErrNoInit
+	}
+	return within(ctx, func() (*Session, error) { return open(p, protected) }, func(s *Session) { s.Close() })
+}
+
+// within waits for what build makes until ctx ends. What comes later is discarded, and waited for unless that takes long.
+func within[T any](ctx context.Context, build func() (T, error), discard func(T)) (T, error) {
+	type made struct {
+		value T
+		err   error
+	}
+	var none T
+	if err := context.Cause(ctx); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		return build()
+	}
+	result := make(chan made, 1)
+	go func() {
+		value, err := build()
+		result <- made{value, err}
+	}()
+	select {
+	case m := <-result:
+		return m.value, m.err
+	case <-ctx.Done():
+	}
+	if discard == nil {
+		return none, context.Cause(ctx)
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if m := <-result; m.err == nil {
+			discard(m.value)
+		}
+	}()
+	select {
+	case <-gone:
+	case <-time.After(killTimeout):
+	}
+	return none, context.Cause(ctx)
+}
+
+func open(p policy.Policy, protected []string) (*Session, error) {
+	s := newSession(p, protected)
+	rec, err := openRecord(s.spec) // of each command its own; this finds whether there can be one
+	if err != nil {
+		return nil, err
+	}
+	s.spec = rec.real(s.spec)
+	s.logs, err = rec.files()
+	rec.close()
+	if err != nil {
+		return nil, err
+	}
+	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true}, func(pl *plan.Plan) (err error) {
+		s.sandbox, err = requestSandbox(pl, protected)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.adopt(s.sandbox)
+	return s, nil
+}
+
+func newSession(p policy.Policy, protected []string) *Session {
+	s := &Session{asked: p, spec: p, protected: protected, done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[*streams]struct{}{}}
+	s.renewing <- struct{}{}
+	return s
+}
+
+// evidence is what has happened in the sandbox's cgroup since a command that has failed was started, as far as no other one was told of it: of
+// several that run at the same time the first to fail is.
+func (s *Session) evidence(sandbox *backend.Sandbox, before backend.Evidence) backend.Evidence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sandbox != s.sandbox {
+		return backend.Evidence{}
+	}
+	now := sandbox.Evidence()
+	since := now.Since(before.Later(s.reported))
+	s.reported = now
+	return since
+}
+
+// adopt makes a sandbox the session's: the session ends with it.
+func (s *Session) adopt(sandbox *backend.Sandbox) {
+	s.sandbox, s.expired, s.reported = sandbox, false, backend.Evidence{}
+	sandbox.Terminate = func() { s.terminate(sandbox) }
+	s.receipt = receipt(s.plan, backend.Outcome{Resolved: sandbox.Info.Resolved, Rules: sandbox.Info.Rules, Tried: sandbox.Info.Tried})
+	go func() {
+		<-sandbox.Done()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.sandbox == sandbox && (!s.expired || s.closed) {
+			s.closed = true
+			s.finish()
+		}
+	}()
+}
+
+// finish tells that the session has ended. s.mu is held.
+func (s *Session) finish() {
+	select {
+	case <-s.done:
+	default:
+		close(s.done)
+	}
+}
+
+// expire ends a sandbox, and returns when nothing of it is left. Another one takes its place when the next command is started, unless the
+// session is closed.
+func (s *Session) expire(sandbox *backend.Sandbox) {
+	s.terminate(sandbox)
+	<-sandbox.Done()
+}
+
+// terminate is lapse, and does not wait.
+func (s *Session) terminate(sandbox *backend.Sandbox) {
+	s.mu.Lock()
+	if s.sandbox == sandbox {
+		s.expired = true
+	}
+	s.mu.Unlock()
+	sandbox.Kill()
+}
+
+// current returns the sandbox that commands are started in.
+func (s *Session) current() (sandbox *backend.Sandbox, expired bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false, ErrClosed
+	}
+	if s.expired {
+		return s.sandbox, true, nil
+	}
+	select {
+	case <-s.sandbox.Done():
+		return nil, false, ErrClosed
+	default:
+		return s.sandbox, false, nil
+	}
+}
+
+// ready returns the sandbox that commands are started in, a new one if the last has lapsed.
+func (s *Session) ready(ctx context.Context) (*backend.Sandbox, error) {
+	sandbox, expired, err := s.current()
+	if err != nil || !expired {
+		return sandbox, err
+	}
+	return within(ctx, s.renew, nil) // what comes too late is the next command's
+}
+
+// renew makes a new sandbox in the place of one that has lapsed.
+func (s *Session) renew() (*backend.Sandbox, error) {
+	<-s.renewing
+	defer func() { s.renewing <- struct{}{} }()
+	sandbox, expired, err := s.current()
+	if err != nil || !expired { // somebody was faster
+		return sandbox, err
+	}
+	<-sandbox.Done()
+	next, err := requestSandbox(s.plan, s.protected)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.adopt(next)
+	}
+	s.mu.Unlock()
+	if closed {
+		discard(next)
+		return nil, ErrClosed
+	}
+	return next, nil
+}
+
+func discard(sandbox *backend.Sandbox) {
+	sandbox.Kill()
+	<-sandbox.Done()
+}
+
+// ReceiptOf returns what is on in a session: what the results of its commands say as well.
+func ReceiptOf(s *Session) result.Receipt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.receipt
+}
+
+// WorkingDir returns where commands start, a path inside.
+func (s *Session) WorkingDir() string { return s.plan.Dir }
+
+// Alive reports whether commands can be run.
+func (s *Session) Alive() bool {
+	_, _, err := s.current()
+	return err == nil
+}
+
+// Done is closed when the sandbox has ended, and nothing of it is alive.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Close is that of nsrun.Session.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	sandbox := s.sandbox
+	held := s.held
+	s.held = map[*streams]struct{}{}
+	s.mu.Unlock()
+	sandbox.Kill()
+	<-sandbox.Done()
+	select { // somebody may be making a new sandbox, which is thrown away then
+	case <-s.renewing:
+		s.renewing <- struct{}{}
+	case <-time.After(killTimeout):
+	}
+	s.mu.Lock()
+	s.finish()
+	s.mu.Unlock()
+	for c := range held {
+		c.close()
+		if c.lingers != nil {
+			<-c.lingers.over // and its audit logs have been told so
+		}
+	}
+	return nil
+}
+
+// start starts a command in the session's sandbox.
+func (s *Session) start(ctx context.Context, c backend.Command) (*process, error) {
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		sandbox, err := s.ready(ctx)
+		if err != nil {
+			return nil, err
+		}
+		before := sandbox.Evidence()
+		handle, err := sandbox.Start(c, ctx.Done())
+		var failed *Error
+		switch {
+		case err == nil:
+			return &process{session: s, sandbox: sandbox, handle: handle, before: before}, nil
+		case context.Cause(ctx) != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, backend.ErrSandboxEnded):
+			<-sandbox.Done() // and if it has lapsed there is another one
+			continue
+		case errors.Is(err, backend.ErrLost):
+			s.lost(sandbox)
+			return nil, &Error{Stage: "server", Op: "start", Err: err, Hint: "the session was closed, or another command's Fresh or end has replaced its sandbox"}
+		case errors.As(err, &failed) && failed.Stage == "directory":
+			return nil, &result.RefusedError{Field: "dir", Text: c.Dir + " cannot be entered: " + failed.Err.Error(), Fix: "choose a directory that the sandbox shows", Err: err}
+		}
+		return nil, err
+	}
+}
