@@ -9,7 +9,7 @@ type SlowRow struct {
 	Guard   string // the test of the fast tier that guards the same promise: "directory TestName"
 }
 
-// SlowTests lists every test that has left the fast tier. A test in nsrun/internal/importcheck checks that each guard exists and is fast.
+// SlowTests lists every test that has left the fast tier. A test in internal/importcheck checks that each guard exists and is fast.
 var SlowTests = []SlowRow{
 	{Package: "e2e", Test: "TestVM", Promise: "H1: the promises hold on other kernels", Guard: "e2e/host TestLockedDownHosts"},
 	{Package: "e2e/bwrap", Test: "TestOracles", Promise: "D1: bubblewrap's command line, by its other versions", Guard: "e2e/bwrap TestCompatMode"},

@@ -45,7 +45,7 @@ var table = map[string]pkg{
 	"nsrun/bwrap":                {quick: true, seconds: 1},
 	"nsrun/facts":                {quick: true, seconds: 1},
 	"internal/backend":           {seconds: 30, slow: 95, slice: 6, race: 90},
-	"nsrun/internal/importcheck": {quick: true, seconds: 1},
+	"internal/importcheck":       {quick: true, seconds: 1},
 	"internal/probe":             {quick: true, seconds: 2},
 	"internal/scope":             {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},
 	"internal/wire":              {quick: true, seconds: 2, slow: 6, slice: 6, race: 6},

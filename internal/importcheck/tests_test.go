@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-const root = "../../.."
+const root = "../.."
 
 // testFiles parses every test file of the module, by its package's directory.
 func testFiles(t *testing.T) map[string][]*ast.File {
