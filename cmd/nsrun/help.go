@@ -80,6 +80,7 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --commands NAME        command rules, which say what command lines may run at all: passive, full, or one of
                          the manifest's; see nsrun help commands
   --self-test            have the sandbox try what must fail before it starts the command
+  --verify               check the list of system calls that makes the sandbox against its plan before it runs
   --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
                          NSRUN_CEILING always count
   --audit FILE           append a row to FILE before the command starts, or it does not, and one when it

@@ -34,7 +34,7 @@ type flags struct {
 	isolation                string
 	commands, autonomy       string
 	require                  stringList
-	selfTest                 bool
+	selfTest, verify         bool
 	tty, noLandlock, verbose bool
 	timeoutGiven             bool
 	protected                []string // real paths

@@ -26,6 +26,7 @@ func runFlagSet(f *flags, result *string) *flag.FlagSet {
 	fs := newFlags("run")
 	f.register(fs)
 	fs.StringVar(result, "result", "", "")
+	fs.BoolVar(&f.verify, "verify", false, "")
 	return fs
 }
 
@@ -76,7 +77,7 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.Fla
 		a.fail(f.auditRefused(fs.Args(), err))
 		return runner.Failure(err)
 	}
-	p, result, err := runner.Foreground(req, runner.Options{Signals: signals, DieWithParent: true, Protected: f.protected})
+	p, result, err := runner.Foreground(req, runner.Options{Signals: signals, DieWithParent: true, Protected: f.protected, Verify: f.verify})
 	if p == nil {
 		result = runner.Failure(err)
 	}

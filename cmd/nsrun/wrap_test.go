@@ -172,7 +172,7 @@ func TestEveryFlagOfRunIsOneOfWrap(t *testing.T) {
 	var result string
 	paths := []string{"manifest", "ceiling", "audit", "ro", "rw", "socket", "workspace", "seccomp", "result"}
 	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "commands", "require",
-		"seccomp-deny", "self-test", "setenv", "t", "timeout", "tty", "uid", "v", "verbose"}
+		"seccomp-deny", "self-test", "setenv", "t", "timeout", "tty", "uid", "v", "verbose", "verify"}
 	set := w.set()
 	runFlagSet(&f, &result).VisitAll(func(g *flag.Flag) {
 		require.NotNil(t, set.Lookup(g.Name), "wrap takes --%s", g.Name)

@@ -79,10 +79,15 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	}
 	switch p.Backend {
 	case plan.BackendNative, plan.BackendLandlock, plan.BackendNone:
-	case plan.BackendBwrap:
-		return runBwrap(p, opts)
-	case plan.BackendDocker:
-		return runDocker(p, opts)
+	case plan.BackendBwrap, plan.BackendDocker:
+		run := runBwrap
+		if p.Backend == plan.BackendDocker {
+			run = runDocker
+		}
+		if out, err = run(p, opts); opts.Verify {
+			out.Losses = append(out.Losses, plan.Note{Feature: "verify", Loss: "another program makes this sandbox, whose system calls nsrun cannot check", Fix: "use --backend native"})
+		}
+		return out, err
 	default:
 		return Outcome{}, &Error{Stage: "backend", Op: p.Backend, Err: errors.ErrUnsupported}
 	}

@@ -131,6 +131,37 @@ func TestStrictProgramsAreAccepted(t *testing.T) {
 	}
 }
 
+// TestAProgramThatBreaksAClaimDoesNotRun: the one call that is changed is one that tolerates its error, so without the check the command runs.
+func TestAProgramThatBreaksAClaimDoesNotRun(t *testing.T) {
+	for _, verified := range []bool{false, true} {
+		p, marker := touch(t, nil)
+		opts := Options{Verify: verified}
+		opts.seam.lower = func(f fds) (*Lowered, error) {
+			host := hostFor(p)
+			defer host.Close()
+			l, err := Lower(p, host, f, true)
+			if err == nil {
+				for i := range l.Program.Len() {
+					if v := l.Program.View(i); v.Kind() == sys.KindCall && v.NR() == unix.SYS_KEYCTL {
+						l.Program.Inject(i, unix.EPERM)
+					}
+				}
+			}
+			return l, err
+		}
+		_, err := Run(p, opts)
+		if !verified {
+			require.NoError(t, err, "positive control")
+			require.FileExists(t, marker)
+			continue
+		}
+		var failed *Error
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, "verify", failed.Stage)
+		require.NoFileExists(t, marker)
+	}
+}
+
 func BenchmarkVerify(b *testing.B) {
 	p, _ := touch(b, nil)
 	l, err := Preview(p)

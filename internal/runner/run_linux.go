@@ -29,6 +29,8 @@ type Options struct {
 	Protected []string
 	// DieWithParent ends the run when the process that started this one is gone.
 	DieWithParent bool
+	// Verify has the system calls that make the sandbox checked before it starts; those of sessions, and where there is a self-test, always are.
+	Verify bool
 	// Sole says that a plan of bubblewrap's command line is all that this process is for. It then gives up what a monitor of bubblewrap's
 	// does: capabilities, the descriptors that its caller has left open, and what Go makes of signals that would end it.
 	Sole bool
@@ -264,7 +266,7 @@ func RunPlan(p *plan.Plan, opts Options) (result.Result, error) {
 			return failed(p, err), err
 		}
 	}
-	o := backend.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected, Sole: opts.Sole}
+	o := backend.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected, Verify: opts.Verify, Sole: opts.Sole}
 	if p.Terminal {
 		o.Terminal = &backend.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
 		if o.Terminal.In == nil {
