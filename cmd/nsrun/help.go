@@ -80,7 +80,6 @@ const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below
   --commands NAME        command rules, which say what command lines may run at all: passive, full, or one of
                          the manifest's; see nsrun help commands
   --self-test            have the sandbox try what must fail before it starts the command
-  --verify               check the list of system calls that makes the sandbox against its plan before it runs
   --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
                          NSRUN_CEILING always count
   --audit FILE           append a row to FILE before the command starts, or it does not, and one when it
@@ -94,7 +93,8 @@ const runHelp = `nsrun run [flags] -- CMD ARG...
 
 Runs CMD in a sandbox. Its standard input, output, error, exit code and signals are as if it ran without.
 
-` + runFlags + `  --result FILE|FD:n     write the result as one line of JSON
+` + runFlags + `  --verify               check the system calls that make the sandbox against its plan before it starts
+  --result FILE|FD:n     write the result as one line of JSON
 
 Exit codes: the command's own; 128+n if signal n killed it; 124 time is up; 125 nsrun refused or failed and
 the command has not run; 126 the command cannot be executed; 127 it is not found; 255 it may have run, and
@@ -147,7 +147,8 @@ and stays. The rest is looked at when the argv is run, and is its caller's: with
 the working directory of then is shown read-only, not that of wrap; files that are granted, what the manifest
 and ceilings say, variables (--env NAME and those of nsrun help run), and the descriptor of --result.
 
-` + runFlags + `  --result FILE|FD:n     have run write its result there, as one line of JSON
+` + runFlags + `  --verify               have run check the system calls that make the sandbox against its plan
+  --result FILE|FD:n     have run write its result there, as one line of JSON
 
 Examples:
   nsrun wrap --manifest agent.json --result FD:3 --     a prefix for commands

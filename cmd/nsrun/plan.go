@@ -29,7 +29,8 @@ func (f *planFlags) set() *flag.FlagSet {
 	fs.BoolVar(&f.syscalls, "syscalls", false, "")
 	fs.StringVar(&f.facts, "facts", "", "")
 	fs.StringVar(&f.as, "as", "", "")
-	fs.StringVar(&f.result, "result", "", "") // does nothing
+	fs.StringVar(&f.result, "result", "", "")  // does nothing
+	fs.BoolVar(&f.verify, "verify", false, "") // nor does this: what --syscalls prints always is
 	return fs
 }
 

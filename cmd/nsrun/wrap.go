@@ -55,6 +55,7 @@ func (f *wrapFlags) set() *flag.FlagSet {
 	fs := newFlags("wrap")
 	f.register(fs)
 	fs.StringVar(&f.result, "result", "", "")
+	fs.BoolVar(&f.verify, "verify", false, "")
 	fs.VisitAll(func(g *flag.Flag) { g.Value = recorder{g.Value, g.Name, &f.given} })
 	fs.BoolVar(&f.asJSON, "json", false, "")
 	fs.BoolVar(&f.asNull, "null", false, "")
