@@ -143,8 +143,5 @@ func Apply(r Ruleset) error {
 	p.At(sys.Step{Stage: "no_new_privs"})
 	p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_NO_NEW_PRIVS, "PR_SET_NO_NEW_PRIVS"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	Lower(&p, r)
-	if err := p.Run(); err != nil {
-		return fmt.Errorf("%s: %w", p.Where(err), err)
-	}
-	return nil
+	return p.Run()
 }

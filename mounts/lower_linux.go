@@ -229,7 +229,7 @@ func Apply(tree Tree, have Have) ([]Resolved, error) {
 		return nil, err
 	}
 	if err := p.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Where(err), err)
+		return nil, err
 	}
 	return resolved, nil
 }

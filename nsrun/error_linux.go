@@ -9,6 +9,7 @@ import (
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,7 @@ import (
 type Error = backend.Error
 
 // RefusedError says that a policy does not allow what was asked for. Nothing has run.
-type RefusedError = result.RefusedError
+type RefusedError = policy.Fault
 
 // PolicyCompatibilityError says that this host, or the backend that was asked for, cannot enforce a policy: every requirement that is not
 // met, each with its fix.

@@ -54,8 +54,5 @@ func Apply(limits ...Limit) error {
 	if err := Lower(&p, limits...); err != nil {
 		return err
 	}
-	if err := p.Run(); err != nil {
-		return fmt.Errorf("%s: %w", p.Where(err), err)
-	}
-	return nil
+	return p.Run()
 }

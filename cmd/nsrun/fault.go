@@ -18,7 +18,7 @@ func (f *flags) byFlag(err error) error {
 	var faults []error
 	for _, one := range joined.Unwrap() {
 		var fault *policy.Fault
-		if !errors.As(one, &fault) {
+		if !errors.As(one, &fault) || fault.File != "" {
 			faults = append(faults, one)
 			continue
 		}

@@ -10,10 +10,10 @@ import (
 	"os/signal"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/session"
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/load"
-	"github.com/nsrun/nsrun/nsrun/manifest"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
@@ -55,20 +55,15 @@ func (a *app) session(args []string) int {
 	}
 	err := session.Serve(ctx, os.Stdin, a.stdout, hangup(os.Stdin, unix.POLLRDHUP), made, version)
 	runner.Shutdown()
-	var reported signalled
+	var step *fault.Error
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &reported):
-		return 128 + int(reported)
+	case errors.As(err, &step) && step.Stage == "interrupted":
+		return 128 + int(unix.SignalNum(step.Op))
 	}
 	return a.fail(fmt.Errorf("%w; all sessions are closed", err))
 }
-
-// signalled is the signal that ends a conversation.
-type signalled unix.Signal
-
-func (s signalled) Error() string { return unix.SignalName(unix.Signal(s)) }
 
 // untilSignal returns a context that a signal ends. The second one ends this process at once, and the kernel the sandboxes with it. A
 // client that has gone is an error of writing here, and not SIGPIPE.
@@ -80,7 +75,7 @@ func untilSignal() (ending, func()) {
 	go func() {
 		sig := <-signals
 		signal.Stop(signals)
-		end(signalled(sig.(unix.Signal)))
+		end(&fault.Error{Stage: "interrupted", Op: unix.SignalName(sig.(unix.Signal)), Err: context.Canceled})
 	}()
 	return ending{ctx, end}, func() { end(nil) }
 }
@@ -150,13 +145,8 @@ func refusal(asked session.Asked, err error) error {
 	if asked.Manifest != "" {
 		r.Field = "manifest"
 	}
-	var key *manifest.Fault
-	var field *policy.Fault
-	switch {
-	case errors.As(err, &key):
-		r.Field, r.Fix = key.Key, key.Fix
-	case errors.As(err, &field):
-		r.Field = field.Field
+	if fault := (*policy.Fault)(nil); errors.As(err, &fault) {
+		r.Field, r.Fix = fault.Field, fault.Fix
 	}
 	return r
 }

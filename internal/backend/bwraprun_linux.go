@@ -360,11 +360,13 @@ func remoteLowering(o *RemoteRequest) *lowering {
 }
 
 func (l *lowering) reportFailure(channel int, err error) error {
-	var failed *sys.Error
-	if !errors.As(err, &failed) {
-		return err
+	if f, ok := l.testFailure(); ok {
+		err = l.p.Failed(f)
 	}
-	return send(l.failed(l.testFailure(sys.Failure{Index: uint32(failed.Index), Errno: uint32(failed.Errno)})), channel)
+	if step := (*Error)(nil); errors.As(err, &step) {
+		return send(step, channel)
+	}
+	return err
 }
 
 // send sends an error to the other end.

@@ -182,7 +182,7 @@ func (p *pid1) startCommand() (int, *Error) {
 	}
 	unix.Close(pipe[0])
 	if failed, ok := sys.ParseFailure(report[:max(n, 0)]); ok {
-		return 0, l.failed(failed)
+		return 0, l.p.Failed(failed)
 	}
 	_ = unix.Sendmsg(p.channel, []byte{'P'}, unix.UnixRights(pidfd), nil, unix.MSG_NOSIGNAL)
 	unix.Close(pidfd)

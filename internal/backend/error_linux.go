@@ -47,7 +47,7 @@ func failed(step sys.Step, errno syscall.Errno) *Error {
 
 // explainFailure turns the coordinates that the child sent into words.
 func (r *run) explainFailure() error {
-	e := failed(r.lowered.Program.Describe(int(r.failure.Index)), syscall.Errno(r.failure.Errno))
+	e := r.lowered.Program.Failed(*r.failure)
 	if r.released && int(r.failure.Index) >= r.lowered.forked { // beside the command, in the process that watches it
 		e.Err = unknownEnd(e.Err)
 		return e

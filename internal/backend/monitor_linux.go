@@ -226,7 +226,7 @@ func (m *monitor) orphaned() {
 }
 
 func (m *monitor) failed(f sys.Failure) error {
-	return failed(m.lowered.Program.Describe(int(f.Index)), unix.Errno(f.Errno))
+	return m.lowered.Program.Failed(f)
 }
 
 // await returns how the command ended: as the waiter says, or as the first process ended if it has said nothing.

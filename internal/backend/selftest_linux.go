@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
@@ -236,18 +235,15 @@ func (l *lowering) openTestReport() error {
 	return err
 }
 
-// testFailure is what the self-test's child has reported, or else other.
-func (l *lowering) testFailure(other sys.Failure) sys.Failure {
+// testFailure is what the self-test's child has reported, if it has.
+func (l *lowering) testFailure() (f sys.Failure, ok bool) {
 	if l.testReport == nil {
-		return other
+		return f, false
 	}
 	l.testReport[1].Close()
 	buf := make([]byte, sys.FailureSize)
 	n, _ := l.testReport[0].Read(buf)
-	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
-		return f
-	}
-	return other
+	return sys.ParseFailure(buf[:max(n, 0)])
 }
 
 func (l *lowering) closeTest() {
@@ -255,11 +251,6 @@ func (l *lowering) closeTest() {
 		l.testReport[0].Close()
 		l.testReport[1].Close()
 	}
-}
-
-// failed is the error of a call of this program.
-func (l *lowering) failed(f sys.Failure) *Error {
-	return failed(l.p.Describe(int(f.Index)), syscall.Errno(f.Errno))
 }
 
 // What is said of an act of the self-test that did not fail.

@@ -8,6 +8,7 @@
 package fault
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"syscall"
@@ -22,6 +23,8 @@ type Error struct {
 	Err    error  // the cause; never nil
 	Hint   string // one action that helps
 	Origin string // the flag or manifest key that asked for the step; empty if nothing did
+
+	text string // of the cause, where that is what another process has sent
 }
 
 // Outcomes of exec, which have exit codes of their own.
@@ -34,7 +37,7 @@ var (
 
 // Error gives "mount (bind /a): operation not permitted (asked for by --ro)".
 func (e *Error) Error() string {
-	text := e.Err.Error()
+	text := cmp.Or(e.text, e.Err.Error())
 	if step := e.step(); step != "" {
 		text = step + ": " + text
 	}
@@ -95,24 +98,18 @@ func (e *Error) UnmarshalJSON(data []byte) error {
 	if w.Errno != 0 && w.Text == w.Errno.Error() {
 		return nil
 	}
-	c := &cause{text: w.Text}
+	var wraps []error
 	if w.Errno != 0 {
-		c.wraps = append(c.wraps, w.Errno)
+		wraps = append(wraps, w.Errno)
 	}
 	for _, outcome := range []error{ErrNotFound, ErrNotExecutable} {
 		if w.Exec == outcome.Error() {
-			c.wraps = append(c.wraps, outcome)
+			wraps = append(wraps, outcome)
 		}
 	}
-	e.Err = c
+	e.Err = errors.New(w.Text)
+	if len(wraps) > 0 {
+		e.Err = &Error{Err: errors.Join(wraps...), text: w.Text}
+	}
 	return nil
 }
-
-// cause is the cause of an error that another process has sent.
-type cause struct {
-	text  string
-	wraps []error
-}
-
-func (c *cause) Error() string   { return c.text }
-func (c *cause) Unwrap() []error { return c.wraps }

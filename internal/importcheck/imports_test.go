@@ -18,7 +18,7 @@ const module = "github.com/nsrun/nsrun/"
 // add a new package here before writing it, and give the reason in doc/adr.
 var imports = map[string]string{
 	"internal/fault":              "",
-	"internal/sys":                "",
+	"internal/sys":                "internal/fault",
 	"internal/sys/nofile":         "",
 	"mounts":                      "internal/fault internal/sys",
 	"landlock":                    "internal/sys",

@@ -242,7 +242,7 @@ func run(p *sys.Program, flags uintptr) error {
 		return err
 	}
 	if failure, failed := sys.ParseFailure(buf[:max(n, 0)]); failed {
-		return refusal(p.Describe(int(failure.Index)), unix.Errno(failure.Errno))
+		return p.Failed(failure)
 	}
 	return nil
 }

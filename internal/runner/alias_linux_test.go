@@ -19,7 +19,7 @@ type (
 	Verdict                  = result.Verdict
 	LimitReceipt             = result.LimitReceipt
 	Receipt                  = result.Receipt
-	RefusedError             = result.RefusedError
+	RefusedError             = policy.Fault
 	PolicyCompatibilityError = plan.CompatibilityError
 )
 

@@ -61,13 +61,13 @@ func labelled(spec policy.Policy, labels []string) (map[string]audit.Text, error
 	for i, l := range labels {
 		name, value, ok := strings.Cut(l, "=")
 		if !ok {
-			return nil, &result.RefusedError{Field: "labels", Text: fmt.Sprintf("%q has no value", l), Fix: "write NAME=value"}
+			return nil, &policy.Fault{Field: "labels", Text: fmt.Sprintf("%q has no value", l), Fix: "write NAME=value"}
 		}
 		more[i] = policy.Var{Name: name, Value: value}
 	}
 	vars, err := policy.WithLabels(spec.Labels, more...)
 	if err != nil {
-		return nil, &result.RefusedError{Field: "labels", Text: err.Error(), Fix: "correct it, or leave it out"}
+		return nil, &policy.Fault{Field: "labels", Text: err.Error(), Fix: "correct it, or leave it out"}
 	}
 	all := map[string]audit.Text{}
 	for _, l := range vars {
@@ -217,7 +217,7 @@ func (r *record) conclude(argv []string, end *ExecResult, err error, cancelled b
 		end.Receipt.Notes = append(slices.Clone(end.Receipt.Notes), r.finish(end.Result)...)
 		return end, err
 	}
-	var refusal *result.RefusedError
+	var refusal *policy.Fault
 	var lacks *plan.CompatibilityError
 	var failed *Error
 	reported := Failure(err)

@@ -10,22 +10,21 @@ import (
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // command checks what is asked for and makes it complete.
 func (s *Session) command(args []string, dir string, env []string) (backend.Command, error) {
 	c := backend.Command{Args: slices.Clone(args), Env: s.plan.Env, Dir: s.plan.Dir}
 	if len(args) == 0 || args[0] == "" {
-		return c, &result.RefusedError{Field: "args", Text: "no command", Fix: "give the name or path of a program"}
+		return c, &policy.Fault{Field: "args", Text: "no command", Fix: "give the name or path of a program"}
 	}
 	for i, a := range args {
 		if strings.Contains(a, "\x00") {
-			return c, &result.RefusedError{Field: "args", Text: fmt.Sprintf("argument %d holds a NUL byte", i), Fix: "pass such bytes over standard input"}
+			return c, &policy.Fault{Field: "args", Text: fmt.Sprintf("argument %d holds a NUL byte", i), Fix: "pass such bytes over standard input"}
 		}
 	}
 	if strings.Contains(dir, "\x00") {
-		return c, &result.RefusedError{Field: "dir", Text: "it holds a NUL byte", Fix: "give a path inside"}
+		return c, &policy.Fault{Field: "dir", Text: "it holds a NUL byte", Fix: "give a path inside"}
 	}
 	switch {
 	case path.IsAbs(dir):
@@ -54,7 +53,7 @@ func checkPath(name string, env []string) error {
 	}
 	for place := range strings.SplitSeq(strings.TrimPrefix(env[i], "PATH="), ":") {
 		if !path.IsAbs(place) {
-			return &result.RefusedError{Field: "args", Text: "PATH holds a relative place, where the program would be looked for",
+			return &policy.Fault{Field: "args", Text: "PATH holds a relative place, where the program would be looked for",
 				Fix: "give the program's path, or leave relative places out of PATH", Err: exec.ErrDot}
 		}
 	}
@@ -70,7 +69,7 @@ func over(base, more []string) ([]string, error) {
 	for _, v := range more {
 		name, _, ok := strings.Cut(v, "=")
 		if !ok || !policy.ValidEnvName(name) || strings.Contains(v, "\x00") {
-			return nil, &result.RefusedError{Field: "env", Text: fmt.Sprintf("%q is not NAME=value", v), Fix: "write NAME=value, without NUL bytes"}
+			return nil, &policy.Fault{Field: "env", Text: fmt.Sprintf("%q is not NAME=value", v), Fix: "write NAME=value, without NUL bytes"}
 		}
 		out = slices.DeleteFunc(out, func(have string) bool { return strings.HasPrefix(have, name+"=") })
 		out = append(out, v)
@@ -83,11 +82,11 @@ func (s *Session) bound(asked time.Duration) (time.Duration, error) {
 	most := time.Duration(s.plan.Timeout)
 	switch {
 	case asked < 0:
-		return 0, &result.RefusedError{Field: "timeout", Text: fmt.Sprintf("%v is negative", asked), Fix: "give a time, or 0 for the policy's"}
+		return 0, &policy.Fault{Field: "timeout", Text: fmt.Sprintf("%v is negative", asked), Fix: "give a time, or 0 for the policy's"}
 	case asked == 0:
 		return most, nil
 	case most > 0 && asked > most:
-		return 0, &result.RefusedError{Field: "timeout", Text: fmt.Sprintf("%v is above the policy's %v", asked, most), Fix: "ask for less, or raise the policy's timeout"}
+		return 0, &policy.Fault{Field: "timeout", Text: fmt.Sprintf("%v is above the policy's %v", asked, most), Fix: "ask for less, or raise the policy's timeout"}
 	}
 	return asked, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +28,7 @@ func CheckCommand(p policy.Policy, dir string, argv []string) (commands.Decision
 	}
 	set, err := commands.Find(p.Commands, p.CommandRules)
 	if err != nil {
-		return commands.Decision{}, &result.RefusedError{Field: "commands", Text: err.Error(), Fix: "name some that nsrun commands list prints"}
+		return commands.Decision{}, &policy.Fault{Field: "commands", Text: err.Error(), Fix: "name some that nsrun commands list prints"}
 	}
 	if dir == "" {
 		dir = startDir(p)
@@ -86,7 +85,7 @@ func oldPython(p policy.Policy, argv []string, d commands.Decision) string {
 
 // refused makes an error of a decision that is no.
 func refused(d commands.Decision) error {
-	return &result.RefusedError{Field: "args", Text: d.Text(), Fix: "accepted: " + d.Try}
+	return &policy.Fault{Field: "args", Text: d.Text(), Fix: "accepted: " + d.Try}
 }
 
 // Admit looks at the host for what a plan has to know of a request's policy: the FIFOs that it would let be written into, and which rule of
@@ -196,7 +195,7 @@ func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]str
 	}
 	p := s.asked
 	if inside, _ := resolver(p, dir)("."); !inside && dir != s.plan.Dir {
-		return nil, &result.RefusedError{Field: "dir", Text: fmt.Sprintf("%s is outside of the workspace, which the command rules %s keep commands in", dir, p.Commands), Fix: "start it in the workspace"}
+		return nil, &policy.Fault{Field: "dir", Text: fmt.Sprintf("%s is outside of the workspace, which the command rules %s keep commands in", dir, p.Commands), Fix: "start it in the workspace"}
 	}
 	d, err := CheckCommand(p, dir, argv)
 	switch {
@@ -219,7 +218,7 @@ func (s *Session) checkCommand(argv []string, dir string, asked []string) ([]str
 		case !hook:
 			continue
 		}
-		return nil, &result.RefusedError{Field: "env", Text: fmt.Sprintf("%s cannot be set under the command rules %s: %s", name, p.Commands, why), Fix: fix}
+		return nil, &policy.Fault{Field: "env", Text: fmt.Sprintf("%s cannot be set under the command rules %s: %s", name, p.Commands, why), Fix: fix}
 	}
 	return d.Env, nil
 }

@@ -78,7 +78,7 @@ func Shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 
 // Exec runs a command and waits until it has ended. argv is what execve gets; a program without a slash is looked for in the PATH inside.
 //
-// A command that ran is a result, whatever its exit status: see [result.Verdict]. An error is a [*result.RefusedError] if the policy does not allow what
+// A command that ran is a result, whatever its exit status: see [result.Verdict]. An error is a [*policy.Fault] if the policy does not allow what
 // was asked, an [*Error] that wraps [ErrNotFound] or [ErrNotExecutable] if there is no such program, another [*Error] if a step of the
 // set-up failed, [ErrClosed], or the cause of ctx's end, beside the result of what had run until then.
 //

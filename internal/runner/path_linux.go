@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
 
@@ -87,7 +86,7 @@ func (s *Session) ResolvePath(name string, access Access) (*HostPath, error) {
 		return nil, err
 	}
 	refuse := func(text, fix string, err error) (*HostPath, error) {
-		return nil, &result.RefusedError{Field: "path", Text: fmt.Sprintf("%q %s", name, text), Fix: fix, Err: err}
+		return nil, &policy.Fault{Field: "path", Text: fmt.Sprintf("%q %s", name, text), Fix: fix, Err: err}
 	}
 	if name == "" || strings.Contains(name, "\x00") {
 		return refuse("is empty, or holds a NUL byte", "give a path inside", nil)

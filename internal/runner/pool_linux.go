@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // Pool keeps sandboxes of one policy ready, and hands each out once: for commands that must not find anything that another one has left.
@@ -24,7 +23,7 @@ type Pool struct {
 // NewPool is nsrun.NewPool.
 func NewPool(p policy.Policy, n int, protected ...string) (*Pool, error) {
 	if n < 1 {
-		return nil, &result.RefusedError{Field: "n", Text: fmt.Sprintf("a pool of %d", n), Fix: "keep at least one"}
+		return nil, &policy.Fault{Field: "n", Text: fmt.Sprintf("a pool of %d", n), Fix: "keep at least one"}
 	}
 	open := func(ctx context.Context) (*Session, error) { return Open(ctx, p, protected...) }
 	first, err := open(context.Background())

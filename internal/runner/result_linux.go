@@ -5,6 +5,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
@@ -33,8 +34,8 @@ func Failure(err error) result.Result {
 	if errors.As(err, &lacks) {
 		r.Unmet = lacks.Unmet
 	}
-	var refused *result.RefusedError
-	if errors.As(err, &refused) {
+	var refused *policy.Fault
+	if errors.As(err, &refused) && refused.File == "" { // of a file the text has it
 		r.Hint = refused.Fix
 	}
 	var step *Error

@@ -317,7 +317,7 @@ func (s *Session) start(ctx context.Context, c backend.Command) (*process, error
 			s.lost(sandbox)
 			return nil, &Error{Stage: "server", Op: "start", Err: err, Hint: "the session was closed, or another command's Fresh or end has replaced its sandbox"}
 		case errors.As(err, &failed) && failed.Stage == "directory":
-			return nil, &result.RefusedError{Field: "dir", Text: c.Dir + " cannot be entered: " + failed.Err.Error(), Fix: "choose a directory that the sandbox shows", Err: err}
+			return nil, &policy.Fault{Field: "dir", Text: c.Dir + " cannot be entered: " + failed.Err.Error(), Fix: "choose a directory that the sandbox shows", Err: err}
 		}
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +60,7 @@ func openStreams(opts *ExecOptions, most *plan.Output) (*streams, error) {
 	limit := opts.MaxOutput
 	switch {
 	case limit < 0:
-		return nil, &result.RefusedError{Field: "max_output", Text: fmt.Sprintf("%d is negative", limit), Fix: "give a number of bytes, or 0 for the default"}
+		return nil, &policy.Fault{Field: "max_output", Text: fmt.Sprintf("%d is negative", limit), Fix: "give a number of bytes, or 0 for the default"}
 	case limit == 0:
 		limit = DefaultMaxOutput
 	}
@@ -166,7 +165,7 @@ func plainFile(f *os.File) bool {
 
 func given(field string, f *os.File) error {
 	if f == nil {
-		return &result.RefusedError{Field: field, Text: "it is an *os.File that is nil", Fix: "give an open file, or an untyped nil"}
+		return &policy.Fault{Field: field, Text: "it is an *os.File that is nil", Fix: "give an open file, or an untyped nil"}
 	}
 	return nil
 }

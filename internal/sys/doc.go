@@ -8,7 +8,7 @@
 //	var p sys.Program
 //	p.At(sys.Step{Stage: "root", Op: "chdir", Path: "/"})
 //	p.Add(unix.SYS_CHDIR, sys.Str("/"))
-//	if err := p.Run(); err != nil { ... } // *sys.Error{Index, Errno}
+//	if err := p.Run(); err != nil { ... } // *fault.Error: the step of the call that failed
 //
 // This is the only package that may use unsafe, linkname or fork.
 //

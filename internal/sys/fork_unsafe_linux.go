@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,6 +26,12 @@ func afterForkInChild()
 type Failure struct {
 	Index uint32
 	Errno uint32
+}
+
+// Failed returns a failure as the error of its step.
+func (p *Program) Failed(f Failure) *fault.Error {
+	s := p.Describe(int(f.Index))
+	return &fault.Error{Stage: s.Stage, Index: s.Index, Op: s.Op, Path: s.Path, Err: syscall.Errno(f.Errno)}
 }
 
 // Exit is the record that [Program.Reap] sends: the wait status and the resources of one process and those it waited for.
@@ -107,13 +114,14 @@ func assemble(p *Program, report int) *machine {
 	return m
 }
 
-// Run makes the calls in this process, on this thread. The caller has locked the goroutine to it when that matters.
+// Run makes the calls in this process, on this thread. The caller has locked the goroutine to it when that matters. An error is a [*fault.Error]
+// with the step of the call that failed.
 func (p *Program) Run() error {
 	m := assemble(p, -1)
 	end := run(m, 0, len(m.code))
 	runtime.KeepAlive(p)
 	if end < 0 {
-		return &Error{Index: m.index, Errno: syscall.Errno(m.errno)}
+		return p.Failed(Failure{Index: uint32(m.index), Errno: uint32(m.errno)})
 	}
 	return nil
 }

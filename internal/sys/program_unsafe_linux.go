@@ -1,7 +1,6 @@
 package sys
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -35,18 +34,6 @@ func (s Step) String() string {
 	}
 	return text
 }
-
-// Error is the only way a Program fails: call Index ended with Errno.
-type Error struct {
-	Index int
-	Errno syscall.Errno
-}
-
-// Error gives the coordinates; [Program.Describe] has the words.
-func (e *Error) Error() string { return fmt.Sprintf("call %d: %s", e.Index, e.Errno.Error()) }
-
-// Unwrap makes errors.Is find the errno.
-func (e *Error) Unwrap() error { return e.Errno }
 
 type kind uint8
 
@@ -361,15 +348,6 @@ func (p *Program) Describe(i int) Step {
 		return Step{Stage: "bug: unknown call"}
 	}
 	return p.steps[p.calls[i].step]
-}
-
-// Where names the step that err, an error of [Program.Run], happened in.
-func (p *Program) Where(err error) string {
-	var e *Error
-	if !errors.As(err, &e) {
-		return "bug: not an error of a program"
-	}
-	return p.Describe(e.Index).String()
 }
 
 // AllThreads makes a system call on every thread of this process, with up to three arguments. The program must be free of cgo.

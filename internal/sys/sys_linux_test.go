@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -23,18 +24,16 @@ func TestRunKeepsResultsForLaterCalls(t *testing.T) {
 	assert.DirExists(t, filepath.Join(dir, "made"), "the call must have used the kept descriptor")
 }
 
-func TestErrorCarriesIndexAndErrno(t *testing.T) {
+func TestErrorCarriesStepAndErrno(t *testing.T) {
 	var p Program
 	p.At(Step{Stage: "mount", Index: 1, Op: "bind", Path: "/a"})
 	p.Add(unix.SYS_GETPPID)
 	p.At(Step{Stage: "mount", Index: 2, Op: "bind", Path: "/b"})
 	p.Add(unix.SYS_CHDIR, Str("/no/such/dir"))
 	err := p.Run()
-	var e *Error
+	var e *fault.Error
 	require.ErrorAs(t, err, &e)
-	assert.Equal(t, 1, e.Index)
-	assert.ErrorIs(t, err, unix.ENOENT)
-	assert.Equal(t, "mount 2 (bind /b)", p.Describe(e.Index).String())
+	assert.Equal(t, &fault.Error{Stage: "mount", Index: 2, Op: "bind", Path: "/b", Err: unix.ENOENT}, e)
 }
 
 func TestToleratedErrnoSkips(t *testing.T) {

@@ -45,7 +45,7 @@ func shapeText(s string) (problem, fix string) {
 
 // checkCommands reports a name of command rules that do not exist. Own rules whose faults are reported already do exist.
 func (m *Manifest) checkCommands(d *decoder) {
-	unread := slices.ContainsFunc(d.all, func(f *Fault) bool { return f.Key == "commands" || f.Key == "command_rules" })
+	unread := slices.ContainsFunc(d.all, func(f *policy.Fault) bool { return f.Field == "commands" || f.Field == "command_rules" })
 	own := slices.ContainsFunc(m.Wishes.CommandRules, func(p policy.CommandRules) bool { return p.Name == m.Wishes.Commands })
 	if m.Wishes.Commands == "" || unread || own && len(d.all) > 0 {
 		return

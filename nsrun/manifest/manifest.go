@@ -38,7 +38,7 @@ type Manifest struct {
 const DefaultTimeout = 30 * time.Second
 
 // Parse reads a manifest, JSON when the first character that is not blank is {, YAML otherwise. name stands in errors for the
-// file. It returns every fault at once, joined, in the file's order; each is a *[Fault]. Where the file is not JSON or YAML at all
+// file. It returns every fault at once, joined, in the file's order; each is a *[policy.Fault]. Where the file is not JSON or YAML at all
 // there is one.
 func Parse(name string, data []byte) (*Manifest, error) {
 	m := &Manifest{file: name}
@@ -97,7 +97,7 @@ func (m *Manifest) Marshal() ([]byte, error) {
 	compact, _ := manifestForm().json(m)
 	var b bytes.Buffer
 	if err := json.Indent(&b, []byte(compact), "", "  "); err != nil {
-		return nil, &Fault{File: m.name(), Text: "bug: the manifest cannot be written: " + err.Error()}
+		return nil, &policy.Fault{File: m.name(), Text: "bug: the manifest cannot be written: " + err.Error()}
 	}
 	b.WriteByte('\n')
 	if _, err := Parse(m.name(), b.Bytes()); err != nil {

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -217,7 +216,7 @@ func faultTexts(t *testing.T, err error) string {
 	joined, ok := err.(interface{ Unwrap() []error })
 	require.Truef(t, ok, "%v is a joined error", err)
 	for _, one := range joined.Unwrap() {
-		var f *Fault
+		var f *policy.Fault
 		require.True(t, errors.As(one, &f))
 		assert.NoErrorf(t, policy.CheckText(one.Error()), "an error text holds no character that the terminal would act on")
 	}

@@ -33,7 +33,7 @@ func (m *Manifest) RawFile(ctx Context) (string, error) {
 }
 
 // Policy gives what m asks for: policy.Default, and the wishes of m, for policy.Normalize. What changes nothing stands in its Notes. It returns every
-// fault at once, each a *[Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
+// fault at once, each a *[policy.Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
 func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b := m.builder(ctx)
 	b.places()

@@ -10,16 +10,6 @@ import (
 	"unicode/utf8"
 )
 
-// Fault is one thing wrong with a Policy, with its place in it.
-type Fault struct {
-	Field string // "fs[3].source"
-	Text  string
-	Why   string // the word of the front end that asked for an entry: [FS.Why]
-}
-
-// Error gives "field: text".
-func (f *Fault) Error() string { return f.Field + ": " + f.Text }
-
 // Validate returns every fault of p, joined; each is a *[Fault].
 func (p Policy) Validate() error {
 	var faults []error
@@ -28,7 +18,7 @@ func (p Policy) Validate() error {
 	}
 	for i, e := range p.FS {
 		e.check(fmt.Sprintf("fs[%d]", i), func(field, format string, args ...any) {
-			faults = append(faults, &Fault{field, fmt.Sprintf(format, args...), e.Why})
+			faults = append(faults, &Fault{Field: field, Text: fmt.Sprintf(format, args...), Why: e.Why})
 		})
 	}
 	if err := CheckPath(p.Dir); p.Dir != "" && err != nil {

@@ -50,18 +50,3 @@ type Result struct {
 	// Receipt is what was really on.
 	Receipt Receipt `json:"receipt"`
 }
-
-// RefusedError says that a session's policy does not allow what was asked: which field of the request, why, and what would be allowed.
-// Nothing has run.
-type RefusedError struct {
-	Field string // "args", "dir", "env", "timeout", "path"
-	Text  string
-	Fix   string
-	Err   error // the cause, if there is one
-}
-
-// Error gives "dir: ...".
-func (e *RefusedError) Error() string { return e.Field + ": " + e.Text }
-
-// Unwrap returns the cause.
-func (e *RefusedError) Unwrap() error { return e.Err }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
@@ -74,7 +75,7 @@ func (b *fakeBox) Close() error {
 
 func (b *fakeBox) Resolve(path string, access runner.Access) (string, error) {
 	if access == runner.ForWriting {
-		return "", &result.RefusedError{Field: "path", Text: path + " is read-only", Fix: "grant it"}
+		return "", &policy.Fault{Field: "path", Text: path + " is read-only", Fix: "grant it"}
 	}
 	return "/host/" + path, nil
 }
@@ -165,7 +166,7 @@ func (b *fakeBox) act(ctx context.Context, argv []string, o *runner.ExecOptions,
 	case "missing":
 		return &runner.Error{Stage: "exec", Err: fmt.Errorf("missing: %w", runner.ErrNotFound), Hint: "install it"}
 	case "refused":
-		return &result.RefusedError{Field: "dir", Text: "/root is not shown", Fix: "grant it"}
+		return &policy.Fault{Field: "dir", Text: "/root is not shown", Fix: "grant it"}
 	case "broken":
 		return &runner.Error{Stage: "mount", Index: 7, Op: "bind", Path: "/a", Err: syscall.EPERM, Hint: "run nsrun doctor"}
 	case "odd":

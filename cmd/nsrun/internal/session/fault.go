@@ -7,7 +7,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/plan"
-	"github.com/nsrun/nsrun/nsrun/result"
+	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // The kinds of errors. How a command ended that ran is never one of them.
@@ -52,7 +52,7 @@ func gone(field, fix, format string, args ...any) *Error {
 // explain sorts an error of the library's into one of the kinds. name is the program that was to run.
 func explain(err error, name string) *Error {
 	var own *Error
-	var refused *result.RefusedError
+	var refused *policy.Fault
 	var lacks *plan.CompatibilityError
 	var step *runner.Error
 	switch {
