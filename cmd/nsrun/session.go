@@ -141,7 +141,7 @@ func asPolicy(asked session.Asked) (nsrun.Policy, error) {
 
 // refusal is what is wrong with a policy: the first fault's field and fix, and the text of all.
 func refusal(asked session.Asked, err error) error {
-	r := &session.Error{Kind: session.Refused, Text: err.Error(), Field: "policy"}
+	r := &policy.Fault{Why: session.OfPolicy, Text: err.Error(), Field: "policy"}
 	if asked.Manifest != "" {
 		r.Field = "manifest"
 	}

@@ -40,7 +40,7 @@ func (h *fakeHost) Open(ctx context.Context, asked Asked) (Sandbox, error) {
 	case asked.Manifest == "/lacks":
 		return nil, &plan.CompatibilityError{Unmet: []plan.Note{{Feature: "landlock", Loss: "files", Fix: "boot with lsm=landlock"}}}
 	case asked.Manifest == "/bad":
-		return nil, &Error{Kind: Refused, Field: "network", Text: "allow lists are not supported", Fix: "write none or host"}
+		return nil, &policy.Fault{Why: OfPolicy, Field: "network", Text: "allow lists are not supported", Fix: "write none or host"}
 	}
 	h.open.Add(1)
 	b := &fakeBox{host: h, slow: asked.Manifest == "/slow to close"}

@@ -19,7 +19,7 @@ const (
 	Closed   = "closed"    // what it is about is not there, or no longer
 )
 
-// Error is why a request was not carried out.
+// Error is the part of an answer that says why a request was not carried out.
 type Error struct {
 	Kind  string `json:"kind"`
 	Text  string `json:"text"`
@@ -29,14 +29,6 @@ type Error struct {
 	Step  string `json:"step,omitempty"`  // that failed
 	// Unmet lists what this host lacks of what the policy asks for.
 	Unmet []plan.Note `json:"unmet,omitempty"`
-}
-
-// Error gives "refused: timeout: text".
-func (e *Error) Error() string {
-	if e.Field != "" {
-		return e.Kind + ": " + e.Field + ": " + e.Text
-	}
-	return e.Kind + ": " + e.Text
 }
 
 // protocolError says what is wrong with a line.
@@ -51,15 +43,12 @@ func gone(field, fix, format string, args ...any) *Error {
 
 // explain sorts an error of the library's into one of the kinds. name is the program that was to run.
 func explain(err error, name string) *Error {
-	var own *Error
 	var refused *policy.Fault
 	var lacks *plan.CompatibilityError
 	var step *runner.Error
 	switch {
-	case errors.As(err, &own):
-		return own
 	case errors.As(err, &refused):
-		return &Error{Kind: Refused, Field: fieldOf(refused.Field), Text: refused.Text, Fix: refused.Fix}
+		return &Error{Kind: Refused, Field: fieldOf(refused), Text: refused.Text, Fix: refused.Fix}
 	case errors.As(err, &lacks):
 		e := &Error{Kind: Refused, Text: err.Error(), Unmet: lacks.Unmet}
 		if len(lacks.Unmet) > 0 {
@@ -82,10 +71,13 @@ func explain(err error, name string) *Error {
 	return &Error{Kind: Setup, Text: err.Error()}
 }
 
-// fieldOf is what a field of the library's options is called here.
-func fieldOf(name string) string {
-	if name == "dir" {
+// fieldOf is what the field of a fault is called here: that of a command's options is "cwd", that of a policy is its own.
+func fieldOf(f *policy.Fault) string {
+	if f.Field == "dir" && f.Why != OfPolicy {
 		return "cwd"
 	}
-	return name
+	return f.Field
 }
+
+// OfPolicy is the [policy.Fault.Why] of faults of the policy that a request asks for.
+const OfPolicy = "policy"

@@ -12,7 +12,8 @@ import (
 
 // Host makes sandboxes.
 type Host interface {
-	// Open makes the one that is asked for. What it says is wrong with the policy is an [*Error], or one of the library's.
+	// Open makes the one that is asked for. An error about the policy is a [*policy.Fault] of [OfPolicy]; others are the
+	// library's.
 	Open(ctx context.Context, what Asked) (Sandbox, error)
 }
 
