@@ -394,7 +394,7 @@ func TestCmdIsLikeOsExec(t *testing.T) {
 		{name: "a child that holds the output", argv: sh("echo out; (sleep 0.2; echo late) & exit 0"), do: func(c one) string { return buffered(c, fields{}) },
 			differs: "what outlives the command keeps no caller waiting", want: `"out\n" "" ok`},
 		{name: "Kill", argv: sh(forever), do: func(c one) string { c.ready(); return shape(c.process().Kill()) + shape(c.Wait()) }},
-		{name: "Signal", argv: sh(forever), do: func(c one) string { c.ready(); return shape(c.process().Signal(syscall.SIGINT)) + shape(c.Wait()) }},
+		{name: "Signal", argv: sh(forever), do: func(c one) string { c.ready(); return shape(c.process().Signal(syscall.SIGUSR1)) + shape(c.Wait()) }},
 		{name: "Kill of what has ended", argv: sh("true"), do: func(c one) string { return c.run() + shape(c.process().Kill()) }},
 		{name: "Signal to what has ended", argv: sh("true"), do: func(c one) string { return c.run() + shape(c.process().Signal(syscall.SIGINT)) }},
 	}
