@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeGroup makes the cgroup that a plan wants. If the cgroup is to be in a scope, it first moves this process there. Without limits that
-// need one, it returns nil.
+// makeGroup makes the cgroup that a plan wants. If the cgroup is to be in a scope, it first moves this process there. A plan that wants
+// none gets an empty group.
 func makeGroup(p *plan.Plan, stop func() error) (*cgroup.Group, error) {
 	trees, err := inScope(p, stop)
 	if failed := (*Error)(nil); errors.As(err, &failed) {
