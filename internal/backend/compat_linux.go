@@ -41,7 +41,7 @@ func (l *lowering) enterNamespaces() error {
 		l.step("namespaces", "pidns")
 		l.p.Add(unix.SYS_SETNS, sys.Int(*b.PidnsFD), sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
 	}
-	l.p.Join()
+	l.p.Join() // the sibling that goes on is in the namespaces, the pid namespace included
 	if b.PidnsFD != nil && slices.Contains(l.plan.Namespaces, plan.Pid) {
 		l.step("namespaces", "pidns-unshare")
 		l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
@@ -133,6 +133,7 @@ func (l *lowering) boundingSet() error {
 func (l *lowering) dropBoundingSet() {
 	b := l.plan.Bwrap
 	l.step("capabilities", "bounding set")
+	// prctl(2): EINVAL means that this kernel has no such capability, EPERM that this process has no CAP_SETPCAP.
 	from := 0
 	for _, keep := range append(slices.Clone(b.Caps), l.plan.LastCap+1) {
 		if from < keep {
@@ -173,6 +174,7 @@ func (l *lowering) put(name, content string, step sys.Step) {
 	l.p.At(step)
 	fd := l.p.Slot()
 	l.p.Add(unix.SYS_OPENAT, sys.Of(l.proc), sys.Str(name), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
+	// In one write: the kernel takes an id map only once, and whole (user_namespaces(7)).
 	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte(content)), sys.Int(len(content))).Min(len(content))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
 }
@@ -307,7 +309,7 @@ func (l *lowering) waiter() error {
 		return l.stages(verify.Confinement[:], verify.CompatCommand)
 	}
 	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...) // locked before there is a command
-	keep = append(keep, b.SyncFDs...)
+	keep = append(keep, b.SyncFDs...)                               // their readers wait until the waiter has ended
 	slices.Sort(keep)
 	l.chdirToCommandDir()
 	l.step("command", "fork")
@@ -319,9 +321,10 @@ func (l *lowering) waiter() error {
 	if err != nil {
 		return err
 	}
-	if !b.DieWithParent {
+	if !b.DieWithParent { // only the set-up had to die with the caller
 		l.deathSignal(0)
 	}
+	// The waiter needs no capabilities and no other descriptors. The command's pipes would not end while the waiter holds them.
 	l.step("capabilities", "capset")
 	l.capset(nil)
 	l.step("descriptors", "close all")
@@ -372,7 +375,7 @@ func (f *flock) String() string { return "{F_RDLCK, whole file}" }
 // locks takes a read lock on each lock file, and returns the descriptors. A lock lasts as long as this process keeps the descriptor.
 func (l *lowering) locks() (kept []int) {
 	for _, name := range l.plan.Bwrap.LockFiles {
-		number := sys.SpareFD(kept)
+		number := sys.SpareFD(kept) // a fixed number, which waiter's closeAllBut leaves open
 		fd := l.p.Slot()
 		l.p.At(sys.Step{Stage: "lock", Op: "open", Path: name})
 		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)

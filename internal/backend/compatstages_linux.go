@@ -74,6 +74,7 @@ func (l *lowering) workingDirectory() error {
 		return tail(*b.Chdir)
 	}
 	var err error
+	// If chdir fails, the stages for that directory are skipped. If it succeeds, they end in exec, and no later call is reached.
 	for _, dir := range b.Dirs {
 		l.chdir(dir)
 		l.p.Then(func() { err = errors.Join(err, tail(dir)) }, sys.Any)
@@ -85,6 +86,7 @@ func (l *lowering) workingDirectory() error {
 // them into the permitted and inheritable sets, which that needs.
 func (l *lowering) ambientCaps() error {
 	l.step("capabilities", "ambient")
+	// prctl(2): EINVAL means that this kernel has no such capability, EPERM that this process does not have it.
 	for _, c := range l.plan.Bwrap.Caps {
 		l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_RAISE, "PR_CAP_AMBIENT_RAISE"),
 			sys.Int(c), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0).Tolerate(unix.EPERM, 0)

@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// With the backend "docker" the sandbox is a container of Docker or Podman. Its pid 1 is nsrun's own binary, which starts the command by the
-// same exec stages as the other backends.
+// With the backend "docker" the sandbox is a container of Docker or Podman. Its pid 1 is nsrun's own binary, which starts the command by
+// the same exec stages as the other backends.
 //
 // nsrun and that pid 1 communicate over a Unix socket. The command, its environment and the caller's standard descriptors go over it. So
 // none of them is on a command line or in the output of "docker inspect", no input or output passes through the daemon, and a daemon on

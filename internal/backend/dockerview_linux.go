@@ -169,6 +169,7 @@ func (v *boxView) render(p point) error {
 	return nil
 }
 
+// tmpfs appends the option for a tmpfs mount.
 func (v *boxView) tmpfs(op mounts.Op) error {
 	if strings.ContainsAny(op.Dest, ":,") {
 		return errors.New("a container has no tmpfs at a path with a colon or comma")

@@ -202,6 +202,7 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	return s, nil
 }
 
+// close releases everything that prepare has made.
 func (s *prepared) close() {
 	if s.own != nil {
 		s.own.close()
@@ -238,7 +239,7 @@ type run struct {
 	command int       // pidfd of the command; -1 until it is known
 	early   []pending // signals that came before command was known
 	out     Outcome
-	asked   bool // the command has been asked to end
+	asked   bool // the command was sent a signal to end
 	killed  bool // kill was called
 	ended   bool // pid 1 was waited for, so its pidfd is useless
 }

@@ -16,7 +16,7 @@ import (
 // lowerServer returns the program of a session's server. f.status is a stream socket here.
 func lowerServer(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
 	l := newLowering(p, f, trace)
-	l.p.ForRequests()
+	l.p.ForRequests() // first: requests use the lowest slots by number
 	if usesSubreaper(p) {
 		return l.lower(verify.SubreaperServer, resolver)
 	}
@@ -57,7 +57,7 @@ func (l *lowering) nullStdio() error {
 	l.step("server", "standard descriptors")
 	empty := l.p.Slot()
 	l.p.Add(unix.SYS_MEMFD_CREATE, sys.Str("nothing"), sys.Words(unix.MFD_CLOEXEC, "MFD_CLOEXEC")).Keep(empty)
-	for fd := range 3 {
+	for fd := range 3 { // close-on-exec: each command gets its own
 		l.p.Add(unix.SYS_DUP3, sys.Of(empty), sys.Int(fd), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 	}
 	l.p.Add(unix.SYS_CLOSE, sys.Of(empty))
@@ -78,6 +78,7 @@ func (l *lowering) serve() error {
 			}
 		}
 	}
+	// The supervisor opens the terminal, because it sends the master to the caller.
 	terminal := func() { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil) }
 	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: usesSubreaper(l.plan),
 		Prepare: part(verify.Init[:], verify.Supervisor), Terminal: terminal, Confine: part(verify.Confinement[:], verify.Shared)})

@@ -22,7 +22,7 @@ func (l *lowering) spawnCommand() error {
 	if l.bwrap != nil {
 		return l.spawnBwrap()
 	}
-	by := verify.Command
+	by := verify.Command // selects the stages of the table that this process runs
 	switch l.plan.Backend {
 	case plan.BackendLandlock:
 		by = verify.Bare
@@ -71,7 +71,7 @@ func (l *lowering) session() error {
 	return nil
 }
 
-// descriptors closes every descriptor but 0, 1, 2 and the two channels, so that the command inherits none of the host's: CVE-2024-21626.
+// descriptors closes every descriptor but 0, 1, 2 and the two channels, so that the command inherits no other: CVE-2024-21626.
 // Exec closes the channels, which are close-on-exec; the end of the report pipe reports that exec has happened.
 func (l *lowering) descriptors() error {
 	l.step("descriptors", "close all but 0, 1, 2 and the channels")
@@ -104,6 +104,7 @@ func (l *lowering) ownNull() error {
 		if err != nil {
 			return err
 		}
+		// With the access mode of the descriptor that it replaces.
 		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(flags&unix.O_ACCMODE)).Keep(null)
 		l.p.Add(unix.SYS_DUP3, sys.Of(null), sys.Int(fd), sys.Int(0))
 		l.p.Add(unix.SYS_CLOSE, sys.Of(null))
@@ -180,6 +181,7 @@ func (l *lowering) findLimits() ([]rlimit.Limit, error) {
 	if original, ok := rlimit.Original(); ok && !slices.ContainsFunc(limits, func(o rlimit.Limit) bool { return o.Name == original.Name }) {
 		limits = append([]rlimit.Limit{original}, limits...) // the command gets the caller's limit back
 	}
+	// A core limit of 0 in a plan means no core dump at all, which takes another value.
 	for i, o := range limits {
 		if o == rlimit.Both("core", 0) {
 			if limits[i], err = noCore(); err != nil {
@@ -203,6 +205,7 @@ func noCore() (rlimit.Limit, error) {
 func softCaps(limits []rlimit.Limit) (lower []rlimit.Limit, err error) {
 	for _, l := range limits {
 		have, err := rlimit.Get(l.Name)
+		// The caller's limit on open files counts, not the one that Go's runtime has raised.
 		if original, ok := rlimit.Original(); ok && original.Name == l.Name {
 			have, err = original, nil
 		}
@@ -324,6 +327,7 @@ func (l *lowering) landlockRules() (landlock.Ruleset, error) {
 	default:
 		l.rules = resolvedRules(l.plan, l.resolved)
 	}
+	// Without openat2(2) each path is opened name by name, so that no symlink is followed.
 	r := l.plan.Landlock.Ruleset
 	r.Paths, r.ByName = l.rules, !l.plan.Mechanisms.Openat2
 	return r, err
@@ -381,7 +385,8 @@ func (l *lowering) exec() error {
 }
 
 const (
-	// maxPathEntries is how many directories PATH may have: a call can skip at most 32767 others (sys.Call.Tolerate), and each directory takes up to six.
+	// maxPathEntries is how many directories PATH may have: a call can skip at most 32767 others (sys.Call.Tolerate), and each directory
+	// takes up to six.
 	maxPathEntries = 1000
 	// maxLists bounds the bytes that execAs writes again for each directory, so that the rest of a request has room beside them.
 	maxLists = sys.MaxRequest * 3 / 4
@@ -409,10 +414,12 @@ func (l *lowering) execAs(name string, argv, environ []string) error {
 	}
 	// The calls, in order: n times execve and its /bin/sh; n times faccessat and its failure; "not found"; the execs a second time,
 	// where the search goes on after an EACCES; and "permission denied".
+	// again is the index of the second round's first call.
 	again := 4*n + 1
-	if l.plan.Bwrap != nil { // the caller's seccomp filter may kill the process that calls faccessat
+	if l.plan.Bwrap != nil { // no faccessat: the caller's seccomp filter may kill the process that calls it
 		again = 2*n + 1
 	}
+	// In the first round an EACCES continues in the second round, which denied selects. There the search ends with EACCES, not ENOENT.
 	execs := func(denied bool) {
 		for i, c := range candidates {
 			l.p.At(sys.Step{Stage: "exec", Op: name, Path: c})
@@ -420,6 +427,7 @@ func (l *lowering) execAs(name string, argv, environ []string) error {
 			if denied {
 				toNext = 1
 			}
+			// ENOEXEC goes on with the next call, /bin/sh. The other errors skip that call.
 			l.p.Add(unix.SYS_EXECVE, sys.Str(c), words, env).Tolerate(unix.ENOEXEC, 0).
 				Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, toNext)
 			l.p.At(sys.Step{Stage: "exec", Op: noHeader, Path: c})

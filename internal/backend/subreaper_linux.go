@@ -55,6 +55,7 @@ func (l *lowering) grants() (err error) {
 // stages unblock the signals for the command.
 func (l *lowering) awaitChildren() error {
 	l.step("subreaper", "signals")
+	// A signal set has 64 bits; bit n-1 is signal n.
 	all, child := slices.Repeat([]byte{0xff}, 8), make([]byte, 8)
 	child[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(all), sys.Null(), sys.Int(8))
@@ -73,6 +74,7 @@ func (l *lowering) startWatchdog() error {
 	l.step("subreaper", "start watchdog")
 	self, poll := l.p.Slot(), &unix.PollFd{Events: unix.POLLIN}
 	l.p.Add(unix.SYS_GETPID).Keep(self)
+	// A fork, not a vfork: the subreaper goes on at once, with its own memory.
 	l.p.Beside(func() {
 		l.step("subreaper", "watchdog")
 		l.p.Add(unix.SYS_CLOSE_RANGE, sys.Int(0), sys.Int(1<<31-1), sys.Int(0)).Tolerate(sys.Any, 0)
@@ -168,7 +170,7 @@ func around(rule landlock.PathRule, masks []string) ([]landlock.PathRule, error)
 	if len(below) == 0 {
 		return []landlock.PathRule{rule}, nil
 	}
-	if slices.Contains(below, rule.Path) {
+	if slices.Contains(below, rule.Path) { // all of it is masked
 		return nil, nil
 	}
 	entries, err := os.ReadDir(rule.Path)
@@ -181,7 +183,7 @@ func around(rule landlock.PathRule, masks []string) ([]landlock.PathRule, error)
 			continue
 		}
 		one := rule
-		one.Path, one.File, one.Optional = path.Join(rule.Path, e.Name()), !e.IsDir(), true
+		one.Path, one.File, one.Optional = path.Join(rule.Path, e.Name()), !e.IsDir(), true // it may disappear before the rule is added
 		more, err := around(one, below)
 		if err != nil {
 			return nil, err

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The backend "bwrap" has a watchdog, which is a process between nsrun and bubblewrap. It exists because of a gap in bubblewrap:
-// the monitor lets its child go on by an eventfd. If the monitor is killed before that, the child waits for ever and holds the caller's
-// standard descriptors (bubblewrap issue 700). A death signal of the child comes too late, and one of the monitor makes it worse.
+// The backend "bwrap" has a watchdog, which is a process between nsrun and bubblewrap. It exists because of a gap in bubblewrap: the
+// monitor lets its child go on by an eventfd. If the monitor is killed before that, the child waits for ever and holds the caller's standard
+// descriptors (bubblewrap issue 700). A death signal of the child comes too late, and one of the monitor makes it worse.
 //
 // So if nsrun, bubblewrap or the watchdog is killed, at any moment, another of them kills the process group that the watchdog leads. The
 // group has the watchdog, the monitor and the sandbox's pid 1, with which the kernel ends its pid namespace. One kill(2) of a group is a step
@@ -24,8 +24,8 @@ import (
 //	bubblewrap  the watchdog, when its child ends
 //	watchdog    nsrun, which waits for the watchdog
 //
-// If nsrun and the watchdog are killed together, bubblewrap's --die-with-parent remains. It covers all moments but the few system calls between
-// the monitor's request for a death signal and its write to the eventfd.
+// If nsrun and the watchdog are killed together, bubblewrap's --die-with-parent remains. It covers all moments but the few system calls
+// between the monitor's request for a death signal and its write to the eventfd.
 
 // bwrapStart holds the parameters of the bubblewrap that a watchdog starts.
 type bwrapStart struct {

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Request returns p as a message for a process that runs [Program.Serve]. The first cut of its calls come before those of the service's
-// Confine. The others come after them, and must end in an exec. p must have Trace set. Its arguments can be numbers, slots, strings, lists,
-// and buffers that the kernel only reads.
+// Request returns p as a message for a process that runs [Program.Serve]. Its first cut calls come before the calls of Service.Confine. The
+// others come after them, and must end in an exec. p must have Trace set. Its arguments can be numbers, slots, strings, lists, and buffers
+// that the kernel only reads.
 func (p *Program) Request(cut int, terminal bool) []byte {
 	if !p.Trace {
 		panic("bug: a request without its arguments")

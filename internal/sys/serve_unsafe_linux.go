@@ -87,7 +87,7 @@ type requestHead struct {
 const (
 	callSize = unsafe.Sizeof(Call{})
 	headSize = unsafe.Sizeof(requestHead{})
-	// MaxRequest is the size of the largest request. A command whose name is looked for in PATH has lists of its arguments for each place.
+	// MaxRequest is the size of the largest request. A command without a path has a list of its arguments for each directory of PATH.
 	MaxRequest = 128 << 20
 	// OfRequest marks the Index of a Failure that happened in a call of the request.
 	OfRequest = 1 << 31
@@ -245,8 +245,9 @@ func startWorker(m *machine, c *Call) bool {
 	*(*uintptr)(unsafe.Pointer(&w.service)) = uintptr(unsafe.Pointer(c))
 	stacks := (slots + 8*s.nslots + 15) &^ 15
 	w.stack, w.entry = stacks+2*8*stackWords-64, s.entries[1]
+	// Without CLONE_VFORK: the server goes on, and the supervisor has its own stack, slots and machines.
 	w.pid = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM, stacks+8*stackWords-64, nil, s.entries[0], unsafe.Pointer(w))
-	if w.pid > ^uintptr(4095) {
+	if w.pid > ^uintptr(4095) { // a negated errno
 		s.over = hopeless(m, c) && !refuse(w, c)
 		syscall.RawSyscall(unix.SYS_MUNMAP, at, length, 0)
 		return false

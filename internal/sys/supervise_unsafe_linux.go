@@ -62,7 +62,7 @@ func supervise(w *worker) {
 		dieWith(w.server)
 		w.self, _, _ = syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 	}
-	prepared := run(m, int(c.a[0]), int(c.a[1])) >= 0
+	prepared := run(m, int(c.a[0]), int(c.a[1])) >= 0 // a failure is reported to the request that comes
 	if !receive(w, c) {
 		exit(0)
 	}
@@ -126,6 +126,7 @@ func receive(w *worker, c *Call) bool {
 		return false
 	}
 	w.request, w.size = at, size
+	// The rest of the message. A sender writes a request as a whole, so no other request comes in between.
 	for done := headSize; done < size; {
 		n, _, e := syscall.RawSyscall(unix.SYS_READ, uintptr(c.from), at+done, size-done)
 		if e == unix.EINTR {
@@ -176,8 +177,8 @@ func become(w *worker) {
 	c := w.service
 	w.failed = failedRequest
 	if run(&w.asked, 0, int(w.head.Cut)) >= 0 {
-		if c.to != 0 {
-			dieWith(w.self) // no pid namespace ends the command with its supervisor
+		if c.to != 0 { // no pid namespace ends the command with its supervisor
+			dieWith(w.self)
 		}
 		w.failed = failedProgram
 		if run(&w.confine, int(c.a[2]), int(c.a[3])) >= 0 {
@@ -265,8 +266,9 @@ func attend(w *worker, c *Call, m *machine) {
 	keepChannels(w, c, m)
 	m.polls[0] = unix.PollFd{Fd: 1, Events: unix.POLLIN}
 	m.polls[1] = unix.PollFd{Fd: 0, Events: unix.POLLIN}
-	w.vector = [2]uintptr{0, fastExit} // a timespec
+	w.vector = [2]uintptr{0, fastExit} // a timespec; the vector is not in use now
 	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 1, uintptr(unsafe.Pointer(&w.vector)), 0, 0, 0)
+	// The pidfd and the terminal go to the caller with the report; after that the supervisor needs neither.
 	if !reportStart(w, 0, nil, 0) { // the caller has ended: no process has the command's pidfd
 		killAll(w, c)
 	}

@@ -24,14 +24,14 @@ func reap(m *machine, c *Call) {
 			continue
 		}
 		m.errno = uintptr(e)
-		if reported && e == unix.ECHILD {
+		if reported && e == unix.ECHILD { // the last child has ended
 			m.errno = 0
 			return
 		}
 		if e != 0 {
 			return
 		}
-		if r != m.slots[c.keep] {
+		if r != m.slots[c.keep] { // an orphan
 			continue
 		}
 		syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.from), uintptr(unsafe.Pointer(&m.exit)), unsafe.Sizeof(m.exit))
@@ -79,6 +79,7 @@ func guard(m *machine, c *Call) {
 func ended(m *machine, c *Call) bool {
 	for {
 		m.info[4] = 0 // si_pid: stays 0 if no child has ended
+		// WNOWAIT: the child stays a zombie, so that its pid is valid until its group is killed.
 		_, _, e := syscall.RawSyscall6(unix.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&m.info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
 		if e == unix.EINTR {
 			continue
