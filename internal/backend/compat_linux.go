@@ -265,7 +265,7 @@ func (l *lowering) keepCapabilities() error {
 	if !b.KeepCaps {
 		l.capset(b.Caps)
 	}
-	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1)) // or /proc/self would belong to root
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1)) // otherwise /proc/self belongs to root: proc_pid(5)
 	return nil
 }
 

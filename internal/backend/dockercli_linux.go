@@ -106,7 +106,7 @@ func DockerLosses(p *plan.Plan) ([]plan.Note, error) {
 	return box.Losses, nil
 }
 
-// lookCLI returns the client of that name on PATH, but never Podman as docker.
+// lookCLI looks up a client on PATH, and finds out whether it is Podman.
 func lookCLI(name string) (ContainerCLI, error) {
 	at, err := lookPath(name, func(string) bool { return true })
 	return ContainerCLI{at, name == "podman" || err == nil && isPodman(at)}, err

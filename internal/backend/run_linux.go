@@ -55,9 +55,9 @@ type Outcome struct {
 	TimedOut bool
 	Killed   unix.Signal // the signal to this process that ended the command or led to the kill; 0 if none did
 	Resolved []mounts.Resolved
-	Rules    []landlock.PathRule // that Landlock enforced
+	Rules    []landlock.PathRule // the rules that Landlock enforced
 	Tried    []plan.Act          // by the self-test
-	Losses   []plan.Note         // what the backend could not enforce
+	Losses   []plan.Note         // the parts of the plan that the backend could not carry out
 	Evidence cgroup.Evidence     // of the sandbox's cgroup
 	Output   [2]Passed           // of standard output and error
 

@@ -358,8 +358,8 @@ func resolvedRules(p *plan.Plan, resolved []mounts.Resolved) []landlock.PathRule
 	return rules
 }
 
-// seccomp installs the plan's filters. It is the last stage before exec, because the filters refuse most of what earlier stages do. It
-// compiles them once, so that the self-test runs under the command's own filters.
+// seccomp installs the plan's filters. It comes after the stages whose calls the filters refuse. It compiles the filters once, so that the
+// self-test runs under the command's own.
 func (l *lowering) seccomp() error {
 	if l.plan.Seccomp == nil {
 		return nil

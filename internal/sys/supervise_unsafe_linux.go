@@ -74,7 +74,7 @@ func supervise(w *worker) {
 	} else {
 		w.command = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD, w.stack, &m.pidfd, w.entry, unsafe.Pointer(w))
 		if w.command > ^uintptr(4095) {
-			m.index, m.errno, w.failed = int(c.a[0])-1, -w.command, failedSupervisor // of the serve call, likewise
+			m.index, m.errno, w.failed = int(c.a[0])-1, -w.command, failedSupervisor // reported likewise
 		}
 	}
 	channel := m.slots[SlotChannel]
