@@ -75,8 +75,8 @@ type BwrapCall struct {
 	Rules    []landlock.PathRule
 }
 
-// RenderBwrap resolves p on this host, as a run would, and returns it as a bubblewrap command line. target is nil if there is no self-test
-// to run.
+// RenderBwrap resolves p on this host, as a run would, and returns it as a bubblewrap command line. target is for a run with a self-test; a
+// preview passes nil.
 func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 	if p.Terminal {
 		return nil, &Error{Stage: "terminal", Err: errors.New("the backend bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}

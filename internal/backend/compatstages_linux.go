@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The exec stages by bubblewrap's rules. The filters come last, because they may refuse any call but exec.
+// The exec stages by bubblewrap's rules. The caller's filters come last, because they may refuse any other call. After them come only the
+// announcement, which may fail, and exec.
 
 // closeConsumed closes the descriptors that options have used. A command that is pid 1 itself keeps those of --sync-fd, as no waiter does.
 func (l *lowering) closeConsumed() error {
@@ -106,6 +107,7 @@ func (l *lowering) announce() error {
 
 // compatExec executes the command, with its working directory in PWD.
 func (l *lowering) compatExec() error {
+	// --argv0 replaces the name that the command sees, not the program that is looked up.
 	argv := slices.Clone(l.plan.Command)
 	if name := l.plan.Bwrap.Argv0; name != nil {
 		argv[0] = *name
