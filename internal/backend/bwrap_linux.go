@@ -18,13 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The backend "bwrap": a real bubblewrap makes the namespaces and the view, and inside of it nsrun's own binary runs the exec stages, since
-// bubblewrap knows nothing of Landlock, built-in filters and limits. A watchdog between nsrun and bubblewrap ends all of it: see watchdog_linux.go.
+// With the backend "bwrap" a real bubblewrap makes the namespaces and the mounts. Inside, nsrun's own binary runs the exec stages, because
+// bubblewrap does not support Landlock, built-in filters and limits. A watchdog between nsrun and bubblewrap ends the sandbox: see
+// watchdog_linux.go.
 
 // ErrNoBwrap means that no bubblewrap is installed.
 var ErrNoBwrap = errors.New("no bwrap on PATH that is not nsrun itself")
 
-// FindBwrap returns the path of a real bubblewrap on PATH. Our own binary under that name is passed over.
+// FindBwrap returns the path of a real bubblewrap on PATH. It skips nsrun's own binary under that name.
 func FindBwrap() (string, error) {
 	self, err := os.Stat("/proc/self/exe")
 	if err != nil {
@@ -40,33 +41,33 @@ func FindBwrap() (string, error) {
 	return name, err
 }
 
-// remoteBinary is where our binary is seen inside, for the exec stages.
+// remoteBinary is the path of nsrun's own binary in the sandbox.
 const remoteBinary = "/.nsrun"
 
-// Descriptors of the bubblewrap process. What follows them are contents that it reads.
+// Descriptors of the bubblewrap process. From bwrapData on they have contents that it reads.
 const (
 	bwrapChannel = 3 + iota // a SEQPACKET socket: messages from the exec stages
-	bwrapRequest            // what the exec stages do, as JSON
-	bwrapStderr             // the command's standard error; bubblewrap's own is read by us
+	bwrapRequest            // a RemoteRequest for the exec stages, as JSON
+	bwrapStderr             // the command's standard error; nsrun reads bubblewrap's own
 	bwrapData
 )
 
-// RemoteRequest is what the exec stages inside a bubblewrap are given.
+// RemoteRequest is the part of a plan that the exec stages inside another program's sandbox carry out.
 type RemoteRequest struct {
 	Command   []string        `json:"command"`
 	Env       []string        `json:"env"`
 	Dir       string          `json:"dir"`
-	Dev       string          `json:"dev,omitempty"` // where there are device nodes of the sandbox's own
+	Dev       string          `json:"dev,omitempty"` // the directory with the sandbox's own device nodes
 	Limits    []rlimit.Limit  `json:"limits,omitempty"`
 	SoftCaps  []rlimit.Limit  `json:"soft_caps,omitempty"`
 	Landlock  *plan.Landlock  `json:"landlock,omitempty"`
 	Seccomp   *plan.Seccomp   `json:"seccomp,omitempty"`
 	SelfTest  []plan.Act      `json:"self_test,omitempty"`
 	Target    *SelfTestTarget `json:"target,omitempty"`
-	Locations []Location      `json:"locations,omitempty"` // what must stand where
+	Locations []Location      `json:"locations,omitempty"` // the files that must be at the mount points
 }
 
-// BwrapCall is a plan as a call of bubblewrap's: its arguments, what it reads, and what is lost by it.
+// BwrapCall is a plan as a bubblewrap command line: its arguments, the contents that it reads, and the losses.
 type BwrapCall struct {
 	bwrap.Rendered
 	Request  []byte // at descriptor bwrapRequest
@@ -74,7 +75,8 @@ type BwrapCall struct {
 	Rules    []landlock.PathRule
 }
 
-// RenderBwrap looks at this host as a run would, and writes p as a call of bubblewrap's. A run whose self-test needs one has a target.
+// RenderBwrap resolves p on this host, as a run would, and returns it as a bubblewrap command line. target is for a run with a self-test; a
+// preview passes nil.
 func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 	if p.Terminal {
 		return nil, &Error{Stage: "terminal", Err: errors.New("the backend bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
@@ -96,7 +98,7 @@ func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 	}
 	simple.Mounts = append([]mounts.Op{{Kind: mounts.Bind, Source: exe, Dest: remoteBinary, Flags: plainRead}}, simple.Mounts...)
 	simple.Command = []string{remoteBinary, "exec-stages", fmt.Sprint(bwrapChannel), fmt.Sprint(bwrapRequest), fmt.Sprint(bwrapStderr)}
-	// The exec stages apply these. Not even the environment stands on a command line, where everybody can read it.
+	// The exec stages apply these. The environment, too, stays off the command line, which every process can read.
 	simple.Landlock, simple.Seccomp, simple.Limits, simple.Env, simple.Dir = nil, nil, nil, nil, "/"
 	r, err := bwrap.RenderInSession(&simple, bwrapData)
 	if err != nil {
@@ -116,7 +118,7 @@ func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
 	return out, err
 }
 
-// carried reports whether a loss of bubblewrap's is made good: by what simplify has looked at, or by the exec stages.
+// carried reports whether something else makes up for a loss of bubblewrap: simplify, or the exec stages.
 func carried(p *plan.Plan, feature string) bool {
 	switch feature {
 	case "noexec":
@@ -127,6 +129,7 @@ func carried(p *plan.Plan, feature string) bool {
 	return false
 }
 
+// remoteRequest returns the part of a plan that the exec stages carry out.
 func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) RemoteRequest {
 	o := RemoteRequest{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, SoftCaps: p.SoftCaps, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
@@ -137,6 +140,7 @@ func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) RemoteRequest {
 	return o
 }
 
+// devOf returns the directory where the plan mounts its own device nodes, or "".
 func devOf(p *plan.Plan) string {
 	for _, op := range p.Mounts {
 		if op.Kind == mounts.Dev {
@@ -146,7 +150,8 @@ func devOf(p *plan.Plan) string {
 	return ""
 }
 
-// simplify writes the operations as bubblewrap can carry them out: see settle, with what nsrun covers in a procfs, and parents.
+// simplify returns the plan's operations in a form that bubblewrap can carry out: see materialize and parents. It adds the mounts by which
+// nsrun covers parts of a procfs.
 func simplify(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resolver) ([]mounts.Op, error) {
 	materialized, err := materialize(p, resolved, resolver)
 	if err != nil {
@@ -175,7 +180,8 @@ func simplify(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resolver
 	return parents(out), nil
 }
 
-// materialize writes the operations as what lowering saw: no symlinks to be kept or refused, nothing optional, masks by their types.
+// materialize returns the operations as lowering has resolved them: no symlinks to keep or refuse, nothing optional, masks by the types of
+// their files.
 func materialize(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resolver) (out []mounts.Op, err error) {
 	for i, op := range p.Mounts {
 		s := resolved[i]
@@ -205,11 +211,11 @@ func materialize(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resol
 	return out, nil
 }
 
-// plainRead are the flags of what is there to be read alone.
+// plainRead are the flags of a mount that is only for reading.
 var plainRead = mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
 
-// mask covers dest as the host's place is, which for what plans mask is below a bind of the same name: a directory by an empty one,
-// anything else by a device that cannot be opened there.
+// mask returns the operation that covers dest: an empty directory over a directory, and over any other file a device that cannot be opened
+// there. place is the host's path of the covered file.
 func mask(place, dest string, resolver mounts.Resolver) ([]mounts.Op, error) {
 	at, err := resolver.Stat(place)
 	switch {
@@ -223,8 +229,8 @@ func mask(place, dest string, resolver mounts.Resolver) ([]mounts.Op, error) {
 	return []mounts.Op{{Kind: mounts.Bind, Source: "/dev/null", Dest: dest, Flags: plainRead}}, nil
 }
 
-// parents puts a Dir before whatever would otherwise get directories above it that only their owner can enter: bubblewrap gives a
-// bind's parents the mode 0700.
+// parents adds a Dir operation for each directory that bubblewrap would otherwise create above a bind with the mode 0700, which only its
+// owner can enter.
 func parents(ops []mounts.Op) (out []mounts.Op) {
 	known, covered := map[string]bool{"/": true}, []string{}
 	for _, op := range ops {

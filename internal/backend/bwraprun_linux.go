@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bwrapRun is one run under a real bubblewrap.
+// bwrapRun is one run of a real bubblewrap.
 type bwrapRun struct {
 	run
 	stderr  *os.File // bubblewrap's
@@ -26,7 +26,7 @@ type bwrapRun struct {
 	failed  *Error
 }
 
-// runBwrap runs a plan whose backend is bubblewrap. How the command ended is told by bubblewrap's exit status, in which a signal is 128+n.
+// runBwrap runs a plan with the backend bwrap. The command's status is that of bubblewrap, which turns a signal n into 128+n.
 func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := checkHost(); err != nil {
 		return Outcome{}, err
@@ -65,6 +65,7 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	return out, err
 }
 
+// close releases the descriptors of a run.
 func (o *bwrapRun) close() {
 	o.stderr.Close()
 	if o.ch != nil {
@@ -108,8 +109,8 @@ func (o *bwrapRun) start(name string, call *BwrapCall) (err error) {
 	return nil
 }
 
-// connect opens the channels to the watchdog. It moves what the process needs that becomes bubblewrap, files and the report, beyond the places
-// that files take in it: none may be overwritten before it is in its place, or has been used.
+// connect opens the channels to the watchdog. It moves files and the report pipe to numbers above those that files get in bubblewrap, so
+// that the watchdog's dup3 calls overwrite none of them too early.
 func (o *bwrapRun) connect(files []*os.File) (theirs []int, err error) {
 	if o.ch, err = openChannels(); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (o *bwrapRun) connect(files []*os.File) (theirs []int, err error) {
 	return theirs, nil
 }
 
-// moved is a file by a descriptor from least on, in the place of the one that it had. It is f itself where that fails.
+// moved returns f under a descriptor of at least the given number, and closes the old one. If that fails, it returns f itself.
 func moved(f *os.File, least int) (*os.File, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, least) // Fd makes a pipe's end block, as bubblewrap expects it
 	if err != nil {
@@ -140,7 +141,7 @@ func moved(f *os.File, least int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// files makes bubblewrap's descriptors from 2 on, and our ends of them. It returns those that it has made when it fails, too.
+// files makes bubblewrap's descriptors from 2 on, and this process's ends of them. If it fails, it returns those that it has made.
 func (o *bwrapRun) files(call *BwrapCall) (files []*os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -155,7 +156,7 @@ func (o *bwrapRun) files(call *BwrapCall) (files []*os.File, err error) {
 	o.stderr, theirStderr, err1 = os.Pipe()
 	request, err2 := sys.MemoryFile(call.Request)
 	stderr, err3 := duplicate(2)
-	files = []*os.File{theirStderr, channel, request, stderr} // as bwrapChannel and its neighbours say
+	files = []*os.File{theirStderr, channel, request, stderr} // in the order of bwrapChannel and the constants after it
 	err = errors.Join(err1, err2, err3)
 	for _, b := range call.Data {
 		if err != nil {
@@ -168,6 +169,7 @@ func (o *bwrapRun) files(call *BwrapCall) (files []*os.File, err error) {
 	return files, err
 }
 
+// duplicate returns a close-on-exec copy of fd with a number from 3 on.
 func duplicate(fd int) (*os.File, error) {
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -176,7 +178,7 @@ func duplicate(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(n), "duplicate"), nil
 }
 
-// supervise waits for the message of the exec stages, then for the end of everything.
+// supervise waits for the message of the exec stages, and then until every process of the sandbox has ended.
 func (o *bwrapRun) supervise() (err error) {
 	if o.opts.DieWithParent {
 		if o.parent, err = parent(); err != nil {
@@ -212,7 +214,7 @@ func (o *bwrapRun) supervise() (err error) {
 	switch {
 	case o.failed != nil:
 		return explain(o.failed, o.plan)
-	case o.killed && o.broken == nil && o.exit == nil: // a step that fails of that is no reason
+	case o.killed && o.broken == nil && o.exit == nil: // a step that failed because of the kill is no error of the run
 		o.out.Status = unix.WaitStatus(unix.SIGKILL)
 		return nil
 	case o.failure != nil && (o.broken == nil || o.released): // as in [run.reap]
@@ -222,7 +224,7 @@ func (o *bwrapRun) supervise() (err error) {
 	case err != nil:
 		return broken("end", err, o.released)
 	}
-	o.out.Status = watchdog // killed, by us or by someone outside
+	o.out.Status = watchdog // killed, by nsrun or by another process
 	if o.exit != nil {
 		o.out.Status, o.out.Usage = unix.WaitStatus(o.exit.Status), o.exit.Usage
 	}
@@ -234,7 +236,7 @@ func (o *bwrapRun) supervise() (err error) {
 	return nil
 }
 
-// arrive waits for the process that runs the exec stages and becomes the command, and reports whether it came to that.
+// arrive waits for the message of the process that runs the exec stages and becomes the command, and reports whether it came.
 func (o *bwrapRun) arrive() bool {
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	for o.until(o.channel) {
@@ -263,7 +265,7 @@ func (o *bwrapRun) arrive() bool {
 	return false
 }
 
-// receiveFailure waits until the channel ends, which says that the command is executed, or brings a failure.
+// receiveFailure waits for a failure from the exec stages, or for the end of the channel, which means that the command is executed.
 func (o *bwrapRun) receiveFailure() {
 	buf := make([]byte, 1<<14)
 	for o.until(o.channel) {
@@ -273,7 +275,7 @@ func (o *bwrapRun) receiveFailure() {
 		}
 		f := new(Error)
 		switch {
-		case err != nil && !errors.Is(err, unix.ECONNRESET): // which is an end too
+		case err != nil && !errors.Is(err, unix.ECONNRESET): // ECONNRESET is an end, too
 			o.breaks(broken("receive", err, true))
 		case n > 0 && json.Unmarshal(buf[:n], f) == nil:
 			o.failed = f
@@ -282,11 +284,11 @@ func (o *bwrapRun) receiveFailure() {
 	}
 }
 
-// untilEnd waits until the watchdog has ended, which it does with bubblewrap.
+// untilEnd waits until the watchdog has ended. It ends when bubblewrap does.
 func (o *bwrapRun) untilEnd() { o.until(-1) }
 
-// until waits until something comes over fd, and serves the clock and the caller's end meanwhile. It is false if the watchdog has ended
-// and nothing came.
+// until waits until fd is ready, and serves the clock and the end of the caller meanwhile. It returns false if the watchdog has ended and
+// fd was not ready.
 func (o *bwrapRun) until(fd int) bool {
 	came := false
 	if err := o.serve(once(fd, func() { came = true }), once(o.pidfd, func() {})); err != nil {
@@ -295,7 +297,7 @@ func (o *bwrapRun) until(fd int) bool {
 	return came
 }
 
-// explainBwrap makes an error of what bubblewrap has printed before it gave up.
+// explainBwrap returns an error with the message that bubblewrap has printed.
 func (o *bwrapRun) explainBwrap(status unix.WaitStatus) error {
 	printed, _ := io.ReadAll(io.LimitReader(o.stderr, 1<<14))
 	text := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(printed)), "bwrap: "))
@@ -305,8 +307,8 @@ func (o *bwrapRun) explainBwrap(status unix.WaitStatus) error {
 	return &Error{Stage: "bwrap", Err: errors.New(text), Hint: "run nsrun doctor, or use --backend native"}
 }
 
-// ExecStages is what nsrun's binary does inside a bubblewrap: it reads a request from one descriptor, reports over another, and becomes the
-// command. It returns only if that fails.
+// ExecStages is the part of nsrun's binary that runs inside a bubblewrap: it reads a request from one descriptor, reports over another, and
+// becomes the command. It returns only if that fails.
 func ExecStages(channel, requestFD, stderrFD int) error {
 	runtime.LockOSThread() // the thread that is confined is the one that executes
 	file := os.NewFile(uintptr(requestFD), "request")
@@ -343,12 +345,12 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 	return l.reportFailure(channel, l.p.Run())
 }
 
-// triedRemotely is what the self-test tries in a pid namespace of another program's.
+// triedRemotely returns the acts that the self-test tries in another program's pid namespace.
 func triedRemotely(p *plan.Plan, c *SelfTestTarget) []plan.Act {
 	return tried(&plan.Plan{SelfTest: p.SelfTest, Namespaces: []string{plan.Pid}}, c)
 }
 
-// remoteLowering is the lowering of a request, which has what the exec stages need of a plan.
+// remoteLowering returns the lowering of a request. Its plan has the parts that the exec stages use.
 func remoteLowering(o *RemoteRequest) *lowering {
 	p := &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for ownNull
 		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, SoftCaps: o.SoftCaps, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
@@ -359,6 +361,7 @@ func remoteLowering(o *RemoteRequest) *lowering {
 	return l
 }
 
+// reportFailure sends the failure of the self-test's child, or else err if it names a step, over channel. Another error it returns.
 func (l *lowering) reportFailure(channel int, err error) error {
 	if f, ok := l.testFailure(); ok {
 		err = l.p.Failed(f)
@@ -369,7 +372,7 @@ func (l *lowering) reportFailure(channel int, err error) error {
 	return err
 }
 
-// send sends an error to the other end.
+// send sends an error to the other end of the channel.
 func send(f *Error, channel int) error {
 	data, err := json.Marshal(f)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 const goarch = runtime.GOARCH
 
-// sendRelease sends the message that the process which becomes the command waits for. It is no error if that process has ended: it has failed, and
-// its report says why.
+// sendRelease sends the message that the command's process waits for. It returns no error if that process has ended: the process has failed
+// then, and its report has the reason.
 func sendRelease(socket int) error {
 	err := error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
@@ -24,8 +24,8 @@ func sendRelease(socket int) error {
 	return &Error{Stage: "channels", Op: "let the command begin", Err: err}
 }
 
-// fdMessage is a one-byte message that carries a descriptor, laid out for sendmsg beforehand: the kernel writes the descriptor's
-// number into control when it is made, and reads it there when it is sent.
+// fdMessage is a one-byte message that carries a descriptor, laid out for sendmsg(2) beforehand. The kernel writes the descriptor's number
+// into control when it makes the descriptor, and reads it there when it sends the message.
 type fdMessage struct {
 	header  unix.Msghdr
 	vector  unix.Iovec
@@ -37,6 +37,7 @@ type fdMessage struct {
 	kind [1]byte
 }
 
+// newFDMessage returns a message of the given kind: P with a pidfd, T with a terminal.
 func newFDMessage(kind byte) *fdMessage {
 	m := &fdMessage{kind: [1]byte{kind}}
 	m.vector.Base = &m.kind[0]
@@ -53,13 +54,13 @@ func newFDMessage(kind byte) *fdMessage {
 func (m *fdMessage) fd() *int32     { return &m.control.FD }
 func (m *fdMessage) String() string { return "{" + string(m.kind[:]) + ", SCM_RIGHTS}" }
 
-// send appends the call that sends m's descriptor to the caller. Our copy is closed with all others later.
+// send appends the call that sends m's descriptor to the caller. A later stage closes this process's copy with all others.
 func (l *lowering) send(m *fdMessage) {
 	l.p.Add(unix.SYS_SENDMSG, sys.Int(l.fds.status), sys.Struct(m), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"))
 }
 
-// terminal opens a pseudo-terminal on the sandbox's own devpts and sends its master to the caller. The other end is asked of the
-// master by ioctl, never opened by path: CVE-2025-52565.
+// terminal opens a pseudo-terminal on the sandbox's own devpts and sends its master to the caller. The other end comes from an ioctl on the
+// master; it is never opened by path: CVE-2025-52565.
 func (l *lowering) terminal() error {
 	if !l.plan.Terminal {
 		return nil
@@ -67,7 +68,7 @@ func (l *lowering) terminal() error {
 	master, message := l.p.Slot(), newFDMessage('T')
 	l.tty = l.p.Slot()
 	l.openTerminal(master, l.tty, message.fd())
-	if l.fds.size != nil { // the caller, which has the master then, may set it only when the command has begun
+	if l.fds.size != nil { // the caller could set the size only after it has the master, when the command may have begun
 		l.resizeTerminal(master, l.fds.size)
 	}
 	l.send(message)
@@ -75,7 +76,7 @@ func (l *lowering) terminal() error {
 	return nil
 }
 
-// openTerminal keeps both ends of a new pseudo-terminal, and puts the number of its master at number, if that is given.
+// openTerminal keeps both ends of a new pseudo-terminal. If number is not nil, it receives the master's descriptor number.
 func (l *lowering) openTerminal(master, tty sys.Slot, number *int32) {
 	const flags, words = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC, "O_RDWR|O_NOCTTY|O_CLOEXEC"
 	l.step("terminal", "open")
@@ -93,18 +94,18 @@ func (l *lowering) resizeTerminal(terminal sys.Slot, size *unix.Winsize) {
 	l.p.Add(unix.SYS_IOCTL, sys.Of(terminal), sys.Words(unix.TIOCSWINSZ, "TIOCSWINSZ"), sys.Bytes(winsize(size)))
 }
 
-// winsize is struct winsize. Both architectures are little-endian.
+// winsize returns struct winsize as bytes. Both supported architectures are little-endian.
 func winsize(size *unix.Winsize) []byte {
 	return []byte{byte(size.Row), byte(size.Row >> 8), byte(size.Col), byte(size.Col >> 8), 0, 0, 0, 0}
 }
 
-// channels are both ends of the two channels.
+// channels are both ends of the report pipe and the status socket.
 type channels struct {
-	report, status           *os.File // ours
+	report, status           *os.File // this process's ends
 	childReport, childStatus int
 }
 
-// open makes the channels, none of them at 0, 1 or 2: the Go runtime has opened those if the caller had not.
+// openChannels makes the channels. None is at 0, 1 or 2: Go's runtime has opened those if the caller had not.
 func openChannels() (*channels, error) {
 	var pipe, pair [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
@@ -122,7 +123,7 @@ func openChannels() (*channels, error) {
 	}, nil
 }
 
-// closeChild closes the child's ends in this process, once: only then do ours end when the child does.
+// closeChild closes the child's ends in this process. Only then do this process's ends end when the child does.
 func (c *channels) closeChild() {
 	for _, fd := range []*int{&c.childReport, &c.childStatus} {
 		if *fd >= 0 {
@@ -132,6 +133,7 @@ func (c *channels) closeChild() {
 	}
 }
 
+// close closes all ends.
 func (c *channels) close() {
 	c.closeChild()
 	c.report.Close()

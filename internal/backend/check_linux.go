@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkHost makes sure of what the set-up relies on.
+// checkHost checks the parts of the host that the set-up relies on.
 func checkHost() error {
 	if err := checkProc(); err != nil {
 		return err
@@ -19,8 +19,9 @@ func checkHost() error {
 	return checkDescriptors()
 }
 
+// checkProc checks that /proc is a procfs.
 func checkProc() error {
-	// The maps are written to procfs, or to something that only looks like it: CVE-2025-52881.
+	// The id maps are written there. Another file system at /proc could redirect the writes: CVE-2025-52881.
 	var fs unix.Statfs_t
 	err := unix.Statfs("/proc", &fs)
 	if err == nil && fs.Type != unix.PROC_SUPER_MAGIC {
@@ -32,8 +33,9 @@ func checkProc() error {
 	return nil
 }
 
+// checkDescriptors refuses directories as standard descriptors.
 func checkDescriptors() error {
-	// A directory that is passed is a way out of the view: openat(0, "..") follows it into the host's tree (CVE-2024-21626's kind).
+	// A directory of the host leads out of the sandbox: openat(0, "..") follows it into the host's tree, as in CVE-2024-21626.
 	for fd, name := range []string{"standard input", "standard output", "standard error"} {
 		var st unix.Stat_t
 		switch err := unix.Fstat(fd, &st); {
@@ -48,7 +50,7 @@ func checkDescriptors() error {
 	return nil
 }
 
-// protect refuses a plan that shows a protected file writable, whoever asked for that, or an audit log at all.
+// protect refuses a plan that would show a protected file writable, or an audit log at all, whatever the plan's source.
 func protect(p *plan.Plan, resolved []mounts.Resolved, protected []string) error {
 	for i, s := range resolved {
 		op := p.Mounts[i]
@@ -74,7 +76,7 @@ func protect(p *plan.Plan, resolved []mounts.Resolved, protected []string) error
 	return nil
 }
 
-// below is the path of a file under a directory, or empty for itself.
+// below returns the path of a file below a directory, which is empty for the directory itself.
 func below(file, dir string) (rest string, ok bool) {
 	if file == dir {
 		return "", true

@@ -11,12 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The life of a sandbox by bubblewrap's rules: a plan with plan.Bwrap. It differs from that of nsrun's own wherever bubblewrap's
-// contract does: what the caller has left open, ignored or set reaches the command, capabilities may stay, the process that waits is
-// there only if something needs it, and nothing is added.
+// The program of a sandbox by bubblewrap's rules: a plan with plan.Bwrap. It differs from nsrun's own sandboxes wherever bubblewrap's
+// contract does: the command gets the caller's open descriptors, ignored signals and umask, it may keep capabilities, there is a process
+// that waits for it only if an option needs one, and nsrun adds nothing of its own. The stages are in bubblewrap's order, because its
+// errors, and what its callers may do meanwhile, depend on it.
 
-// enterNamespaces joins the namespaces that were given by descriptor. One cannot join a user namespace from a process with threads,
-// as Go's are, nor enter a pid namespace without a fork; so this process is one in between, which ends once another is in.
+// enterNamespaces joins the namespaces that options give by descriptor. A process with threads, as Go's processes have, cannot join a user
+// namespace, and a process gets into a pid namespace only by a fork (setns(2)). So the first process is one in between: it ends once a
+// sibling is inside.
 func (l *lowering) enterNamespaces() error {
 	b := l.plan.Bwrap
 	if !joins(b) {
@@ -26,6 +28,7 @@ func (l *lowering) enterNamespaces() error {
 		l.step("identity", "userns")
 		l.p.Add(unix.SYS_SETNS, sys.Int(*b.Users.FD), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	}
+	// The new namespaces come after the joined user namespace, which then owns them.
 	flags, words := uintptr(0), ""
 	for _, ns := range l.plan.Namespaces {
 		if ns != plan.Pid || b.PidnsFD == nil {
@@ -38,7 +41,7 @@ func (l *lowering) enterNamespaces() error {
 		l.step("namespaces", "pidns")
 		l.p.Add(unix.SYS_SETNS, sys.Int(*b.PidnsFD), sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
 	}
-	l.p.Join()
+	l.p.Join() // the sibling that goes on is in the namespaces, the pid namespace included
 	if b.PidnsFD != nil && slices.Contains(l.plan.Namespaces, plan.Pid) {
 		l.step("namespaces", "pidns-unshare")
 		l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
@@ -47,10 +50,10 @@ func (l *lowering) enterNamespaces() error {
 	return nil
 }
 
-// joins reports whether a plan enters namespaces that are there already.
+// joins reports whether a plan enters existing namespaces.
 func joins(b *plan.Bwrap) bool { return b.Users.FD != nil || b.PidnsFD != nil }
 
-// closeTheirs closes the caller's ends of the channels.
+// closeTheirs closes the caller's ends of the channels, because a channel ends only when no process holds its other end.
 func (l *lowering) closeTheirs() error {
 	l.step("descriptors", "close the caller's")
 	for _, fd := range l.fds.theirs {
@@ -59,49 +62,51 @@ func (l *lowering) closeTheirs() error {
 	return nil
 }
 
-// deathSignal asks for a signal when the thread that forked this process ends; 0 for none.
+// deathSignal requests a signal for the time when the thread that forked this process ends (prctl(2), PR_SET_PDEATHSIG); 0 requests none.
 func (l *lowering) deathSignal(sig unix.Signal) {
 	l.step("namespaces", "die with caller")
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG"), sys.Words(int(sig), unix.SignalName(sig)))
 }
 
-// checkParentAlive fails if the parent has ended before it could send a death signal.
+// checkParentAlive fails if the parent ended before this process requested its death signal: its parent is another process then.
 func (l *lowering) checkParentAlive() {
 	l.p.Add(unix.SYS_GETPPID).Into(sys.Cell(l.parents[4:]))
 	l.p.Compare(l.parents, 4, unix.ESRCH)
 }
 
-// handshake tells the caller that this is the process it wants to know of, if it cannot know that from its fork, and waits for its
-// word. The end of the socket instead of the word means that the caller has died, before or after the request for a death signal.
+// handshake waits for the message by which the caller lets this process go on. If the caller cannot know this process's pid from its fork,
+// handshake sends it a message first, whose credentials have the pid. The end of the socket means that the caller has died, before or after
+// this process requested its death signal.
 func (l *lowering) handshake() error {
 	l.step("command", "wait for the caller")
 	if joins(l.plan.Bwrap) {
 		l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{'C'}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
 	}
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
-	l.checkCallerAlive() // its word may have been its last
+	l.checkCallerAlive() // the caller may have died after it sent the message
 	return nil
 }
 
-// checkCallerAlive fails if the caller has died: a death signal that is asked for after that never comes. It is not enough: see
+// checkCallerAlive fails if the caller has died: a death signal that is requested later never comes. The check alone does not suffice: see
 // [lowering.askCaller].
 func (l *lowering) checkCallerAlive() {
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1),
 		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
 }
 
-// renewDeathSignal asks for the death signal once more: a new user namespace or other ids take it back (commit_creds in kernel/cred.c).
+// renewDeathSignal requests the death signal again, because a new user namespace or a change of ids clears it (commit_creds in
+// kernel/cred.c).
 func (l *lowering) renewDeathSignal() error {
 	l.deathSignal(unix.SIGKILL)
 	return l.askCaller()
 }
 
-// report is askCaller, in a process whose death signal is in place from its first call on.
+// report is askCaller in a process that has had its death signal since its first call.
 func (l *lowering) report() error { return l.askCaller() }
 
-// askCaller asks for the caller's answer, which ready waits for, now that the death signal is in place. The kernel sends that signal when the
-// thread that has forked this process ends, and only that thread answers: after its answer, its end cannot be missed. The end of the socket
-// does not prove as much. A thread that was killed can end, and leave this process to another parent, before the last thread of its process
+// askCaller requests the caller's answer, which ready waits for. It comes after the death signal is set: the kernel sends that signal when
+// the thread that forked this process ends, and only that thread answers, so its end after the answer cannot be missed. The end of the
+// socket does not prove as much. A killed thread can end, and leave this process to another parent, before the last thread of its process
 // closes the socket (do_exit in kernel/exit.c).
 func (l *lowering) askCaller() error {
 	l.step("command", "report to the caller")
@@ -109,12 +114,14 @@ func (l *lowering) askCaller() error {
 	return nil
 }
 
-// reported is the message that asks for the caller's answer.
+// reported is the message that requests the caller's answer.
 const reported = 'r'
 
+// ownsUsers reports whether the sandbox makes a user namespace.
 func (l *lowering) ownsUsers() bool { return slices.Contains(l.plan.Namespaces, plan.User) }
 
-// boundingSet drops what was not asked to stay, if a user namespace has given it all back.
+// boundingSet drops the capabilities that no option keeps, because a user namespace starts with a full bounding set. Without one the
+// caller's set stays as it is.
 func (l *lowering) boundingSet() error {
 	if l.ownsUsers() || l.plan.Bwrap.Users.FD != nil {
 		l.dropBoundingSet()
@@ -122,9 +129,11 @@ func (l *lowering) boundingSet() error {
 	return nil
 }
 
+// dropBoundingSet drops every capability that is not in the plan's list, which is sorted.
 func (l *lowering) dropBoundingSet() {
 	b := l.plan.Bwrap
 	l.step("capabilities", "bounding set")
+	// prctl(2): EINVAL means that this kernel has no such capability, EPERM that this process has no CAP_SETPCAP.
 	from := 0
 	for _, keep := range append(slices.Clone(b.Caps), l.plan.LastCap+1) {
 		if from < keep {
@@ -135,7 +144,7 @@ func (l *lowering) dropBoundingSet() {
 	}
 }
 
-// switchIDs takes the ids that were asked for in a user namespace that somebody else has made.
+// switchIDs changes to the ids that options ask for, in a user namespace that was given by descriptor: its maps exist already.
 func (l *lowering) switchIDs() error {
 	id := l.plan.Identity
 	if l.plan.Bwrap.Users.FD == nil {
@@ -152,6 +161,7 @@ func (l *lowering) switchIDs() error {
 	return nil
 }
 
+// openProc keeps a descriptor of the host's /proc, which put needs after the root has changed.
 func (l *lowering) openProc() error {
 	l.p.At(sys.Step{Stage: "host", Op: "open", Path: "/proc"})
 	l.proc = l.p.Slot()
@@ -159,17 +169,20 @@ func (l *lowering) openProc() error {
 	return nil
 }
 
-// put writes a file of procfs in one write, wherever that is mounted by now.
+// put writes a file of procfs with one write(2), by the descriptor that openProc keeps.
 func (l *lowering) put(name, content string, step sys.Step) {
 	l.p.At(step)
 	fd := l.p.Slot()
 	l.p.Add(unix.SYS_OPENAT, sys.Of(l.proc), sys.Str(name), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
+	// In one write: the kernel takes an id map only once, and whole (user_namespaces(7)).
 	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte(content)), sys.Int(len(content))).Min(len(content))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
 }
 
+// identityStep returns the step of an operation on ids.
 func identityStep(op string) sys.Step { return sys.Step{Stage: "identity", Op: op} }
 
+// firstMaps writes the id maps of the sandbox's user namespace, unless another process writes them (--userns-block-fd).
 func (l *lowering) firstMaps() error {
 	b, id := l.plan.Bwrap, l.plan.Identity
 	if !l.ownsUsers() || b.Users.Foreign {
@@ -181,6 +194,7 @@ func (l *lowering) firstMaps() error {
 	return nil
 }
 
+// clearUmask sets the umask to 0, so that files get the modes that options give, and keeps the caller's for restoreUmask.
 func (l *lowering) clearUmask() error {
 	l.step("identity", "umask")
 	l.umask = l.p.Slot()
@@ -188,13 +202,14 @@ func (l *lowering) clearUmask() error {
 	return nil
 }
 
+// restoreUmask gives the command the caller's umask.
 func (l *lowering) restoreUmask() error {
 	l.step("identity", "umask")
 	l.p.Add(unix.SYS_UMASK, sys.Of(l.umask))
 	return nil
 }
 
-// fileLabel is what files made from here on are labelled with (selinux(8), fscreate).
+// fileLabel sets the SELinux label of files that are made from here on (selinux(8), fscreate). It comes before the first such file.
 func (l *lowering) fileLabel() error {
 	if label := l.plan.Bwrap.FileLabel; label != "" {
 		l.put("self/attr/fscreate", label, sys.Step{Stage: "label", Op: "file"})
@@ -202,6 +217,7 @@ func (l *lowering) fileLabel() error {
 	return nil
 }
 
+// hostnames sets the hostnames of the options in their order, as bubblewrap does: the last one stays.
 func (l *lowering) hostnames() error {
 	for _, name := range l.plan.Bwrap.Hostnames {
 		l.p.At(sys.Step{Stage: "hostname", Op: "set", Path: name})
@@ -210,7 +226,7 @@ func (l *lowering) hostnames() error {
 	return nil
 }
 
-// secondUsers makes a user namespace that does not own the mounts, or joins one.
+// secondUsers moves this process into a second user namespace, which does not own the mounts: a given one, or a new one.
 func (l *lowering) secondUsers() error {
 	b, id := l.plan.Bwrap, l.plan.Identity
 	if b.Users.FD2 != nil {
@@ -220,7 +236,7 @@ func (l *lowering) secondUsers() error {
 	if !b.Users.Second {
 		return nil
 	}
-	if b.Users.Disable {
+	if b.Users.Disable { // before the unshare: the second namespace is the one that the limit allows
 		l.put("sys/user/max_user_namespaces", "1", identityStep("max_user_namespaces"))
 	}
 	l.step("identity", "second")
@@ -231,28 +247,30 @@ func (l *lowering) secondUsers() error {
 	return nil
 }
 
-// assertNoUsers proves that no further user namespace can be made.
+// assertNoUsers fails unless an attempt to make another user namespace fails. It comes after the last one that the sandbox makes.
 func (l *lowering) assertNoUsers() error {
 	if u := l.plan.Bwrap.Users; !u.Disable && !u.Assert {
 		return nil
 	}
 	l.step("identity", "assert")
 	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER")).Tolerate(sys.Any, 1)
-	l.p.Fail(unix.EPERM)
+	l.p.Fail(unix.EPERM) // reached if unshare succeeds
 	return nil
 }
 
-// keepCapabilities reduces the sets to what was asked for. Root under a filter that refuses it goes on as it is: systemd-nspawn.
+// keepCapabilities reduces the capability sets to those that options keep.
 func (l *lowering) keepCapabilities() error {
 	b := l.plan.Bwrap
 	l.step("capabilities", "capset")
 	if !b.KeepCaps {
 		l.capset(b.Caps)
 	}
-	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1)) // or /proc/self would be root's
+	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1)) // otherwise /proc/self belongs to root: proc_pid(5)
 	return nil
 }
 
+// capset sets the effective, permitted and inheritable sets. If a filter refuses that to root, as systemd-nspawn's does, root goes on with
+// the sets it has.
 func (l *lowering) capset(caps []int) {
 	sets := &capSets{}
 	for _, c := range caps {
@@ -265,7 +283,7 @@ func (l *lowering) capset(caps []int) {
 	}
 }
 
-// block waits until someone writes to a descriptor, or closes it.
+// block waits until the caller writes to the descriptor of --block-fd, or closes it.
 func (l *lowering) block() error {
 	if fd := l.plan.Bwrap.BlockFD; fd != nil {
 		l.step("block", "")
@@ -274,6 +292,7 @@ func (l *lowering) block() error {
 	return nil
 }
 
+// newSession makes a new session for --new-session, so that the command cannot push input into the caller's terminal: CVE-2017-5226.
 func (l *lowering) newSession() error {
 	if l.plan.Bwrap.NewSession {
 		l.step("session", "")
@@ -282,14 +301,15 @@ func (l *lowering) newSession() error {
 	return nil
 }
 
-// waiter starts the command and stays as the process that reaps and holds what must be held, if there is to be one.
+// waiter starts the command. If the plan needs a waiter, this process stays: it holds locks and descriptors, reaps, and reports how the
+// command ended. Otherwise this process becomes the command.
 func (l *lowering) waiter() error {
 	b := l.plan.Bwrap
 	if !b.Waiter {
 		return l.stages(verify.Confinement[:], verify.CompatCommand)
 	}
-	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...)
-	keep = append(keep, b.SyncFDs...)
+	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...) // locked before there is a command
+	keep = append(keep, b.SyncFDs...)                               // their readers wait until the waiter has ended
 	slices.Sort(keep)
 	l.chdirToCommandDir()
 	l.step("command", "fork")
@@ -301,24 +321,26 @@ func (l *lowering) waiter() error {
 	if err != nil {
 		return err
 	}
-	if !b.DieWithParent {
+	if !b.DieWithParent { // only the set-up had to die with the caller
 		l.deathSignal(0)
 	}
+	// The waiter needs no capabilities and no other descriptors. The command's pipes would not end while the waiter holds them.
 	l.step("capabilities", "capset")
 	l.capset(nil)
 	l.step("descriptors", "close all")
 	if err := l.closeAllBut(3, slices.Compact(keep)); err != nil {
 		return err
 	}
-	l.p.ReportTo(l.fds.status) // the other pipe's end says that the command is executed
+	l.p.ReportTo(l.fds.status) // the end of the report pipe must mean that the command is executed
 	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report))
-	l.addRawFilters() // it must survive the command's filters, which need not allow it more than to wait, write and end
+	l.addRawFilters() // after all else: the filters need to allow the waiter no more than to wait, write and exit
 	l.step("init", "wait")
 	l.p.Reap(l.command, l.fds.status, true)
 	return nil
 }
 
-// chdirToCommandDir makes its working directory the waiter's too: the last choice first, so that the best one that is there stays.
+// chdirToCommandDir makes the command's working directory the waiter's, too. It enters the last choice first, so that it ends in the first
+// choice that exists.
 func (l *lowering) chdirToCommandDir() {
 	b := l.plan.Bwrap
 	if b.Chdir != nil {
@@ -330,7 +352,7 @@ func (l *lowering) chdirToCommandDir() {
 	}
 }
 
-// chdir enters a directory, a relative one as seen from the root.
+// chdir enters a directory. A relative path starts at the root.
 func (l *lowering) chdir(dir string) *sys.Call {
 	l.p.At(sys.Step{Stage: "chdir", Path: dir})
 	if !strings.HasPrefix(dir, "/") {
@@ -339,7 +361,7 @@ func (l *lowering) chdir(dir string) *sys.Call {
 	return l.p.Add(unix.SYS_CHDIR, sys.Str(dir))
 }
 
-// flock is struct flock of fcntl(2), zero but for the type: the whole file.
+// flock is struct flock of fcntl(2). All but the type is zero, which means the whole file.
 type flock struct {
 	Type, Whence int16
 	_            int32
@@ -350,10 +372,10 @@ type flock struct {
 
 func (f *flock) String() string { return "{F_RDLCK, whole file}" }
 
-// locks takes a read lock on each lock file, before there is a command: it lasts as long as this process keeps the descriptor.
+// locks takes a read lock on each lock file, and returns the descriptors. A lock lasts as long as this process keeps the descriptor.
 func (l *lowering) locks() (kept []int) {
 	for _, name := range l.plan.Bwrap.LockFiles {
-		number := sys.SpareFD(kept)
+		number := sys.SpareFD(kept) // a fixed number, which waiter's closeAllBut leaves open
 		fd := l.p.Slot()
 		l.p.At(sys.Step{Stage: "lock", Op: "open", Path: name})
 		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)

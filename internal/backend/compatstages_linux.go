@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The exec stages by bubblewrap's rules. Filters come last, and after them nothing but exec.
+// The exec stages by bubblewrap's rules. The caller's filters come last, because they may refuse any other call. After them come only the
+// announcement, which may fail, and exec.
 
-// closeConsumed closes the descriptors that options have used.
+// closeConsumed closes the descriptors that options have used. A command that is pid 1 itself keeps those of --sync-fd, as no waiter does.
 func (l *lowering) closeConsumed() error {
 	b := l.plan.Bwrap
 	l.step("descriptors", "close what options have used")
@@ -25,19 +26,21 @@ func (l *lowering) closeConsumed() error {
 	return nil
 }
 
-// dieWithWaiter sets the death signal: a process that was forked has none yet, one that was not still has that of the set-up.
+// dieWithWaiter gives the command the death signal that --die-with-parent asks for. A forked process has none yet; one that was not forked
+// still has that of the set-up.
 func (l *lowering) dieWithWaiter() error {
 	switch b := l.plan.Bwrap; {
 	case b.Waiter && b.DieWithParent:
 		l.deathSignal(unix.SIGKILL)
 		l.checkParentAlive()
-		l.checkCallerAlive() // with it the waiter would have died
+		l.checkCallerAlive() // the waiter dies with the caller, so the command must, too
 	case !b.Waiter && !b.DieWithParent:
 		l.deathSignal(0)
 	}
 	return nil
 }
 
+// unblockChild unblocks SIGCHLD for the command, as bubblewrap does. The rest of the signal mask is the caller's.
 func (l *lowering) unblockChild() error {
 	l.step("signals", "unblock SIGCHLD")
 	mask := make([]byte, 8)
@@ -46,13 +49,13 @@ func (l *lowering) unblockChild() error {
 	return nil
 }
 
-// inherited reports whether fd came to this process from its caller: what Go has opened for itself is close-on-exec.
+// inherited reports whether fd came to this process from its caller: descriptors that Go opens are close-on-exec.
 func inherited(fd int) bool {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
-// execLabel is what exec labels the command with (selinux(8)).
+// execLabel sets the SELinux label that exec gives the command (selinux(8)).
 func (l *lowering) execLabel() error {
 	if label := l.plan.Bwrap.ExecLabel; label != "" {
 		l.put("self/attr/exec", label, sys.Step{Stage: "label", Op: "exec"})
@@ -60,7 +63,7 @@ func (l *lowering) execLabel() error {
 	return nil
 }
 
-// workingDirectory goes to the first working directory that is there. In each, the stages that are left follow.
+// workingDirectory enters the first working directory that exists. The remaining stages follow once for each, because they set PWD to it.
 func (l *lowering) workingDirectory() error {
 	b := l.plan.Bwrap
 	tail := func(dir string) error {
@@ -72,6 +75,7 @@ func (l *lowering) workingDirectory() error {
 		return tail(*b.Chdir)
 	}
 	var err error
+	// If chdir fails, the stages for that directory are skipped. If it succeeds, they end in exec, and no later call is reached.
 	for _, dir := range b.Dirs {
 		l.chdir(dir)
 		l.p.Then(func() { err = errors.Join(err, tail(dir)) }, sys.Any)
@@ -79,8 +83,11 @@ func (l *lowering) workingDirectory() error {
 	return errors.Join(err, tail("/"))
 }
 
+// ambientCaps raises the kept capabilities in the ambient set, so that they survive exec (capabilities(7)). The stages before it have put
+// them into the permitted and inheritable sets, which that needs.
 func (l *lowering) ambientCaps() error {
 	l.step("capabilities", "ambient")
+	// prctl(2): EINVAL means that this kernel has no such capability, EPERM that this process does not have it.
 	for _, c := range l.plan.Bwrap.Caps {
 		l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_RAISE, "PR_CAP_AMBIENT_RAISE"),
 			sys.Int(c), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0).Tolerate(unix.EPERM, 0)
@@ -88,7 +95,8 @@ func (l *lowering) ambientCaps() error {
 	return nil
 }
 
-// announce reports that exec comes next: a process that a filter kills here has not been executed, though the pipe ends.
+// announce reports that exec comes next. A process that a filter kills before this was never executed, although the report pipe ends as it
+// does after exec.
 func (l *lowering) announce() error {
 	if l.plan.Bwrap.StatusFD != nil {
 		l.step("exec", "announce")
@@ -99,6 +107,7 @@ func (l *lowering) announce() error {
 
 // compatExec executes the command, with its working directory in PWD.
 func (l *lowering) compatExec() error {
+	// --argv0 replaces the name that the command sees, not the program that is looked up.
 	argv := slices.Clone(l.plan.Command)
 	if name := l.plan.Bwrap.Argv0; name != nil {
 		argv[0] = *name
@@ -108,17 +117,17 @@ func (l *lowering) compatExec() error {
 	if !strings.Contains(name, "/") {
 		return l.execAs(name, argv, env)
 	}
-	l.p.At(sys.Step{Stage: "exec", Op: name, Path: name}) // no search, so whatever the error is, it is the command's
+	l.p.At(sys.Step{Stage: "exec", Op: name, Path: name}) // no search in PATH, so every errno is the command's
 	l.p.Add(unix.SYS_EXECVE, sys.Str(name), sys.List(argv), sys.List(env)).Tolerate(unix.ENOEXEC, 0)
 	l.p.At(sys.Step{Stage: "exec", Op: noHeader, Path: name})
 	l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"/bin/sh", name}, argv[1:]...)), sys.List(env))
 	return nil
 }
 
-// witness is what comes over the report pipe just before exec, if anybody wants to know for certain.
+// witness is the byte that announce sends over the report pipe just before exec, for a caller that must know whether exec was reached.
 const witness = 'w'
 
-// setenv returns env with a variable set, in the place it had.
+// setenv returns env with a variable set. A variable that exists keeps its place.
 func setenv(env []string, name, value string) []string {
 	i := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 	if i < 0 {
@@ -129,12 +138,13 @@ func setenv(env []string, name, value string) []string {
 	return env
 }
 
+// rawFilters installs the caller's seccomp filters.
 func (l *lowering) rawFilters() error {
 	l.addRawFilters()
 	return nil
 }
 
-// addRawFilters installs raw filters by prctl, as bubblewrap does: an earlier one may allow no other way.
+// addRawFilters installs them by prctl(2), as bubblewrap does: an earlier filter may allow prctl but not seccomp(2).
 func (l *lowering) addRawFilters() {
 	for _, raw := range l.plan.Bwrap.Filters {
 		l.step("seccomp", "filter")

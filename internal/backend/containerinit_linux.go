@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containerRequest are what pid 1 of a container is given.
+// containerRequest is the request for pid 1 of a container.
 type containerRequest struct {
 	RemoteRequest
-	Late       []made          `json:"late,omitempty"` // what it makes in the container's own file systems
+	Late       []made          `json:"late,omitempty"` // entries for it to make in the container's own file systems
 	Mechanisms plan.Mechanisms `json:"mechanisms"`
 }
 
@@ -35,15 +35,15 @@ type pid1 struct {
 	request containerRequest
 }
 
-// ContainerInit is what nsrun's binary does as pid 1 of a container: it receives a request from the process that started the container, starts the command,
-// and reports how that ended. It returns only if it cannot receive the request.
+// ContainerInit is the part of nsrun's binary that runs as pid 1 of a container. It receives a request from the process that started the
+// container, starts the command, and reports how the command ended. It returns only if it cannot receive the request.
 func ContainerInit() error {
-	runtime.LockOSThread() // for the fork
-	// The command runs as the same user: it must not look into this process, nor take its connection (pidfd_getfd(2), ptrace(2)).
+	runtime.LockOSThread() // fork needs it: see [sys.Program.Fork]
+	// The command runs as the same user. It must not read this process's memory or take its connection (pidfd_getfd(2), ptrace(2)).
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
-	// A pid 1 gets those signals of its own namespace's that it has handlers for, and Go has one for each.
+	// From its own pid namespace a pid 1 gets only the signals that it has handlers for (pid_namespaces(7)). Go has a handler for each.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPIPE, unix.SIGVTALRM,
 		unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGSTKFLT)
 	channel, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -81,7 +81,7 @@ func (p *pid1) receiveRequest() error {
 	return nil
 }
 
-// dieWithCaller ends this process, and so the container, when the connection ends.
+// dieWithCaller exits when the connection ends, which ends the container.
 func (p *pid1) dieWithCaller() {
 	for {
 		n, err := unix.Read(p.channel, make([]byte, 1))
@@ -91,7 +91,7 @@ func (p *pid1) dieWithCaller() {
 	}
 }
 
-// send sends a message. One that cannot be sent has nobody to read it.
+// send sends a message. An error means that the receiver has ended, so send ignores it.
 func (p *pid1) send(kind byte, what any) {
 	data, err := json.Marshal(what)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *pid1) send(kind byte, what any) {
 	_ = unix.Send(p.channel, append([]byte{kind}, data...), unix.MSG_NOSIGNAL)
 }
 
-// supervise starts the command and reaps what ends, until the command does. It returns if the command could not be started.
+// supervise starts the command and reaps children until the command ends. It returns if the command could not be started.
 func (p *pid1) supervise() *Error {
 	if f := p.ready(); f != nil {
 		return f
@@ -110,7 +110,7 @@ func (p *pid1) supervise() *Error {
 		return f
 	}
 	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
-		for fd := range 3 { // the caller's pipes end when the command lets go of them
+		for fd := range 3 { // so that the caller's pipes end when the command closes them
 			_ = unix.Dup3(null, fd, 0)
 		}
 		unix.Close(null)
@@ -125,12 +125,12 @@ func (p *pid1) supervise() *Error {
 		case err == nil && pid == command:
 			exit.Status = uint32(status)
 			p.send('X', exit)
-			os.Exit(0) // and the kernel ends all others: pid_namespaces(7)
+			os.Exit(0) // the kernel then kills all others: pid_namespaces(7)
 		}
 	}
 }
 
-// ready makes sure that the view is what the plan says, and makes what only a process inside can.
+// ready checks the mount points, and makes the entries that only a process in the container can make.
 func (p *pid1) ready() *Error {
 	if f := p.request.checkLocations(); f != nil {
 		return f
@@ -150,6 +150,7 @@ func (p *pid1) ready() *Error {
 	return nil
 }
 
+// errnoOf returns the errno in err, or EIO.
 func errnoOf(err error) (errno syscall.Errno) {
 	if !errors.As(err, &errno) {
 		return unix.EIO
@@ -165,7 +166,7 @@ func (p *pid1) startCommand() (int, *Error) {
 	}
 	l := remoteLowering(&p.request.RemoteRequest)
 	l.plan.Mechanisms, l.fds = p.request.Mechanisms, fds{report: pipe[1], status: pipe[1]}
-	l.plan.Mechanisms.Openat2 = false // which the container's own filter may refuse: Docker's did before 20.10
+	l.plan.Mechanisms.Openat2 = false // the container's own filter may refuse it: Docker's did before 20.10
 	l.plan.LastCap = -1               // the bounding set is empty already
 	if err := l.stages(verify.Confinement[:], verify.Container); err != nil {
 		return 0, &Error{Stage: "prepare", Err: err}

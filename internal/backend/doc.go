@@ -2,6 +2,6 @@
 //
 //	out, err := backend.Run(p, backend.Options{Signals: signals})
 //
-// Nothing is decided here that the plan did not decide. It protects as far as the plan says and the kernel holds; that the plan
-// is the one the operator wanted is the front ends' business.
+// The package makes no decisions of its own: it enforces the plan, as far as the kernel does. The callers that make the plan are
+// responsible for its content.
 package backend

@@ -15,19 +15,19 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// The backend "docker": a container of Docker's or Podman's is the sandbox, nsrun's own binary is its pid 1, and starts the command by the
-// same exec stages as elsewhere.
+// With the backend "docker" the sandbox is a container of Docker or Podman. Its pid 1 is nsrun's own binary, which starts the command by
+// the same exec stages as the other backends.
 //
-// The two talk over a Unix socket, and over it go the command, its environment, and the caller's standard descriptors themselves. So
-// nothing of them is on a command line or in what "docker inspect" tells, not a byte of input or output passes through the daemon, and a
-// daemon that is not on this kernel is found out: nobody connects. The end of the connection ends the container, however nsrun ended.
+// nsrun and that pid 1 communicate over a Unix socket. The command, its environment and the caller's standard descriptors go over it. So
+// none of them is on a command line or in the output of "docker inspect", no input or output passes through the daemon, and a daemon on
+// another kernel is detected, because no pid 1 connects. The end of the connection ends the container, however nsrun has ended.
 
-// Names inside of the container.
+// channelName is the path of that socket in the container.
 const channelName = "/.nsrun-channel"
 
-// Docker is a plan as a container: what the CLI is told, and what pid 1 is.
+// Docker is a plan as a container: the arguments of the CLI, and the request for pid 1.
 type Docker struct {
-	Args     []string // between "run" and the image; without those that name files of the private directory
+	Args     []string // between "run" and the image, without those that name files in the private directory
 	Losses   []plan.Note
 	Resolved []mounts.Resolved
 
@@ -36,7 +36,7 @@ type Docker struct {
 	filter  []byte // of seccomp, as OCI JSON; nil for none
 }
 
-// RenderDocker looks at this host as a run would, and writes p as a container of cli's.
+// RenderDocker resolves p on this host, as a run would, and returns it as a container for cli.
 func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	if err := refuseDocker(p); err != nil {
 		return nil, err
@@ -59,13 +59,13 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	out.Args = slices.Concat(cli.args(p), view.args)
 	out.request = containerRequest{RemoteRequest: remoteRequest(p, l.Resolved), Late: view.late, Mechanisms: p.Mechanisms}
 	out.request.Locations = view.locations
-	out.request.Dev = "/dev" // Docker's own is always there
+	out.request.Dev = "/dev" // every container has its own
 	out.request.Limits = slices.Concat(otherLimits(), p.Limits)
 	out.filter, err = containerFilter(p.Seccomp)
 	return out, err
 }
 
-// refuseDocker names what a container cannot be.
+// refuseDocker returns an error for a plan that no container can carry out.
 func refuseDocker(p *plan.Plan) error {
 	id := p.Identity
 	switch {
@@ -78,15 +78,15 @@ func refuseDocker(p *plan.Plan) error {
 	return nil
 }
 
-// containerFilter is what the container's pid 1 runs under: the plan's filter and what the exec stages need besides. The command gets all of
-// its filters exactly, and from the exec stages.
+// containerFilter returns the filter for the container's pid 1: the plan's filter, with the calls that the exec stages need besides. The
+// exec stages give the command exactly its own filters.
 func containerFilter(s *plan.Seccomp) ([]byte, error) {
 	if s == nil {
 		return nil, nil
 	}
 	p, err := seccomp.Lookup(s.Filter)
 	if err != nil {
-		return nil, nil // "off", beside filters of the exec stages
+		return nil, nil // the exec stages install the only filters
 	}
 	arch, err := seccomp.Host()
 	if err != nil {
@@ -99,7 +99,7 @@ func containerFilter(s *plan.Seccomp) ([]byte, error) {
 	return data, nil
 }
 
-// args are the flags that do not depend on files.
+// args returns the flags that do not depend on files.
 func (c ContainerCLI) args(p *plan.Plan) []string {
 	id := p.Identity
 	network := "none"
@@ -126,8 +126,8 @@ func (c ContainerCLI) args(p *plan.Plan) []string {
 	return args
 }
 
-// ulimits gives the container this process's own limits, as any child of it would have them. The CLIs set the daemon's unless they are told, and
-// name limits as the kernel does.
+// ulimits returns the flags that give the container this process's own limits, which a child would inherit. Without them the CLIs set the
+// daemon's limits. They use the kernel's names.
 func ulimits() (args []string) {
 	number := func(n uint64) string {
 		if n == rlimit.Infinity {
@@ -143,7 +143,7 @@ func ulimits() (args []string) {
 		if original, ok := rlimit.Original(); ok && original.Name == r.Name {
 			l = original
 		}
-		if r.Kernel == "RLIMIT_NPROC" { // Podman takes away from itself, and so from what it can give, what nobody can use
+		if r.Kernel == "RLIMIT_NPROC" { // Podman lowers its own limit to this number first, and can give no more
 			l.Soft, l.Hard = min(l.Soft, pidMax()), min(l.Hard, pidMax())
 		}
 		if err == nil {
@@ -153,7 +153,7 @@ func ulimits() (args []string) {
 	return args
 }
 
-// pidMax is how many processes the kernel can tell apart.
+// pidMax returns the number of processes that the kernel can distinguish.
 func pidMax() uint64 {
 	data, _ := os.ReadFile("/proc/sys/kernel/pid_max")
 	if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil {
@@ -162,10 +162,10 @@ func pidMax() uint64 {
 	return rlimit.Infinity
 }
 
-// addressSpace is the limit that the CLIs have no word for.
+// addressSpace is the limit that the CLIs have no name for.
 const addressSpace = "address_space"
 
-// otherLimits are those of this process's own that the CLIs cannot set.
+// otherLimits returns this process's limits that the CLIs cannot set.
 func otherLimits() []rlimit.Limit {
 	if l, err := rlimit.Get(addressSpace); err == nil && l.Hard != rlimit.Infinity {
 		return []rlimit.Limit{l}
@@ -173,7 +173,7 @@ func otherLimits() []rlimit.Limit {
 	return nil
 }
 
-// dockerLosses is what is lost by having a container for a backend.
+// dockerLosses returns the parts of a plan that a container cannot carry out.
 func dockerLosses(p *plan.Plan, cli ContainerCLI) []plan.Note {
 	const native = "use --backend native"
 	losses := []plan.Note{
@@ -194,7 +194,7 @@ func dockerLosses(p *plan.Plan, cli ContainerCLI) []plan.Note {
 	return losses
 }
 
-// runDocker runs a plan whose backend is a container.
+// runDocker runs a plan with the backend docker.
 func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accept takes the connection of pid 1, makes sure whose it is, and takes away what nobody else may have.
+// accept accepts the connection of pid 1, checks its credentials, and removes the socket and the private directory.
 func (d *dockerRun) accept() error {
 	fd, _, err := unix.Accept4(d.listener, unix.SOCK_CLOEXEC)
 	if err != nil {
 		return &Error{Stage: "docker", Op: "accept", Err: err}
 	}
 	d.channel = fd
-	d.cleanUp() // before there is a command
+	d.cleanUp() // before there is a command that could use them
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
 		return &Error{Stage: "docker", Op: "getsockopt", Err: err}
@@ -41,7 +41,7 @@ func (d *dockerRun) accept() error {
 	return d.sendRequest()
 }
 
-// sendRequest passes the request and the standard descriptors.
+// sendRequest sends the request and the standard descriptors.
 func (d *dockerRun) sendRequest() error {
 	if err := wire.Send(d.channel, d.box.request, 0, 1, 2); err != nil {
 		return &Error{Stage: "docker", Op: "send the request", Err: err}
@@ -49,7 +49,7 @@ func (d *dockerRun) sendRequest() error {
 	return nil
 }
 
-// listen takes what pid 1 says, and serves the clock and the caller's end meanwhile, until the connection ends.
+// listen serves pid 1's messages, the clock and the end of the caller until the connection ends.
 func (d *dockerRun) listen() {
 	if err := d.serve(&source{fd: d.channel, ready: d.receive}); err != nil {
 		d.lost = err
@@ -57,11 +57,11 @@ func (d *dockerRun) listen() {
 	}
 }
 
-// receive takes one message, and says whether there may be more.
+// receive receives one message, and reports whether more may come.
 func (d *dockerRun) receive() bool {
 	buf, oob := make([]byte, 1<<14), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := unix.Recvmsg(d.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
-	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // that comes once: see takeMessage
+	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // it comes once: see takeMessage
 		return true
 	}
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
-// ContainerCLI is a command line client of a container engine.
+// ContainerCLI is the command line client of a container engine.
 type ContainerCLI struct {
 	Path   string
 	Podman bool
 }
 
-// Name is "docker" or "podman".
+// Name returns "docker" or "podman".
 func (c ContainerCLI) Name() string {
 	if c.Podman {
 		return "podman"
@@ -35,8 +35,8 @@ func (c ContainerCLI) Name() string {
 // ErrNoContainerCLI means that neither Docker nor Podman is installed.
 var ErrNoContainerCLI = errors.New("neither docker nor podman is on PATH")
 
-// How long a client may take for what takes some milliseconds, at first and once the daemon has answered. A daemon that hangs must not hang
-// nsrun, which after the first failure looks for other backends besides.
+// The longest time that a client may take for an answer that takes milliseconds: at first, and once the daemon has answered. A daemon that
+// hangs must not hang nsrun, which tries other backends after the first failure.
 const (
 	firstTimeout = 1500 * time.Millisecond
 	cliTimeout   = 4 * time.Second
@@ -45,8 +45,8 @@ const (
 // errNoAnswer means that the daemon hangs.
 var errNoAnswer = errors.New("no answer")
 
-// FindContainerCLI returns the client to use: docker if its daemon answers, else podman, which needs none. Where DOCKER_HOST or
-// DOCKER_CONTEXT names a daemon it is docker, or the error says why not. It takes some 15 ms, and 1.5 s at most.
+// FindContainerCLI returns the client to use: docker if its daemon answers, else podman, which needs none. If DOCKER_HOST or DOCKER_CONTEXT
+// names a daemon, it returns docker, or an error with the reason. It takes some 15 ms, and 1.5 s at most.
 func FindContainerCLI() (ContainerCLI, error) {
 	docker, missing := lookCLI("docker")
 	podman, second := lookCLI("podman")
@@ -54,7 +54,7 @@ func FindContainerCLI() (ContainerCLI, error) {
 	for _, err := range []error{missing, second} {
 		switch {
 		case err == nil, errors.Is(err, exec.ErrNotFound):
-		case errors.Is(err, fs.ErrPermission): // the other client can do
+		case errors.Is(err, fs.ErrPermission): // try the other client
 			none = err
 		default:
 			return ContainerCLI{}, &Error{Stage: "docker", Op: "find", Err: err}
@@ -75,7 +75,7 @@ func FindContainerCLI() (ContainerCLI, error) {
 	return docker, err
 }
 
-// cliFor finds the client that the plan names.
+// cliFor returns the client that the plan names.
 func cliFor(p *plan.Plan) (ContainerCLI, error) {
 	if p.Container == nil || p.Container.CLI == "" {
 		return FindContainerCLI()
@@ -87,13 +87,13 @@ func cliFor(p *plan.Plan) (ContainerCLI, error) {
 	if err != nil {
 		return c, &Error{Stage: "docker", Op: "find", Err: err, Hint: "install it, or use --backend native"}
 	}
-	if c.Podman && (os.Getenv("DOCKER_HOST") != "" || os.Getenv("DOCKER_CONTEXT") != "") { // whoever names a daemon does not mean another engine
+	if c.Podman && (os.Getenv("DOCKER_HOST") != "" || os.Getenv("DOCKER_CONTEXT") != "") { // they name a Docker daemon, so Podman is not meant
 		return FindContainerCLI()
 	}
 	return c, nil
 }
 
-// DockerLosses looks at this host as a run of the backend docker would, and says what it would lose. It does not ask the daemon.
+// DockerLosses resolves a plan on this host, as a run with the backend docker would, and returns its losses. It does not ask the daemon.
 func DockerLosses(p *plan.Plan) ([]plan.Note, error) {
 	cli, err := lookCLI(p.Container.CLI)
 	if err != nil {
@@ -106,13 +106,14 @@ func DockerLosses(p *plan.Plan) ([]plan.Note, error) {
 	return box.Losses, nil
 }
 
+// lookCLI looks up a client on PATH, and finds out whether it is Podman.
 func lookCLI(name string) (ContainerCLI, error) {
 	at, err := lookPath(name, func(string) bool { return true })
 	return ContainerCLI{at, name == "podman" || err == nil && isPodman(at)}, err
 }
 
-// lookPath looks for a program on PATH as execvp(3) does, and passes over what take does not take. [exec.ErrNotFound] means that it is nowhere;
-// another error, that a place which comes first could not be looked at, or that what is there cannot be executed.
+// lookPath searches PATH for a program as execvp(3) does, and skips those that take refuses. [exec.ErrNotFound] means that there is none.
+// Another error means that an earlier directory could not be searched, or that the file cannot be executed.
 func lookPath(name string, take func(at string) bool) (string, error) {
 	missing := exec.ErrNotFound
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
@@ -130,7 +131,7 @@ func lookPath(name string, take func(at string) bool) (string, error) {
 	return "", missing
 }
 
-// isPodman sees through the package podman-docker, which has a script or a link of the name docker.
+// isPodman reports whether a program named docker is Podman: the package podman-docker has a script or a link of that name.
 func isPodman(at string) bool {
 	if real, err := filepath.EvalSymlinks(at); err == nil && strings.HasPrefix(filepath.Base(real), "podman") {
 		return true
@@ -151,7 +152,7 @@ func (c ContainerCLI) answers() error {
 	return c.unanswered(err)
 }
 
-// unanswered explains an error of the daemon's not being there.
+// unanswered returns an error that explains that the daemon does not answer.
 func (c ContainerCLI) unanswered(err error) error {
 	if err == nil {
 		return nil
@@ -159,7 +160,7 @@ func (c ContainerCLI) unanswered(err error) error {
 	return &Error{Stage: "docker", Op: "ask the daemon", Err: err, Hint: "start the daemon, or set DOCKER_HOST to one on this machine; or use --backend native"}
 }
 
-// environ is what a client needs to find its engine, and nothing else of the caller's.
+// environ returns the variables that a client needs to find its engine, and no others of the caller.
 func (c ContainerCLI) environ() (env []string) {
 	prefixes := []string{"DOCKER_", "CONTAINERS_", "CONTAINER_", "XDG_"}
 	names := []string{"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "DBUS_SESSION_BUS_ADDRESS", "_CONTAINERS_USERNS_CONFIGURED", "STORAGE_DRIVER", "STORAGE_OPTS"}
@@ -172,8 +173,8 @@ func (c ContainerCLI) environ() (env []string) {
 	return append(env, "LC_ALL=C")
 }
 
-// command is a call of the client in a process group of its own: what a terminal sends is not for it, and it can be ended with all that it
-// has started.
+// command returns a call of the client in its own process group. A terminal's signals do not reach that group, and one kill ends the client
+// with all that it has started.
 func (c ContainerCLI) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Path, args...)
 	cmd.Env = c.environ()
@@ -184,7 +185,7 @@ func (c ContainerCLI) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// ask runs the client for an answer that takes no time, and makes an error of what it says when it fails.
+// ask runs the client for a quick answer. If the client fails, ask returns its message as an error.
 func (c ContainerCLI) ask(timeout time.Duration, stdin []byte, args ...string) (string, error) {
 	ctx, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
@@ -204,7 +205,7 @@ func (c ContainerCLI) ask(timeout time.Duration, stdin []byte, args ...string) (
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// lastError is what a client printed as an error, without the words that every message of it has.
+// lastError returns the error that a client printed, without the words that all its messages have.
 func (c ContainerCLI) lastError(text []byte, fallback error) error {
 	var lines []string
 	for line := range strings.Lines(string(text)) {
@@ -226,7 +227,7 @@ func (c ContainerCLI) lastError(text []byte, fallback error) error {
 	return errors.New(strings.TrimSuffix(strings.Join(lines, "; "), "."))
 }
 
-// speakable says why a path cannot be said in a --mount of this client's.
+// speakable returns an error if a path cannot be part of this client's --mount.
 func (c ContainerCLI) speakable(name string) error {
 	switch {
 	case strings.Contains(name, "\r"):
@@ -239,14 +240,14 @@ func (c ContainerCLI) speakable(name string) error {
 	return nil
 }
 
-// bind is the option for a bind mount. Never -v, which makes what is missing on the host. Not recursive: what is mounted below the source
-// would stay writable in a mount that is read-only.
+// bind returns the option for a bind mount. It is never -v, which creates a missing path on the host. It is not recursive, because mounts
+// below the source would stay writable in a read-only mount.
 func (c ContainerCLI) bind(source, dest string, readOnly bool) string {
 	fields := []string{"type=bind", "src=" + source, "dst=" + dest, "bind-nonrecursive"}
 	if readOnly {
 		fields = append(fields, "readonly")
 	}
-	for i, f := range fields { // as encoding/csv reads it
+	for i, f := range fields { // quoted for encoding/csv, which reads it
 		if strings.ContainsAny(f, ",\"\n") {
 			fields[i] = `"` + strings.ReplaceAll(f, `"`, `""`) + `"`
 		}

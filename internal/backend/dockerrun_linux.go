@@ -21,33 +21,34 @@ type dockerRun struct {
 	name    string
 	started time.Time
 
-	dir          string // private, with what is mounted from there; empty once it is gone
+	dir          string // the private directory, with files to mount; empty once it is removed
 	sweeper      *sweeper
 	listener     int
 	channel      int
-	client       *exec.Cmd // which stays until the container has been removed
+	client       *exec.Cmd // it runs until the container has been removed
 	clientFD     int       // its pidfd
-	clientOutput *os.File  // what it says, and pid 1 before it has been heard of
+	clientOutput *os.File  // its messages, and those of pid 1 before it has connected
 	failed       *Error
 	exit         *remoteExit
-	lost         error // why pid 1 is not heard of any more
+	lost         error // why messages from pid 1 are not received any more
 }
 
+// newDockerRun returns a run with a random name for its container.
 func newDockerRun(p *plan.Plan, opts Options, cli ContainerCLI, box *Docker) *dockerRun {
 	var random [8]byte
-	_, _ = unix.Getrandom(random[:], 0) // a name that is taken is an error of the backend's
+	_, _ = unix.Getrandom(random[:], 0) // if the name is taken, the engine reports an error
 	return &dockerRun{run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}, cli: cli, box: box,
 		name: fmt.Sprintf("nsrun-%x", random), listener: -1, channel: -1, clientFD: -1, started: time.Now()}
 }
 
-// Times that the parts of a run may take. A container starts in a third of a second; a machine under load takes longer.
+// The longest times of the parts of a run. A container starts in a third of a second; a machine under load takes longer.
 const (
 	startTimeout  = 30 * time.Second
-	killedTimeout = 5 * time.Second // to start, once the run has been told to end
-	removeTimeout = 3 * time.Second // then it is asked for by name
+	killedTimeout = 5 * time.Second // to start, once the run is to end
+	removeTimeout = 3 * time.Second // after that the container is removed by name
 )
 
-// all is the run from the image to the end of the container.
+// all runs the container, from its image to its end.
 func (d *dockerRun) all() (err error) {
 	if d.opts.DieWithParent {
 		if d.parent, err = parent(); err != nil {
@@ -91,15 +92,15 @@ func (d *dockerRun) all() (err error) {
 		d.out.Status, d.out.Usage = unix.WaitStatus(d.exit.Status), d.exit.Usage
 	case d.lost != nil:
 		return broken("receive", d.lost, true)
-	default: // killed by us, or by someone outside
+	default: // killed, by nsrun or by another process
 		d.out.Status = unix.WaitStatus(unix.SIGKILL)
 	}
 	return nil
 }
 
-// arrive waits until pid 1 of the container has connected, and sends it its request.
+// arrive waits until pid 1 of the container has connected, and sends it the request.
 func (d *dockerRun) arrive() error {
-	const slice = 100 * time.Millisecond // in which a kill is noticed
+	const slice = 100 * time.Millisecond // a kill is noticed within this time
 	until := time.Now().Add(startTimeout)
 	err := error(&Error{Stage: "docker", Op: "start", Err: errors.New("the container has not called back"),
 		Hint: "the backend must run on this machine and this kernel: no remote daemon, no virtual machine"})
@@ -118,7 +119,7 @@ func (d *dockerRun) arrive() error {
 	return err
 }
 
-// explainClient makes an error of what the client, which has ended, has printed.
+// explainClient returns an error with the message of the client, which has ended.
 func (d *dockerRun) explainClient() error {
 	err := d.client.Wait()
 	d.client = nil
@@ -130,9 +131,10 @@ func (d *dockerRun) explainClient() error {
 	return &Error{Stage: "docker", Op: "run", Err: d.cli.lastError(text, err), Hint: "see to it that " + d.cli.Name() + " works, or use --backend native"}
 }
 
-// awaitEnd waits until the container's processes are gone, pid 1 being the last of them, and then until the engine has removed it.
+// awaitEnd waits until the container's processes have ended, pid 1 as the last of them, and then until the engine has removed the
+// container.
 func (d *dockerRun) awaitEnd() {
-	d.kill() // it has nothing more to say
+	d.kill() // it sends no more messages
 	_, _ = await(d.pidfd, -1)
 	d.mu.Lock()
 	d.ended = true
@@ -140,8 +142,8 @@ func (d *dockerRun) awaitEnd() {
 	d.endClient()
 }
 
-// endClient waits until the client has ended, which it does when the container has been removed. One that takes too long is killed, and
-// the container removed by its name.
+// endClient waits until the client has ended, which it does when the container has been removed. If that takes too long, it kills the
+// client and removes the container by name.
 func (d *dockerRun) endClient() {
 	if d.client == nil {
 		return
@@ -157,7 +159,7 @@ func (d *dockerRun) endClient() {
 	}
 }
 
-// closeListener takes away the socket's end that others could connect to: a pid 1 that comes now ends at once.
+// closeListener closes the socket that a pid 1 connects to. A pid 1 that comes later ends at once.
 func (d *dockerRun) closeListener() {
 	if d.listener >= 0 {
 		unix.Close(d.listener)
@@ -165,7 +167,7 @@ func (d *dockerRun) closeListener() {
 	}
 }
 
-// cleanUp takes away the private directory, and the socket. A call that failed once, for want of memory or the like, is made again.
+// cleanUp removes the private directory and closes the socket. It tries twice, because a call may fail once for want of memory.
 func (d *dockerRun) cleanUp() {
 	d.closeListener()
 	if d.dir != "" {
@@ -184,12 +186,13 @@ func (d *dockerRun) cleanUp() {
 	}
 }
 
+// close ends the container, and releases everything else.
 func (d *dockerRun) close() {
 	d.closeListener()
 	if d.channel >= 0 {
-		unix.Close(d.channel) // which ends pid 1, if it is still there
+		unix.Close(d.channel) // this ends pid 1, if it is still there
 	}
-	d.endClient() // before its container's sources of mounts are gone
+	d.endClient() // before cleanUp removes the sources of the container's mounts
 	d.cleanUp()
 	for _, fd := range []int{d.clientFD, d.parent} {
 		if fd >= 0 {

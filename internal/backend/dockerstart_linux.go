@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// image makes sure that the backend has the image of the root, which stays there: it is some 512 bytes for each name. Two runs that make
-// it at the same time make the same.
+// image makes sure that the engine has the image of the root, and returns its name. The image stays there; it has some 512 bytes for each
+// entry. Two runs that make it at the same time make the same image.
 func (d *dockerRun) image() (string, error) {
 	tar, name := d.box.view.image()
 	_, err := d.cli.ask(firstTimeout, nil, "image", "inspect", "--format={{.Id}}", name)
@@ -26,13 +26,13 @@ func (d *dockerRun) image() (string, error) {
 	return name, d.cli.unanswered(err)
 }
 
-// prepare makes the private directory, with the socket, the filter, and the files that the view has from the plan. Nobody but this user
-// and the backend can look into it, and it is gone before the command runs.
+// prepare makes the private directory, with the socket, the filter, and the files whose contents the plan has. Only this user and the
+// engine can read it, and it is removed before the command runs.
 func (d *dockerRun) prepare() (err error) {
 	if base := os.Getenv("XDG_RUNTIME_DIR"); base != "" {
 		d.dir, err = os.MkdirTemp(base, "nsrun-")
 	}
-	if d.dir == "" { // sudo and the like leave a variable that names another user's
+	if d.dir == "" { // after sudo the variable may name another user's directory
 		d.dir, err = os.MkdirTemp("", "nsrun-")
 	}
 	if err == nil {
@@ -72,9 +72,10 @@ func (d *dockerRun) prepare() (err error) {
 	return d.openChannel()
 }
 
+// file returns the path of file i in the private directory.
 func (d *dockerRun) file(i int) string { return fmt.Sprintf("%s/file%d", d.dir, i) }
 
-// openChannel binds the socket by a descriptor of its directory, since an address holds 107 bytes (unix(7)).
+// openChannel binds the socket. It does so by a descriptor of its directory, because a socket address holds only 107 bytes (unix(7)).
 func (d *dockerRun) openChannel() error {
 	dir, err := unix.Open(d.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -88,12 +89,13 @@ func (d *dockerRun) openChannel() error {
 	if err := unix.Bind(d.listener, &unix.SockaddrUnix{Name: name}); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
-	// For every user: one that is not ours is told so. Only what can enter the directory gets here.
+	// Writable for every user, so that a pid 1 with the wrong ids can connect and accept can report it. Only a process that can enter the
+	// directory, or has the socket mounted, reaches it.
 	return errors.Join(os.Chmod(d.dir+"/channel", 0o666), os.NewSyscallError("listen", unix.Listen(d.listener, 1)))
 }
 
-// start has the client make and start the container. It is left alone if this process dies: a container that is half made would stay,
-// while one that starts finds nobody to talk to, ends and is removed.
+// start makes the client create and start the container. The client is not killed when this process dies: a container that is half created
+// would stay, while one that starts finds no socket to connect to, ends and is removed.
 func (d *dockerRun) start(image string) error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err == nil {

@@ -8,16 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweeper is a process that removes the private directory should this one be killed before it could. It waits until nobody has the
-// lifeline: this process, and the client, which inherits it. For Docker 20.10 refuses to start a container whose sources of mounts have
-// gone since it was made, and then neither removes it nor lets the client end (ContainerStart in moby's daemon/start.go).
+// sweeper is a process that removes the private directory if this process is killed before it could do so. It waits until no process holds
+// the lifeline. This process holds it, and so does the client, which inherits it: Docker 20.10 refuses to start a container if the sources
+// of its mounts have disappeared since it was created, and then neither removes the container nor lets the client end (ContainerStart in
+// moby's daemon/start.go).
 type sweeper struct {
 	pid      int
 	pidfd    int
 	lifeline *os.File
 }
 
-// newSweeper starts one for files and the directory that they are in. It is in a session of its own, and waits for the end of a pipe.
+// newSweeper starts a sweeper for files and their directory. It has its own session, and waits for the end of a pipe.
 func newSweeper(dir string, files []string) (*sweeper, error) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
@@ -43,9 +44,9 @@ func newSweeper(dir string, files []string) (*sweeper, error) {
 	return &sweeper{pid: pid, pidfd: pidfd, lifeline: os.NewFile(uintptr(pipe[1]), "lifeline")}, nil
 }
 
-// end lets it go, what it would remove being gone.
+// end ends the sweeper after the directory has been removed.
 func (s *sweeper) end() {
-	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0) // the client may have the lifeline for a while
+	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0) // a kill, because the client may hold the lifeline for a while
 	unix.Close(s.pidfd)
 	s.lifeline.Close()
 	for {

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boxView is a plan's view as a container has it. Symlinks and empty directories in the root are in its image, which holds nothing else
-// and is called by what it holds: hosts have one or two layouts, so there are one or two images. What is below a tmpfs is made by pid 1.
+// boxView is a plan's file system as a container has it. The container's image holds only the symlinks and empty directories of the root.
+// Its name depends on its contents: hosts have one or two layouts, so there are one or two images. pid 1 makes the entries below a tmpfs.
 type boxView struct {
 	cli       ContainerCLI
 	id        plan.Identity
 	points    []point
 	links     []made
 	late      []made
-	files     [][]byte // contents of the private directory's files
+	files     [][]byte // contents of the files in the private directory
 	modes     []uint32
 	args      []string
 	locations []Location
@@ -36,13 +36,14 @@ type point struct {
 	file int // index into files, or -1
 }
 
-// made is a directory, or a symlink if it has a target.
+// made is a directory to make, or a symlink if it has a target.
 type made struct {
 	Path   string `json:"path"`
 	Target string `json:"target,omitempty"`
 	Mode   uint32 `json:"mode,omitempty"`
 }
 
+// newBoxView returns the view for a plan's operations.
 func newBoxView(ops []mounts.Op, cli ContainerCLI, id plan.Identity, resolver mounts.Resolver) (*boxView, error) {
 	v := &boxView{cli: cli, id: id}
 	var err error
@@ -54,7 +55,8 @@ func newBoxView(ops []mounts.Op, cli ContainerCLI, id plan.Identity, resolver mo
 			return nil, &Error{Stage: "mount", Index: i + 1, Op: string(op.Kind), Path: op.Dest, Err: err, Hint: "leave it out, or use --backend native"}
 		}
 	}
-	v.cover(mounts.Op{Kind: mounts.Tmpfs, Dest: "/sys", Flags: plainRead, Size: 4096}) // which Docker would show, and a sandbox of nsrun's has not
+	// Docker would show /sys, which nsrun's sandboxes do not have.
+	v.cover(mounts.Op{Kind: mounts.Tmpfs, Dest: "/sys", Flags: plainRead, Size: 4096})
 	v.cover(mounts.Op{Kind: mounts.Tmpfs, Dest: "/sys/fs/cgroup", Flags: plainRead, Size: 4096})
 	for _, p := range v.points {
 		if err := v.render(p); err != nil {
@@ -64,6 +66,7 @@ func newBoxView(ops []mounts.Op, cli ContainerCLI, id plan.Identity, resolver mo
 	return v, nil
 }
 
+// add adds one operation to the view.
 func (v *boxView) add(op mounts.Op) error {
 	if op.Dest == "/" {
 		return errors.New("the root of a container cannot be a part of the host")
@@ -92,7 +95,8 @@ func (v *boxView) add(op mounts.Op) error {
 	return nil
 }
 
-// cover puts op on top of whatever was at its place or below. Container engines mount in the order of depth, not in that of the plan.
+// cover adds op and removes the entries at its path and below, which it hides. Container engines mount in the order of depth, not in the
+// plan's order.
 func (v *boxView) cover(op mounts.Op) {
 	v.points = slices.DeleteFunc(v.points, func(p point) bool { return inside(p.op.Dest, op.Dest) })
 	v.late = slices.DeleteFunc(v.late, func(m made) bool { return inside(m.Path, op.Dest) })
@@ -100,8 +104,7 @@ func (v *boxView) cover(op mounts.Op) {
 	v.points = append(v.points, point{op, -1})
 }
 
-// submounts shows what is mounted below a bind's source too: a backend's bind is not recursive, because only then is one that is
-// read-only so all the way down.
+// submounts adds the mounts below a bind's source, because an engine's bind is not recursive: see bind.
 func (v *boxView) submounts(op mounts.Op) error {
 	for _, m := range mounts.Below(v.mounts, op.Source) {
 		st, err := statNoLinks(m.Point)
@@ -119,8 +122,8 @@ func (v *boxView) submounts(op mounts.Op) error {
 	return nil
 }
 
-// make has a directory or symlink made: in the image, or by pid 1 if it lies in a tmpfs. Where the host's directories are, lowering has
-// seen it there.
+// make adds a directory or symlink: to the image, or for pid 1 if it is in a tmpfs. In a directory of the host lowering has found it
+// already.
 func (v *boxView) make(m made) error {
 	if m.Mode == 0 {
 		m.Mode = 0o755
@@ -145,7 +148,7 @@ func (v *boxView) make(m made) error {
 	return nil
 }
 
-// render writes a mount as arguments. What has a source in the private directory is left to start.
+// render appends a mount's arguments. start adds those of mounts whose source is in the private directory.
 func (v *boxView) render(p point) error {
 	op := p.op
 	switch {
@@ -166,6 +169,7 @@ func (v *boxView) render(p point) error {
 	return nil
 }
 
+// tmpfs appends the option for a tmpfs mount.
 func (v *boxView) tmpfs(op mounts.Op) error {
 	if strings.ContainsAny(op.Dest, ":,") {
 		return errors.New("a container has no tmpfs at a path with a colon or comma")
@@ -192,7 +196,7 @@ func (v *boxView) tmpfs(op mounts.Op) error {
 		if op.Inodes > 0 {
 			options = append(options, fmt.Sprintf("nr_inodes=%d", op.Inodes))
 		}
-	} else if access == "rw" { // Podman has neither word: the tmpfs is root's
+	} else if access == "rw" { // Podman has neither option, so the tmpfs belongs to root
 		mode |= mode >> 6 & 7
 		v.losses = append(v.losses, plan.Note{Feature: "tmpfs", Loss: "the number of files in " + op.Dest + " is not bounded, and it may be root's", Fix: "use --backend native"})
 	}
@@ -230,7 +234,7 @@ func (v *boxView) image() (tar []byte, name string) {
 	return b.Bytes(), fmt.Sprintf("nsrun-root:%x", h.Sum(nil))
 }
 
-// withParents puts the directories above each before it: Docker gives those that a tar leaves out the mode 0600.
+// withParents adds the directories above each entry, before it: Docker creates directories that a tar leaves out with the mode 0600.
 func withParents(list []made) (out []made) {
 	known := map[string]bool{}
 	for _, m := range list {

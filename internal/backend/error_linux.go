@@ -20,10 +20,10 @@ var (
 	ErrNotExecutable = fault.ErrNotExecutable
 )
 
-// ErrEnd means that the command has run, or may have, and that how it ended is not known. Nothing of it goes on.
+// ErrEnd means that the command has run, or may have, but its exit status is lost. No process of it is left.
 var ErrEnd = errors.New("how the command ended is not known")
 
-// broken is an error of what stands between this process and the sandbox, which ends for it. With begun the command may have run.
+// broken returns an error in the communication with the sandbox, which ends because of it. With begun the command may have run.
 func broken(op string, err error, begun bool) error {
 	if begun {
 		err = unknownEnd(err)
@@ -31,8 +31,10 @@ func broken(op string, err error, begun bool) error {
 	return &Error{Stage: "wait", Op: op, Err: err}
 }
 
+// unknownEnd adds ErrEnd to an error.
 func unknownEnd(why error) error { return fmt.Errorf("%w: %w", ErrEnd, why) }
 
+// wrapLowering returns an error of lowering as one with a stage.
 func wrapLowering(err error) error {
 	if step := (*Error)(nil); errors.As(err, &step) {
 		return step
@@ -40,21 +42,22 @@ func wrapLowering(err error) error {
 	return &Error{Stage: "prepare", Err: err}
 }
 
-// failed is the error of a step that failed with errno.
+// failed returns the error of a step that failed with errno.
 func failed(step sys.Step, errno syscall.Errno) *Error {
 	return &Error{Stage: step.Stage, Index: step.Index, Op: step.Op, Path: step.Path, Err: errno}
 }
 
-// explainFailure turns the coordinates that the child sent into words.
+// explainFailure returns the error of the failure that the child has reported.
 func (r *run) explainFailure() error {
 	e := r.lowered.Program.Failed(*r.failure)
-	if r.released && int(r.failure.Index) >= r.lowered.forked { // beside the command, in the process that watches it
+	if r.released && int(r.failure.Index) >= r.lowered.forked { // a call of pid 1 or the subreaper failed after the fork
 		e.Err = unknownEnd(e.Err)
 		return e
 	}
 	return explain(e, r.plan)
 }
 
+// explainExec returns the error of a failed exec: command not found, not executable, or without an interpreter.
 func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
 	command, op, at := p.Command[0], e.Op, e.Path
 	e.Op, e.Path = "", ""
@@ -77,14 +80,14 @@ func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
 	return e
 }
 
-// hint is one row: an action for a step that failed with an errno.
+// hint is advice for a step that failed with an errno.
 type hint struct {
 	stage, op string // empty matches any
 	errno     syscall.Errno
 	text      string
 }
 
-// hints are looked through in order; the first match is given.
+// The first hint that matches is used.
 var hints = [...]hint{
 	{"namespaces", "clone", unix.EPERM, "unprivileged user namespaces are refused here: run nsrun doctor to see by what"},
 	{"namespaces", "clone", unix.ENOSPC, "raise user.max_user_namespaces and its like (sysctl user), or run fewer nested sandboxes"},
@@ -100,7 +103,7 @@ var hints = [...]hint{
 	{"mount", "", unix.ENOSPC, "the limit on mounts is reached: raise fs.mount-max"},
 	{"limit", "", unix.EPERM, "the limit is above this session's hard limit (ulimit -H): ask for less"},
 	{"landlock", "", unix.ELOOP, linkHint},
-	{"landlock", "", unix.ENOTDIR, linkHint}, // name by name
+	{"landlock", "", unix.ENOTDIR, linkHint}, // a symlink, where the path is opened name by name
 	{"landlock", "", unix.EMFILE, "raise the limit on open files (ulimit -n): some are needed to start"},
 	{"directory", "chdir", unix.ENOENT, "choose a directory that the sandbox shows, with --chdir"},
 	{"directory", "chdir", unix.EACCES, "choose a directory that this user may enter, with --chdir"},
@@ -119,7 +122,7 @@ const (
 	nestedHint = "/proc/sys cannot be written to here, so a filter must refuse user namespaces: leave out --seccomp off"
 )
 
-// explain turns the errno of a step into words, and adds what helps.
+// explain adds advice to the error of a step.
 func explain(e *Error, p *plan.Plan) error {
 	var errno syscall.Errno
 	switch {

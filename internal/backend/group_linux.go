@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeGroup makes the cgroup that a plan wants, if it wants one, and moves this process to the scope that it is to be made in, if that.
+// makeGroup makes the cgroup that a plan wants. If the cgroup is to be in a scope, it first moves this process there. A plan that wants
+// none gets an empty group.
 func makeGroup(p *plan.Plan, stop func() error) (*cgroup.Group, error) {
 	trees, err := inScope(p, stop)
 	if failed := (*Error)(nil); errors.As(err, &failed) {
@@ -30,7 +31,8 @@ func makeGroup(p *plan.Plan, stop func() error) (*cgroup.Group, error) {
 	return g, err
 }
 
-// inScope gives those trees a directory that are made in a scope, for which it waits no longer than the run may take.
+// inScope returns the plan's trees, with the directory of the one that is in a scope filled in. It waits for the scope no longer than the
+// run may take.
 func inScope(p *plan.Plan, stop func() error) ([]cgroup.Tree, error) {
 	i := slices.IndexFunc(p.Cgroups, func(t cgroup.Tree) bool { return t.Dir == plan.InScope })
 	if p.Scope == nil || i < 0 {
@@ -49,7 +51,7 @@ func inScope(p *plan.Plan, stop func() error) ([]cgroup.Tree, error) {
 	return trees, nil
 }
 
-// Evidence is what has happened in a sandbox's cgroup.
+// Evidence holds the counters of a sandbox's cgroup.
 type Evidence = cgroup.Evidence
 
 const (
@@ -57,7 +59,7 @@ const (
 	scopeStage = "scope"
 )
 
-// bornIn is where the sandbox's first process is to be born: see [sys.Program.ForkInto].
+// bornIn returns the descriptor of the cgroup that the kernel starts the sandbox's first process in, or -1: see [sys.Program.ForkInto].
 func bornIn(p *plan.Plan, g *cgroup.Group) int {
 	if !p.Mechanisms.CgroupClone {
 		return -1
@@ -65,8 +67,8 @@ func bornIn(p *plan.Plan, g *cgroup.Group) int {
 	return g.Born()
 }
 
-// joinGroup moves this process, and so all that it will start, into the sandbox's cgroup, and makes that the root of what can be seen of
-// the tree.
+// joinGroup moves this process into the sandbox's cgroup, and with it every process that it will start. Then it makes a cgroup namespace,
+// whose root is the cgroup that this process is in by then (cgroup_namespaces(7)).
 func (l *lowering) joinGroup() error {
 	if len(l.plan.Cgroups) == 0 {
 		return nil
@@ -79,8 +81,8 @@ func (l *lowering) joinGroup() error {
 	return nil
 }
 
-// endGroup takes what has happened in a cgroup, and removes it. What cannot be removed is told: a later run will. An error of a run that
-// had used up its memory before there was a command says that.
+// endGroup reads a cgroup's counters and removes it. A cgroup that cannot be removed becomes a note; a later run removes it. If the sandbox
+// ran out of memory or pids before there was a command, the error reports that.
 func endGroup(g *cgroup.Group, out *Outcome, err error) error {
 	evidence := g.Read()
 	if failed := g.Remove(); failed != nil {
@@ -89,13 +91,14 @@ func endGroup(g *cgroup.Group, out *Outcome, err error) error {
 	return tooSmall(evidence, out, err)
 }
 
+// tooSmall replaces the error of a run that a limit has ended before the command began.
 func tooSmall(evidence cgroup.Evidence, out *Outcome, err error) error {
 	out.Evidence = evidence
 	switch {
 	case out.begun:
 		return err
 	case evidence.OOMKills > 0:
-		if err == nil { // nobody was left to tell
+		if err == nil { // no process was left to report it
 			err = errors.New("nsrun's own process inside was killed")
 		}
 		return &Error{Stage: "limit", Op: "memory_mb", Err: fmt.Errorf("it is used up before the command begins: %w", err), Hint: "raise memory_mb: some MiB are needed to start"}

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Location is a mount point and what must stand there. Other programs resolve names again, a container engine even as root, and whoever can write
-// beside what is granted may have put a symlink there since nsrun looked.
+// Location is a mount point and the file that must be there. Other programs resolve the paths again, a container engine even as root, and a
+// process that can write beside a granted path may have put a symlink there since nsrun looked.
 type Location struct {
 	Path string `json:"path"`
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
 }
 
-// locations says what must stand where once operations have been carried out, the last one at each place counting.
+// locations returns the files that must be at their mount points after all operations. The last operation at each place counts.
 func locations(ops []mounts.Op) (out []Location, err error) {
 	for _, op := range ops {
 		out = slices.DeleteFunc(out, func(p Location) bool { return p.Path == op.Dest })
@@ -32,7 +32,8 @@ func locations(ops []mounts.Op) (out []Location, err error) {
 	return out, nil
 }
 
-// checkLocations looks from the inside. What cannot be entered cannot be by the command either.
+// checkLocations checks the mount points from the remote side. A path that this process may not search is skipped: the command cannot reach
+// it either.
 func (o *RemoteRequest) checkLocations() *Error {
 	for _, want := range o.Locations {
 		st, err := statNoLinks(want.Path)
@@ -47,7 +48,7 @@ func (o *RemoteRequest) checkLocations() *Error {
 	return nil
 }
 
-// statNoLinks tells what stands at a path, and fails if a symlink is on the way or at its end.
+// statNoLinks stats the file at a path, and fails if the path has a symlink on the way or at its end.
 func statNoLinks(name string) (st unix.Stat_t, err error) {
 	fd, err := mounts.OpenExact(name)
 	if err != nil {

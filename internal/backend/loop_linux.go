@@ -9,24 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endTimeout is how long the end of a process that was killed may take on a machine under load.
+// endTimeout is the longest time that the end of a killed process takes on a machine under load.
 const endTimeout = 20 * time.Second
 
-// source is a descriptor that a loop waits for.
+// source is a descriptor that a loop waits for, and the function that serves it.
 type source struct {
-	fd     int         // a negative one is left out
+	fd     int         // a negative one is ignored
 	events int16       // of poll(2); POLLIN if 0
-	ready  func() bool // serves it, and reports whether the loop goes on
+	ready  func() bool // serves the descriptor, and reports whether the loop goes on
 }
 
-// once is a source that ends the loop.
+// once returns a source that ends the loop.
 func once(fd int, serve func()) *source {
 	return &source{fd: fd, ready: func() bool { serve(); return false }}
 }
 
-// loop waits for sources and serves those that are ready, in order, until one of them ends it. Before each wait it calls turn, unless that is nil:
-// turn returns how long the wait may take, negative for ever, or ends the loop; idle reports that the last wait took all of its time.
-// All waiting for a sandbox is done here. Clocks are looked at in each turn: where a source is always ready, no wait ever ends by its time.
+// loop waits for sources and serves those that are ready, in order, until one of them ends the loop. Before each wait it calls turn, unless
+// that is nil. turn returns how long the wait may take (negative: for ever), or ends the loop; idle reports that the last wait took all of
+// its time. turn checks the clocks, because no wait ends by its time if a source is always ready. All waiting for a sandbox is done here.
 func loop(turn func(idle bool) (wait time.Duration, more bool), sources ...*source) error {
 	fds := make([]unix.PollFd, len(sources))
 	for idle := false; ; {
@@ -51,14 +51,14 @@ func loop(turn func(idle bool) (wait time.Duration, more bool), sources ...*sour
 		}
 		idle = n == 0 && err == nil
 		for i, s := range sources {
-			if n > 0 && fds[i].Revents != 0 && s.fd >= 0 && !s.ready() { // one that another has left out meanwhile is not served
+			if n > 0 && fds[i].Revents != 0 && s.fd >= 0 && !s.ready() { // an earlier source may have made fd negative
 				return nil
 			}
 		}
 	}
 }
 
-// await waits until fd can be read from, at most for the given time, and reports whether it can. A negative time is for ever.
+// await waits until fd can be read from, at most for the given time, and reports whether it can. A negative time means for ever.
 func await(fd int, most time.Duration) (ready bool, err error) {
 	until := time.Now().Add(most)
 	err = loop(func(idle bool) (time.Duration, bool) {

@@ -19,21 +19,21 @@ import (
 
 // fds are the child's ends of the two channels to the caller, by number. Both are close-on-exec.
 type fds struct {
-	report int             // a pipe: one sys.Failure, or its end, which says that exec happened
+	report int             // a pipe: one sys.Failure, or its end, which means that exec happened
 	status int             // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit
-	theirs []int           // the caller's ends, which a child that leaves descriptors open must close for itself
-	target *SelfTestTarget // what the self-test tries to reach
+	theirs []int           // the caller's ends: a child that keeps inherited descriptors must close these
+	target *SelfTestTarget // of the self-test
 	group  *cgroup.Group
-	output [2]int        // what becomes standard output and error; 0 leaves them
+	output [2]int        // the pipes that become standard output and error; 0 leaves the descriptor as it is
 	size   *unix.Winsize // of the command's terminal; nil leaves it without a size
 }
 
-// usesSubreaper reports whether a plan's command has a subreaper beside it, not a pid 1 above it.
+// usesSubreaper reports whether a plan's command has a subreaper beside it instead of a pid 1 above it.
 func usesSubreaper(p *plan.Plan) bool {
 	return p.Backend == plan.BackendLandlock || p.Backend == plan.BackendNone
 }
 
-// Resolved is what lowering saw of one mount.
+// Resolved is one mount as lowering has found it on the host.
 type Resolved = mounts.Resolved
 
 // Lowered is a plan as system calls for this host.
@@ -42,7 +42,7 @@ type Lowered struct {
 	Flags    uintptr           // of clone
 	Resolved []mounts.Resolved // one for each mount of the plan
 	Rules    []landlock.PathRule
-	forked   int // the first call after the command's process has been forked, by the process that forked it
+	forked   int // the index of the parent's first call after it has forked the command's process
 }
 
 var cloneFlags = map[string]uintptr{
@@ -50,7 +50,7 @@ var cloneFlags = map[string]uintptr{
 	plan.Uts: unix.CLONE_NEWUTS, plan.Net: unix.CLONE_NEWNET, plan.Cgroup: unix.CLONE_NEWCGROUP,
 }
 
-// lowering is the state of one Lower.
+// lowering is the state in which the stages append their calls.
 type lowering struct {
 	p        *sys.Program
 	plan     *plan.Plan
@@ -62,25 +62,25 @@ type lowering struct {
 	forked  int      // see [Lowered]
 	proc    sys.Slot // the host's procfs, by bubblewrap's rules
 	umask   sys.Slot // the caller's
-	parents []byte   // the pid of the waiter or subreaper, and that of the command's parent
+	parents []byte   // the pid of the waiter or subreaper, and the result of the command's getppid
 
 	bounds []rlimit.Limit // see limits
 
-	children   sys.Slot        // a subreaper's, or a server's, signalfd
-	prepared   sys.Slot        // a server's Landlock ruleset
+	children   sys.Slot        // the signalfd of a subreaper or server
+	prepared   sys.Slot        // the Landlock ruleset of a server
 	target     *SelfTestTarget // of the self-test
-	bwrap      *bwrapStart     // what a watchdog starts
+	bwrap      *bwrapStart     // the bubblewrap that a watchdog starts
 	request    Command         // of a session
 	workDir    string          // of a command under the name bwrap
 	execAt     int             // the first call of exec
-	resolver   mounts.Resolver // of what lowering looks up
+	resolver   mounts.Resolver // of paths on the host
 	rules      []landlock.PathRule
 	compiled   []seccomp.Filter
-	testReport *[2]*os.File // a pipe for what the self-test reports, where there is no report of the run's
+	testReport *[2]*os.File // a pipe for the self-test's failure, where the run has no report pipe
 }
 
-// Lower writes p as the life of a sandbox's pid 1, or of what stands in its place. It looks at the host, for what the plan's mounts expect, and
-// changes nothing. With trace the program can be printed.
+// Lower returns p as the program of a sandbox's pid 1, or of the process that replaces pid 1. It looks at the host for the plan's mounts,
+// and changes nothing. With trace the program can be printed.
 //
 // The order is the security argument: see doc/security.md.
 func Lower(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
@@ -94,6 +94,7 @@ func Lower(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered,
 	return newLowering(p, f, trace).lower(by, resolver)
 }
 
+// newLowering returns a lowering without calls.
 func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
 	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f, target: f.target}
 	if l.target == nil {
@@ -102,6 +103,7 @@ func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
 	return l
 }
 
+// lower appends the stages that the process by runs.
 func (l *lowering) lower(by verify.Runner, resolver mounts.Resolver) (*Lowered, error) {
 	l.resolver = resolver
 	l.p.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
@@ -115,9 +117,9 @@ func (l *lowering) lower(by verify.Runner, resolver mounts.Resolver) (*Lowered, 
 	}
 	switch {
 	case by == verify.Compat && joins(l.plan.Bwrap):
-		out.Flags = 0
+		out.Flags = 0 // enterNamespaces makes them, after it has joined the given ones
 	case len(l.plan.Cgroups) > 0:
-		out.Flags &^= unix.CLONE_NEWCGROUP // whose root is where it is made: see joinGroup
+		out.Flags &^= unix.CLONE_NEWCGROUP // joinGroup makes it: its root is the cgroup of the process that makes it
 	}
 	if err := l.stages(verify.Init[:], by); err != nil {
 		return nil, err
@@ -126,30 +128,34 @@ func (l *lowering) lower(by verify.Runner, resolver mounts.Resolver) (*Lowered, 
 	return out, nil
 }
 
+// step begins a step: errors of the calls after it name it.
 func (l *lowering) step(stage, op string) { l.p.At(sys.Step{Stage: stage, Op: op}) }
 
-// dieWithCaller asks for SIGKILL when the forking thread of the caller ends.
+// dieWithCaller requests SIGKILL for the time when the caller's forking thread ends. It is the first stage, so that nothing outlives the
+// caller.
 func (l *lowering) dieWithCaller() error {
 	l.deathSignal(unix.SIGKILL)
 	return nil
 }
 
-// closeInherited closes everything but the standard three and our channels: CVE-2024-21626. Among them are the caller's ends of
-// the channels, without which they would never end; so the caller's death shows from here on as an end of the status socket.
+// closeInherited closes everything but the three standard descriptors and the channels: CVE-2024-21626. The caller's ends of the channels
+// are closed with the rest; until then the channels could not end. From here on the caller's end shows as the end of the status socket.
 func (l *lowering) closeInherited() error {
 	l.step("descriptors", "close inherited")
 	keep := []int{l.fds.report, l.fds.status}
 	if l.bwrap != nil {
-		keep = append(keep, l.bwrap.files...)
+		keep = append(keep, l.bwrap.files...) // spawnBwrap needs them
 	}
 	slices.Sort(keep)
 	if err := l.closeAllBut(3, keep); err != nil {
 		return err
 	}
-	l.checkCallerAlive()
+	l.checkCallerAlive() // the caller may have died before the death signal was requested
 	return nil
 }
 
+// closeAllBut closes all descriptors from a number on, except those in keep, which is sorted. Before Linux 5.9, which lacks close_range(2),
+// it closes those that are open now.
 func (l *lowering) closeAllBut(from int, keep []int) error {
 	if l.plan.Mechanisms.CloseRange {
 		for _, fd := range append(keep, 1<<31-1) {
@@ -166,33 +172,34 @@ func (l *lowering) closeAllBut(from int, keep []int) error {
 	}
 	for _, e := range entries {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= from && !slices.Contains(keep, fd) {
-			l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0) // the listing itself was one
+			l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0) // the listing had a descriptor of its own
 		}
 	}
 	return nil
 }
 
-// mapIDs makes pid 1 root of its own user namespace, which maps nothing but the caller's ids. setgroups must be denied first:
+// mapIDs makes pid 1 root of its own user namespace, which maps only the caller's ids. setgroups is denied before gid_map is written:
 // CVE-2014-8989.
 func (l *lowering) mapIDs() error {
 	l.step("identity", "umask")
-	l.p.Add(unix.SYS_UMASK, sys.Int(0))
+	l.p.Add(unix.SYS_UMASK, sys.Int(0)) // the mounts' directories get the modes that the plan gives
 	l.writeMaps(0, l.plan.Identity.HostUID, 0, l.plan.Identity.HostGID)
 	return nil
 }
 
+// writeMaps writes the id maps of this process's new user namespace, with one uid and one gid (user_namespaces(7)).
 func (l *lowering) writeMaps(uid, hostUID, gid, hostGID int) {
 	l.writeFile("identity", "/proc/self/setgroups", "deny")
 	l.writeFile("identity", "/proc/self/uid_map", fmt.Sprintf("%d %d 1", uid, hostUID))
 	l.writeFile("identity", "/proc/self/gid_map", fmt.Sprintf("%d %d 1", gid, hostGID))
 }
 
-// writeFile writes an existing file of the kernel's in one write.
+// writeFile writes an existing kernel file with one write(2).
 func (l *lowering) writeFile(stage, path, content string) {
 	l.writeFileAs(sys.Step{Stage: stage, Op: "write", Path: path}, path, content)
 }
 
-// writeFileAs is writeFile under a step of its own. With one of the tolerated errors of open(2) the file stays as it is.
+// writeFileAs is writeFile under a given step. If open(2) fails with one of the tolerated errors, the file stays as it is.
 func (l *lowering) writeFileAs(step sys.Step, path, content string, tolerated ...unix.Errno) {
 	l.p.At(step)
 	fd := l.p.Slot()
@@ -204,11 +211,12 @@ func (l *lowering) writeFileAs(step sys.Step, path, content string, tolerated ..
 	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
 }
 
-// notWritable are the errors of a file in /proc/sys where a container mounts that read-only, masks it, or has no such file.
+// notWritable are the errors of open(2) where a container mounts /proc/sys read-only or masks it, or the file does not exist.
 var notWritable = []unix.Errno{unix.EROFS, unix.EACCES, unix.ENOENT}
 
-// setMaxUserNamespaces allows this user namespace one child, which the exec stages will make, so the command can make none. With a built-in filter, each of
-// which refuses them anyway, it may fail where a container mounts /proc/sys read-only. The caller's own filters do not count.
+// setMaxUserNamespaces allows this user namespace one child. The exec stages make that one, so the command can make none. The write may
+// fail in a container that mounts /proc/sys read-only, if the plan has a built-in filter, because each of them refuses user namespaces
+// anyway. The caller's own filters do not count.
 func (l *lowering) setMaxUserNamespaces() error {
 	var tolerated []unix.Errno
 	if l.plan.Seccomp.HasBuiltin() {
@@ -218,15 +226,15 @@ func (l *lowering) setMaxUserNamespaces() error {
 	return nil
 }
 
-// setMaxInotifyInstances leaves the caller's user inotify instances for other programs: most hosts give each user 128. Where /proc/sys cannot be written
-// to, nothing bounds them.
+// setMaxInotifyInstances bounds the sandbox's inotify instances, so that the caller's user has some left for other programs: most hosts
+// give each user 128. Where /proc/sys is not writable, they stay unbounded.
 func (l *lowering) setMaxInotifyInstances() error {
 	const path = "/proc/sys/user/max_inotify_instances"
 	l.writeFileAs(sys.Step{Stage: "identity", Op: "inotify instances", Path: path}, path, "64", notWritable...)
 	return nil
 }
 
-// setPidMax bounds the process numbers of the pid namespace that this process is in. Before Linux 6.14 that would be the host's.
+// setPidMax bounds the process numbers of this process's pid namespace. Before Linux 6.14 the file would set the host's bound.
 func (l *lowering) setPidMax() error {
 	if l.plan.PidMax > 0 {
 		l.writeFile("pid_max", "/proc/sys/kernel/pid_max", strconv.FormatInt(l.plan.PidMax, 10))
@@ -243,7 +251,7 @@ type ifreq struct {
 
 func (r *ifreq) String() string { return "{lo, IFF_UP|IFF_RUNNING}" }
 
-// network brings the loopback device up, if the network namespace is ours. The kernel gives it its addresses.
+// network brings the loopback device up, if the sandbox has its own network namespace. The kernel assigns the addresses.
 func (l *lowering) network() error {
 	if !slices.Contains(l.plan.Namespaces, plan.Net) {
 		return nil
@@ -258,6 +266,7 @@ func (l *lowering) network() error {
 	return nil
 }
 
+// setHostname sets the plan's hostname and an empty domain name.
 func (l *lowering) setHostname() error {
 	l.step("hostname", l.plan.Hostname)
 	l.p.Add(unix.SYS_SETHOSTNAME, sys.Str(l.plan.Hostname), sys.Int(len(l.plan.Hostname)))
@@ -265,13 +274,15 @@ func (l *lowering) setHostname() error {
 	return nil
 }
 
+// root makes the plan's mounts and changes into the new root. From there on the host's files are out of reach.
 func (l *lowering) root() (err error) {
 	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
 	l.resolved, err = mounts.Lower(l.p, mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir, Compat: l.plan.Bwrap != nil}, have, l.resolver)
 	return err
 }
 
-// clearArguments overwrites pid 1's copy of the caller's argv and environment, which /proc/1/cmdline would show to everyone.
+// clearArguments overwrites pid 1's copy of the caller's argv and environment, which /proc/1/cmdline and /proc/1/environ would show to the
+// command. It comes before the sandbox's procfs is mounted.
 func (l *lowering) clearArguments() error {
 	area := sys.ArgArea(os.Args, os.Environ())
 	if area.Len() == 0 {
@@ -285,8 +296,8 @@ func (l *lowering) clearArguments() error {
 	return nil
 }
 
-// becomeInit makes this process hold nothing that the command could want, and then wait. Only the status socket stays open. The
-// process of the exec stages, which shares our memory until it executes the command, has made it not dumpable already; see notDumpable.
+// becomeInit closes everything but the status socket, so that pid 1 holds nothing that the command could use, and then waits for the
+// command. The command's process, which shares pid 1's memory until exec, has made it not dumpable already: see notDumpable.
 func (l *lowering) becomeInit() error {
 	switch {
 	case l.bwrap != nil:

@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monitor is the caller's side of a sandbox by bubblewrap's rules. Unlike a run it ends as soon as it knows how the command ended:
-// what the command leaves behind goes on without it, or dies with it, as the plan says.
+// monitor is the caller's side of a sandbox by bubblewrap's rules. Unlike run, it ends as soon as it knows how the command ended. Processes
+// that the command has left then go on or die, as the plan says.
 type monitor struct {
 	plan    *plan.Plan
 	lowered *Lowered
 	ch      *channels
 	pid     int // pid 1 or the command, in this process's view
 	pidfd   int
-	parent  int // pidfd of who started this process, or -1
+	parent  int // pidfd of the process that started this one, or -1
 
 	sole      bool // Options.Sole
-	witnessed bool // the exec stages have come to exec
+	witnessed bool // the exec stages have reached exec
 }
 
 // runCompat runs a plan that has plan.Bwrap. It returns before the sandbox is gone, so the process should end soon.
@@ -61,11 +61,11 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 	return out, err
 }
 
-// start forks, and finds out which process it has to do with.
+// start forks the sandbox, and finds the pid of the process to wait for.
 func (m *monitor) start() (err error) {
 	if m.sole {
 		defaultSignals()
-		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread at once; see live
+		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread; supervise sets it for all others after the start
 	}
 	if joins(m.plan.Bwrap) {
 		if err := unix.SetsockoptInt(int(m.ch.status.Fd()), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
@@ -81,7 +81,7 @@ func (m *monitor) start() (err error) {
 		if m.parent, err = parent(); err != nil {
 			return err
 		}
-		if m.parent < 0 { // it cannot be seen from here: then by thread, which is better than not at all
+		if m.parent < 0 { // the parent is in another pid namespace; a death signal of this thread is better than none
 			_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 		}
 	}
@@ -91,7 +91,7 @@ func (m *monitor) start() (err error) {
 	return nil
 }
 
-// awaitJoined learns the pid of the process that has got into the namespaces, from the credentials that come with its message.
+// awaitJoined gets the pid of the process that has joined the namespaces from the credentials of its message (unix(7), SCM_CREDENTIALS).
 func (m *monitor) awaitJoined() error {
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	n, oobn, _, _, err := unix.Recvmsg(int(m.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
@@ -112,6 +112,7 @@ func (m *monitor) awaitJoined() error {
 	return &Error{Stage: "namespaces", Op: "clone", Err: errors.New("the process that joins them has ended")}
 }
 
+// close closes the pidfds.
 func (m *monitor) close() {
 	if m.pidfd >= 0 {
 		unix.Close(m.pidfd)
@@ -121,10 +122,10 @@ func (m *monitor) close() {
 	}
 }
 
-// kill ends the sandbox. Without a pid namespace that is its first process alone; the others notice by the end of their channels.
+// kill ends the sandbox. Without a pid namespace it kills only the first process; the others end when their channels do.
 func (m *monitor) kill() { _ = unix.PidfdSendSignal(m.pidfd, unix.SIGKILL, nil, 0) }
 
-// supervise tells who wants to know, lets the sandbox go on, and waits for the command's end.
+// supervise reports the sandbox to the caller's descriptors, lets it go on, and waits for the command's end.
 func (m *monitor) supervise() (unix.WaitStatus, error) {
 	if err := m.inform(); err != nil {
 		m.waitGone()
@@ -142,7 +143,7 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 		return 0, err
 	}
 	if m.sole {
-		// Of every thread; this one has it already, and nothing is executed any more.
+		// For every thread. The thread that forked has it already, and this process executes nothing any more.
 		_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 		closeInherited(m.plan.Bwrap.StatusFD)
 	}
@@ -160,7 +161,8 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 	return status, err
 }
 
-// answer lets the command begin once the sandbox has asked for that: see [lowering.report]. If the sandbox has ended, the report says more.
+// answer lets the command begin once the sandbox has requested that: see [lowering.report]. If the sandbox has ended, its report has the
+// reason.
 func (m *monitor) answer() error {
 	for m.until(int(m.ch.status.Fd()), unix.POLLIN) {
 		if _, err := unix.Read(int(m.ch.status.Fd()), make([]byte, 1)); !errors.Is(err, unix.EINTR) {
@@ -170,16 +172,16 @@ func (m *monitor) answer() error {
 	return sendRelease(int(m.ch.status.Fd()))
 }
 
-// dropCapabilities takes from this process what it needs no more now that the sandbox has been forked: as bubblewrap's monitor, it holds
-// nothing to exploit when the command begins. Every thread is asked; where one cannot be, they stay as they are, which is as safe as the
-// caller.
+// dropCapabilities drops this process's capabilities, which it does not need once the sandbox is forked. Like bubblewrap's monitor, it has
+// no power to exploit when the command begins. It drops them in every thread, or, if that fails in one, in none, which is no more dangerous
+// than the caller.
 func dropCapabilities() {
 	if unix.Geteuid() == 0 {
 		sys.AllThreads(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
 	}
 }
 
-// report waits until the command is executed, or says why it will not be.
+// report waits until the command is executed, or returns the error of the start.
 func (m *monitor) report() error {
 	var printed []byte
 	buf := make([]byte, sys.FailureSize+1)
@@ -199,14 +201,15 @@ func (m *monitor) report() error {
 	return nil
 }
 
-// until waits until fd is ready, and reports whether it came to that. If the process that started this one ends meanwhile, the sandbox is
-// killed, and so is this process if that is all it is for.
+// until waits until fd is ready, and reports whether it became so. If the process that started this one ends meanwhile, until kills the
+// sandbox, and also this process if it exists only for the sandbox.
 func (m *monitor) until(fd int, events int16) bool {
 	came := false
 	_ = loop(nil, m.orphan(), &source{fd: fd, events: events, ready: func() bool { came = true; return false }})
 	return came
 }
 
+// orphan is the source that ends the sandbox when the process that started this one has ended.
 func (m *monitor) orphan() *source {
 	s := &source{fd: m.parent}
 	s.ready = func() bool {
@@ -217,7 +220,7 @@ func (m *monitor) orphan() *source {
 	return s
 }
 
-// orphaned ends everything that --die-with-parent is about.
+// orphaned ends what --die-with-parent ends.
 func (m *monitor) orphaned() {
 	m.kill()
 	if m.sole {
@@ -225,13 +228,14 @@ func (m *monitor) orphaned() {
 	}
 }
 
+// failed returns the error of a failure that the sandbox has reported.
 func (m *monitor) failed(f sys.Failure) error {
 	return m.lowered.Program.Failed(f)
 }
 
-// await returns how the command ended: as the waiter says, or as the first process ended if it has said nothing.
+// await returns how the command ended: from the waiter's report, or from the first process if there is no report.
 func (m *monitor) await() (end unix.WaitStatus, err error) {
-	status := &source{fd: int(m.ch.status.Fd())} // before the end of the process, which would hide it
+	status := &source{fd: int(m.ch.status.Fd())} // served before the pidfd: the end of the process must not hide the report
 	status.ready = func() bool {
 		buf := make([]byte, sys.ExitSize+1)
 		n, _ := unix.Read(status.fd, buf)
@@ -252,6 +256,7 @@ func (m *monitor) await() (end unix.WaitStatus, err error) {
 	return end, err
 }
 
+// reap waits for the first process.
 func (m *monitor) reap() (status unix.WaitStatus, err error) {
 	for {
 		_, err = unix.Wait4(m.pid, &status, 0, nil)
@@ -261,13 +266,13 @@ func (m *monitor) reap() (status unix.WaitStatus, err error) {
 	}
 }
 
-// waitGone waits until nothing of a sandbox that could not be started is left.
+// waitGone ends a sandbox that could not be started.
 func (m *monitor) waitGone() {
 	m.kill()
 	_, _ = m.reap()
 }
 
-// exitCode is what a shell makes of a wait status.
+// exitCode returns the exit code that a shell gives a wait status.
 func exitCode(status unix.WaitStatus) int {
 	switch {
 	case status.Exited():
@@ -278,13 +283,14 @@ func exitCode(status unix.WaitStatus) int {
 	return 255
 }
 
-// reportedNamespaces are the namespaces whose numbers are reported, in bubblewrap's order: its name, the file's, the plan's.
+// reportedNamespaces are the namespaces whose numbers inform writes, in bubblewrap's order: bubblewrap's name, the file in /proc/PID/ns,
+// the plan's name.
 var reportedNamespaces = []struct{ name, file, ns string }{
 	{"cgroup", "cgroup", plan.Cgroup}, {"ipc", "ipc", plan.Ipc}, {"mnt", "mnt", plan.Mount},
 	{"net", "net", plan.Net}, {"pid", "pid", plan.Pid}, {"uts", "uts", plan.Uts},
 }
 
-// inform writes the documents of --info-fd and --json-status-fd, and waits for whoever is to write the maps.
+// inform writes the documents of --info-fd and --json-status-fd, and waits for the process that writes the id maps (--userns-block-fd).
 func (m *monitor) inform() error {
 	b := m.plan.Bwrap
 	if b.InfoFD != nil || b.StatusFD != nil {
@@ -315,7 +321,8 @@ func (m *monitor) inform() error {
 	return nil
 }
 
-// writeDocument writes a document, whole, to a descriptor of the caller's. It is shorter than what a pipe that is ready takes at once.
+// writeDocument writes a whole document to one of the caller's descriptors. It waits only between writes: a document is shorter than a pipe
+// that is ready can take.
 func (m *monitor) writeDocument(fd *int, document string) error {
 	if fd == nil {
 		return nil
@@ -336,8 +343,8 @@ func (m *monitor) writeDocument(fd *int, document string) error {
 	return nil
 }
 
-// closeInherited gives up the caller's descriptors, which are the command's now: who reads from a pipe waits for the end of all
-// that can write to it.
+// closeInherited closes the caller's descriptors, which the command has now. The reader of a pipe waits until every process has closed the
+// pipe's write end.
 func closeInherited(keep *int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -351,7 +358,8 @@ func closeInherited(keep *int) {
 	}
 }
 
-// defaultSignals lets signals do to this process what they do to one that is not Go's: end it without a word.
+// defaultSignals restores the default actions of the signals that Go's runtime handles, so that they end this process at once, without a
+// message.
 func defaultSignals() {
 	var p sys.Program
 	p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(unix.SIGQUIT)), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8))
@@ -359,5 +367,5 @@ func defaultSignals() {
 		unix.SIGIO, unix.SIGPWR, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGABRT} {
 		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8))
 	}
-	_ = p.Run() // Go's own way of dying remains
+	_ = p.Run() // if it fails, Go's handlers stay, which end the process, too
 }

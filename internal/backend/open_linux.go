@@ -15,24 +15,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Info is what whoever talks to a server is told of its making.
+// Info describes how a server's sandbox was made, for the processes that send it requests.
 type Info struct {
 	Started  time.Time           `json:"started"`
 	Resolved []mounts.Resolved   `json:"resolved,omitempty"`
 	Rules    []landlock.PathRule `json:"rules,omitempty"`
 	Tried    []plan.Act          `json:"tried,omitempty"`
-	// Cgroups are the directories of the sandbox's cgroup, and their versions. Whoever owns the sandbox removes them.
+	// Cgroups are the directories of the sandbox's cgroup, and their versions. The sandbox's owner removes them.
 	Cgroups []cgroup.Tree `json:"cgroups,omitempty"`
-	// Steps are those of the program's last calls, each from its first call on.
+	// Steps are the steps of the program's last calls, each with the index of its first call.
 	Steps []StepAt `json:"steps,omitempty"`
 }
 
-// StepAt says which step the calls from At on belong to.
+// StepAt is the step of the calls from index At on.
 type StepAt struct {
 	At   int      `json:"at"`
 	Step sys.Step `json:"step"`
 }
 
+// step returns the step of a call.
 func (i *Info) step(call int) (sys.Step, bool) {
 	for n := len(i.Steps) - 1; n >= 0; n-- {
 		if i.Steps[n].At <= call {
@@ -42,24 +43,25 @@ func (i *Info) step(call int) (sys.Step, bool) {
 	return sys.Step{}, false
 }
 
-// Opened is a sandbox that serves. Socket and Pidfd are its owner's.
+// Opened is a sandbox that serves. Its owner closes Socket and Pidfd.
 type Opened struct {
 	Info
-	Socket int // a stream socket for requests; its end is the sandbox's
+	Socket int // a stream socket for requests; the sandbox ends when it does
 	Pidfd  int // of pid 1, or of the subreaper
 }
 
-// OpenOptions is what opening takes beside a plan.
+// OpenOptions are the parameters of Open beside its plan.
 type OpenOptions struct {
 	Protected []string
 	// Fork runs f on the thread that sandboxes are forked from, which must live as long as they do: see [Run].
 	Fork   func(f func())
-	Inject func(*sys.Program) // may change the program: faults for tests
+	Inject func(*sys.Program) // may change the program; tests inject faults by it
 	seam   seam
 }
 
-// Open makes the sandbox of a session, in a small process of a single purpose, and returns when it serves. Its process is a child of this
-// one, and somebody else's to reap. An error is an [*Error] with the step that failed; nothing is left then.
+// Open makes the sandbox of a session, in a small process of a single purpose, and returns when the sandbox serves. The sandbox's first
+// process is a child of this one, and the caller arranges for it to be reaped. An error is an [*Error] with the step that failed; no
+// process is left then.
 func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	if !p.Serves() {
 		return nil, &Error{Stage: "backend", Op: p.Backend, Err: errors.ErrUnsupported}
@@ -90,7 +92,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 		unix.Close(pair[0])
 		if out.Pidfd >= 0 {
 			_ = unix.PidfdSendSignal(out.Pidfd, unix.SIGKILL, nil, 0)
-			_, _ = await(out.Pidfd, endTimeout) // it was killed
+			_, _ = await(out.Pidfd, endTimeout) // its cgroup can be removed only after its end
 			unix.Close(out.Pidfd)
 		}
 		return nil, endGroup(group, &Outcome{}, err)
@@ -121,11 +123,12 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 		return abandon(err)
 	}
 	out.Cgroups = group.Made()
-	group.Close() // with a process in it, it is not taken for a dead run's
+	group.Close() // while it has a process, other runs do not remove it as left behind
 	out.Resolved, out.Rules, out.Tried, out.Steps = lowered.Resolved, lowered.Rules, tried(p, target), lastSteps(lowered.Program)
 	return out, nil
 }
 
+// serverChannels makes the report pipe and the request socket.
 func serverChannels() (report [2]*os.File, pair [2]int, err error) {
 	report[0], report[1], err = os.Pipe()
 	if err != nil {
@@ -140,7 +143,7 @@ func serverChannels() (report [2]*os.File, pair [2]int, err error) {
 	return report, pair, nil
 }
 
-// ready waits until the server says that it serves: by a failure that is none.
+// ready waits until the server reports that it serves: by a Failure whose errno is 0.
 func ready(report *os.File, lowered *Lowered, p *plan.Plan) error {
 	buf := make([]byte, sys.FailureSize)
 	n, err := io.ReadFull(report, buf)
@@ -155,7 +158,7 @@ func ready(report *os.File, lowered *Lowered, p *plan.Plan) error {
 	return nil
 }
 
-// lastSteps lists the steps of what supervisors and commands run.
+// lastSteps returns the steps of the calls that supervisors and commands make.
 func lastSteps(p *sys.Program) (steps []StepAt) {
 	for i := p.ServeAt(); i < p.Len(); i++ {
 		if step := p.Describe(i); len(steps) == 0 || steps[len(steps)-1].Step != step {

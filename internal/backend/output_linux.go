@@ -12,33 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Passed is what has gone through a pipe of nsrun's from a command to the caller.
+// Passed is the output that one of nsrun's pipes has passed from a command to the caller.
 type Passed struct {
 	Counted bool   `json:"counted,omitempty"`
 	Bytes   int64  `json:"bytes,omitempty"`
-	Over    bool   `json:"over,omitempty"` // there was more than allowed, and the run was ended for it
-	Lost    string `json:"lost,omitempty"` // why the rest was not passed on
+	Over    bool   `json:"over,omitempty"` // the output exceeded the limit, which ended the run
+	Lost    string `json:"lost,omitempty"` // the error that kept the rest from being written
 }
 
-// pump counts what a command writes to a descriptor of this process's, standard output, error or both, and passes it on. The thread that
-// waits for the sandbox serves it: it never blocks, whether what the caller has given would or not.
+// pump counts the output that a command writes to standard output, standard error or both, and passes it on. The thread that waits for the
+// sandbox serves it. A pump never blocks, even if the caller's descriptor would.
 type pump struct {
-	from, to int  // from is -1 when it is closed; to is the descriptor that it stands in for, of two that are one the first
+	from, to int  // from is -1 once closed; to is the descriptor that the pipe replaces: if stdout and stderr are the same file, stdout
 	plain    bool // to is a regular file
 	left     int64
 	passed   Passed
-	full     bool // the caller has to read first
-	last     *int // how many bytes are still passed on, once what follows is not the command's any more: see stopBehind
-	ended    bool // nothing more is passed on
+	full     bool // to is not ready: the reader has to read first
+	last     *int // how many bytes are still to be passed on after the command's end: see stopBehind
+	ended    bool // the pump passes nothing more on
 }
 
+// pumps are the pumps of one run.
 type pumps struct {
 	all   []*pump
-	child [2]int // what becomes the command's standard output and error; 0 is none
+	child [2]int // the pipe ends that become the command's standard output and error; 0 is none
 	note  []plan.Note
 }
 
-// openPumps makes pipes in the place of those descriptors whose output is to be bounded.
+// openPumps makes pipes for the standard descriptors whose output the plan bounds.
 func openPumps(p *plan.Plan) (*pumps, error) {
 	s := &pumps{}
 	if p.Output == nil || p.Terminal {
@@ -68,7 +69,7 @@ func openPumps(p *plan.Plan) (*pumps, error) {
 
 var streamNames = [2]string{"standard output", "standard error"}
 
-// notes are those on descriptors where nothing is counted, and on files that did not take all.
+// notes returns notes on descriptors whose output is not counted, and on files that did not take all of it.
 func (s *pumps) notes() []plan.Note {
 	notes := slices.Clone(s.note)
 	for _, p := range s.all {
@@ -77,7 +78,7 @@ func (s *pumps) notes() []plan.Note {
 	return notes
 }
 
-// Notes says of the stream of that name what a file did not take.
+// Notes returns a note on the output that a file did not take. stream is the stream's name.
 func (p Passed) Notes(stream string) []plan.Note {
 	if p.Lost == "" {
 		return nil
@@ -86,12 +87,14 @@ func (p Passed) Notes(stream string) []plan.Note {
 	return []plan.Note{{Feature: "output_bytes", Loss: loss, Fix: "make room there, or name another file"}}
 }
 
-// nameless reports whether a pipe is one of pipe(2). Readers of a FIFO come and go; in between a pump would take the last one for gone.
+// nameless reports whether a pipe is one of pipe(2). A FIFO can lose its last reader and get another one later; a pump would take that for
+// the end.
 func nameless(fd int) bool {
 	var fs unix.Statfs_t
 	return unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.PIPEFS_MAGIC
 }
 
+// add makes a pipe and a pump for descriptor 1+i.
 func (s *pumps) add(i int, limit int64, plain bool) error {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -102,7 +105,7 @@ func (s *pumps) add(i int, limit int64, plain bool) error {
 	return nil
 }
 
-// closeChild closes the command's ends in this process: only then do ours end when the last process has.
+// closeChild closes the command's ends in this process. Only then do the pumps' ends end when the last process has closed its own.
 func (s *pumps) closeChild() {
 	for i, fd := range s.child {
 		if fd != 0 && (i == 0 || fd != s.child[0]) {
@@ -112,6 +115,7 @@ func (s *pumps) closeChild() {
 	s.child = [2]int{}
 }
 
+// close closes all pipes.
 func (s *pumps) close() {
 	s.closeChild()
 	for _, p := range s.all {
@@ -119,8 +123,8 @@ func (s *pumps) close() {
 	}
 }
 
-// sources are what the pumps wait for: the command's output, or room for it, and the end of whoever reads, for which a command can wait, too.
-// tooMuch is called when there is too much.
+// sources are the sources of a loop that serves the pumps: the command's output, or room for it, and the end of the reader, which a command
+// may wait for. The loop calls tooMuch when the output exceeds the limit.
 func (s *pumps) sources(tooMuch func()) (all []*source) {
 	for _, p := range s.all {
 		data, reader := &source{}, &source{events: unix.POLLHUP}
@@ -140,7 +144,7 @@ func (s *pumps) sources(tooMuch func()) (all []*source) {
 			}
 			return next()
 		}
-		reader.ready = func() bool { // nobody reads any more, and now the command can see it
+		reader.ready = func() bool { // the reader has closed its end; closing the pipe lets the command see that
 			p.end()
 			return next()
 		}
@@ -150,12 +154,12 @@ func (s *pumps) sources(tooMuch func()) (all []*source) {
 	return all
 }
 
-// done reports whether nothing more is passed on.
+// done reports whether every pump has ended.
 func (s *pumps) done() bool {
 	return !slices.ContainsFunc(s.all, func(p *pump) bool { return !p.ended })
 }
 
-// move moves what lies in the pipe, once. At the limit it looks whether there is more.
+// move passes on the data in the pipe, once. At the limit it only checks whether there is more.
 func (p *pump) move() {
 	n, err, most := 0, error(nil), p.left
 	if p.last != nil {
@@ -164,7 +168,7 @@ func (p *pump) move() {
 	switch {
 	case p.left == 0:
 		if n, err = unix.Read(p.from, make([]byte, 1)); n > 0 {
-			p.passed.Over, p.ended = true, true // but the pipe stays: the command is to be killed, and not by SIGPIPE before that
+			p.passed.Over, p.ended = true, true // the pipe stays open: SIGPIPE must not end the command before the run kills it
 			return
 		}
 	case p.plain:
@@ -176,11 +180,11 @@ func (p *pump) move() {
 	}
 	switch {
 	case errors.Is(err, unix.EAGAIN):
-		p.full = !p.full // one of the two ends was not ready, and poll tells which
+		p.full = !p.full // one of the two ends was not ready: wait for the other one from now on
 	case errors.Is(err, unix.EINTR):
-	case n == 0 && err == nil, errors.Is(err, unix.EPIPE): // nobody writes; or nobody reads any more, which the command's next write tells it
+	case n == 0 && err == nil, errors.Is(err, unix.EPIPE): // no writer is left; or no reader, which the command's next write shows it
 		p.end()
-	case err != nil: // which the command, whose write has succeeded, cannot know
+	case err != nil: // the command's write has succeeded, so only a note can report this
 		p.passed.Lost = err.Error()
 		p.end()
 	default:
@@ -196,7 +200,7 @@ func (p *pump) move() {
 	}
 }
 
-// copy is for files, which splice(2) refuses where they are appended to.
+// copy passes data on to a file: splice(2) refuses files that are open for appending.
 func (p *pump) copy(most int64) (int, error) {
 	b := make([]byte, min(most, 64<<10))
 	n, err := unix.Read(p.from, b)
@@ -215,6 +219,7 @@ func (p *pump) copy(most int64) (int, error) {
 	return n, err
 }
 
+// end closes the pipe.
 func (p *pump) end() {
 	if p.from >= 0 {
 		unix.Close(p.from)
@@ -222,8 +227,8 @@ func (p *pump) end() {
 	p.from, p.ended = -1, true
 }
 
-// stopBehind has no more passed on than what is in the pipes now. It is for a command that has ended where processes that it has started may
-// live on: they may keep the pipes open for ever.
+// stopBehind makes the pumps end after the data that is in the pipes now. It is for a command that has ended while processes that it has
+// started may go on, and may keep the pipes open for ever.
 func (s *pumps) stopBehind() {
 	for _, p := range s.all {
 		if p.ended {
@@ -238,8 +243,8 @@ func (s *pumps) stopBehind() {
 	}
 }
 
-// rest passes on what a command that has ended has left in the pipes, as fast as the caller reads it. After the time, or when what is left is
-// not wanted any more, that is only what need not be waited for. It reports whether it came to the end.
+// rest passes on the data that an ended command has left in the pipes, as fast as the caller reads it. After the deadline, or once the
+// output is not wanted any more, it passes on only what takes no waiting. It reports whether all was passed on.
 func (s *pumps) rest(until time.Time, unwanted func() bool) bool {
 	_ = loop(func(idle bool) (time.Duration, bool) {
 		wait := 50 * time.Millisecond
@@ -252,15 +257,15 @@ func (s *pumps) rest(until time.Time, unwanted func() bool) bool {
 	return s.done()
 }
 
-// passed says how much there was, of standard output and error.
+// passed returns the counts of standard output and error.
 func (s *pumps) passed() (out [2]Passed) {
-	for _, p := range s.all { // what is for both is counted once
+	for _, p := range s.all { // a pipe for both is counted once, as standard output
 		out[p.to-1] = p.passed
 	}
 	return out
 }
 
-// takeOutput puts the pipes in the place of the standard descriptors.
+// takeOutput makes the pipes the standard descriptors.
 func (l *lowering) takeOutput() error {
 	for i, fd := range l.fds.output {
 		if fd > 0 {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Preview lowers a plan for this host without starting anything. The channels print as the first two numbers that are free.
+// Preview lowers a plan for this host and starts nothing. The channels print as descriptors 3 and 4.
 func Preview(p *plan.Plan) (*Lowered, error) {
 	host := hostFor(p)
 	defer host.Close()
@@ -34,12 +34,13 @@ func (l *Lowered) Text() string {
 	return text + "CLONE_PIDFD|SIGCHLD)\n" + l.Program.String()
 }
 
-// parent returns a pidfd of the process that started this one, or -1 if it cannot be seen from here. It is watched by pidfd, not by
-// PR_SET_PDEATHSIG, which would fire as soon as the thread that forked ends: a caller may start us from a short-lived one.
+// parent returns a pidfd of the process that started this one, or -1 if that process is in an outer pid namespace. This process watches the
+// pidfd instead of using PR_SET_PDEATHSIG, whose signal comes as soon as the thread that forked ends: a caller may start nsrun from a
+// short-lived thread.
 func parent() (int, error) {
 	pid := os.Getppid()
 	if pid == 0 {
-		return -1, nil // it lives in a pid namespace outside of ours
+		return -1, nil // it is in an outer pid namespace
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
@@ -54,7 +55,7 @@ func parent() (int, error) {
 	return fd, nil
 }
 
-// OrphanStage is the stage of errors of runs whose caller has gone.
+// OrphanStage is the stage of errors of runs whose caller has ended.
 const OrphanStage = "die with parent"
 
 var errOrphan = &Error{Stage: OrphanStage, Err: errors.New("the process that started this one has ended")}
@@ -66,6 +67,7 @@ func PreviewServer(p *plan.Plan) (*Lowered, error) {
 	return preview(lowerServer, p, &host)
 }
 
+// preview lowers a plan with trace, and verifies the program.
 func preview(lower func(*plan.Plan, mounts.Resolver, fds, bool) (*Lowered, error), p *plan.Plan, resolver mounts.Resolver) (*Lowered, error) {
 	f := fds{report: 3, status: 4}
 	l, err := lower(p, resolver, f, true)

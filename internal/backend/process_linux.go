@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a command in a sandbox, from its owner's side.
+// Process is a command in a sandbox, seen by the sandbox's owner.
 type Process struct {
 	// Terminal is the master of the command's terminal, if it has one.
 	Terminal *os.File
@@ -20,16 +20,16 @@ type Process struct {
 
 	sandbox  *Sandbox
 	channel  *os.File
-	terminal bool // it was asked for one
-	failed   bool // its supervisor has said that nothing is executed
+	terminal bool // the command was to have a terminal
+	failed   bool // the supervisor has reported that the command was not executed
 
-	done  chan struct{} // closed by Linger
+	done  chan struct{} // closed by WaitDescendants
 	mu    sync.Mutex
 	pidfd int // -1 once closed
 }
 
-// Start asks for a command and returns once it is being executed. The command's descriptors are the caller's to close. If until is closed
-// first, the command may begin nevertheless: then it is killed, in a sandbox that is not [Sandbox.Scoped] with the sandbox if need be.
+// Start starts a command and returns once it is being executed. The caller closes the command's descriptors. If until is closed first, the
+// command may begin nevertheless; Start then kills it. In a sandbox that is not [Sandbox.Scoped] that may take the end of the sandbox.
 func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	tooBig := func() error {
 		return explain(failed(sys.Step{Stage: "exec"}, unix.E2BIG), &plan.Plan{Command: c.Args})
@@ -42,7 +42,7 @@ func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 		return nil, err
 	}
 	message := l.p.Request(cut, c.Terminal != nil)
-	if len(message) > sys.MaxRequest { // whose server would end
+	if len(message) > sys.MaxRequest { // the server would end
 		return nil, tooBig()
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -63,8 +63,8 @@ func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	return p, nil
 }
 
-// giveUp has a command killed as soon as it begins, which as a rule it has. What has left its process group by then outlives that in a sandbox
-// that is not scoped, which ends for it.
+// giveUp kills a command whose start has failed for the caller, or as soon as it begins; as a rule it has begun. In a sandbox that is not
+// scoped, processes that have left the command's process group would survive the kill, so giveUp ends the sandbox.
 func (p *Process) giveUp(err error) {
 	if p.failed {
 		p.Close()
@@ -79,7 +79,7 @@ func (p *Process) giveUp(err error) {
 		p.Close()
 		p.sandbox.Terminate()
 		<-p.sandbox.Done()
-	default: // it has not begun, and may never do so, which is no reason to end the others
+	default: // the command has not begun and may never begin, so the sandbox and its other commands go on
 		go func() {
 			defer p.Close()
 			_ = p.channel.SetReadDeadline(time.Time{})
@@ -92,13 +92,14 @@ func (p *Process) giveUp(err error) {
 	}
 }
 
+// closeAll closes descriptors.
 func closeAll(fds []int) {
 	for _, fd := range fds {
 		unix.Close(fd)
 	}
 }
 
-// begun waits for the word that the command is being executed, or has not been.
+// begun waits for the message that the command is being executed, or could not be.
 func (p *Process) begun(l *lowering, until <-chan struct{}) error {
 	forget := deadline(until, p.channel.SetReadDeadline)
 	Await(replyTimeout, p.channel)
@@ -120,21 +121,21 @@ func (p *Process) begun(l *lowering, until <-chan struct{}) error {
 		return err
 	case err != nil || !ok:
 		return ErrLost
-	case f.Errno == uint32(unix.ENOMEM) && p.sandbox.awaitDone(): // what a pid namespace says whose init has been killed (alloc_pid in kernel/pid.c)
+	case f.Errno == uint32(unix.ENOMEM) && p.sandbox.awaitDone(): // from fork(2) if the namespace's init was killed (alloc_pid in kernel/pid.c)
 		return ErrSandboxEnded
 	case f.Errno != 0:
 		return p.sandbox.explainStart(l, f)
-	case p.pidfd < 0 || p.terminal && p.Terminal == nil: // cut off: unix(7), on SCM_RIGHTS
+	case p.pidfd < 0 || p.terminal && p.Terminal == nil: // descriptors were cut off: unix(7), on SCM_RIGHTS
 		return &Error{Stage: "channels", Op: "recvmsg", Err: unix.EMFILE, Hint: "raise the limit on open files (ulimit -n)"}
 	}
 	return nil
 }
 
-// replyTimeout is how long the answer of a server that is not busy takes at the most.
+// replyTimeout is the longest time in which a server that is not busy answers.
 const replyTimeout = 5 * time.Millisecond
 
-// Await waits, at the most for d, until one of the files can be read from, and reports which. It holds a thread meanwhile: for what comes
-// in less time than it takes Go to park a goroutine and to wake another thread for it.
+// Await waits at most d until one of the files can be read from, and reports which can. It occupies a thread meanwhile. It is for waits
+// that are shorter than the time in which Go parks a goroutine and wakes another thread for it.
 func Await(d time.Duration, files ...*os.File) []bool {
 	fds, ready := make([]unix.PollFd, 0, len(files)), make([]bool, len(files))
 	var with func(rest []*os.File)
@@ -149,7 +150,7 @@ func Await(d time.Duration, files ...*os.File) []bool {
 			}
 			return
 		}
-		if rest[0] == nil { // poll(2) leaves out what is negative
+		if rest[0] == nil { // poll(2) ignores negative descriptors
 			fds = append(fds, unix.PollFd{Fd: -1})
 			with(rest[1:])
 		} else if conn, err := rest[0].SyscallConn(); err == nil {
@@ -163,10 +164,10 @@ func Await(d time.Duration, files ...*os.File) []bool {
 	return ready
 }
 
-// Channel can be read from when there is something for [Process.Wait].
+// Channel returns a file that can be read from when [Process.Wait] has something to return.
 func (p *Process) Channel() *os.File { return p.channel }
 
-// receive takes one message. No byte is the end.
+// receive receives one message. A message of no bytes is the end.
 func (p *Process) receive(buf []byte) (n int, passed []int, err error) {
 	conn, err := p.channel.SyscallConn()
 	if err != nil {
@@ -188,9 +189,10 @@ func (p *Process) receive(buf []byte) (n int, passed []int, err error) {
 	return n, passed, nil
 }
 
-// takeMessage takes a message if there is one. The kernel may tell of the end before a message that came first: of one that came after it had
-// found none and before it asked whether the other side is gone (__unix_dgram_recvmsg in net/unix/af_unix.c); and, as ECONNRESET, where the
-// other side has not read all (unix_release_sock). When it tells of the end again there is no more.
+// takeMessage receives a message if there is one. The kernel may report the end of the socket before a message that was sent earlier: if
+// the message came after the kernel had found none, but before it checked whether the other side is gone (__unix_dgram_recvmsg in
+// net/unix/af_unix.c). As ECONNRESET it does so if the other side has not read everything (unix_release_sock). So takeMessage believes the
+// end only after the kernel has repeated it.
 func takeMessage(fd int, buf, oob []byte) (n, oobn int, err error) {
 	for ends := 0; ends < 3; {
 		n, oobn, _, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
@@ -204,7 +206,7 @@ func takeMessage(fd int, buf, oob []byte) (n, oobn int, err error) {
 	return n, oobn, err
 }
 
-// Wait waits for the command's end. [io.EOF] means that its supervisor has ended without a word: with the sandbox, as a rule.
+// Wait waits for the command's end. [io.EOF] means that its supervisor ended without a report, as a rule because the sandbox ended.
 func (p *Process) Wait() (unix.WaitStatus, unix.Rusage, error) {
 	buf := make([]byte, sys.ExitSize)
 	n, _, err := p.receive(buf)
@@ -218,7 +220,7 @@ func (p *Process) Wait() (unix.WaitStatus, unix.Rusage, error) {
 	return unix.WaitStatus(e.Status), e.Usage, nil
 }
 
-// Signal sends a signal to the command, or to its process group where the kernel can do that by pidfd.
+// Signal sends a signal to the command, or to its process group if the kernel can do that by pidfd (Linux 6.9).
 func (p *Process) Signal(sig unix.Signal, group bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,6 +243,7 @@ func (p *Process) Signal(sig unix.Signal, group bool) error {
 	return os.NewSyscallError("pidfd_send_signal", err)
 }
 
+// asErrno returns the errno in err, or 0 for nil.
 func asErrno(err error) unix.Errno {
 	if err == nil {
 		return 0
@@ -248,8 +251,8 @@ func asErrno(err error) unix.Errno {
 	return errnoOf(err)
 }
 
-// Kill has the supervisor kill the command and all that it has started, or, in a sandbox that is not [Sandbox.Scoped], its process group. [Process.WaitGroupKilled]
-// tells when that has happened.
+// Kill makes the supervisor kill the command and everything that it has started, or its process group if the sandbox is not
+// [Sandbox.Scoped]. It does not wait: see [Process.WaitGroupKilled].
 func (p *Process) Kill() {
 	if conn, err := p.channel.SyscallConn(); err == nil {
 		_ = conn.Write(func(fd uintptr) bool {
@@ -259,13 +262,14 @@ func (p *Process) Kill() {
 	}
 }
 
-// WaitGroupKilled waits until nothing that the command has started is alive. It reports whether that came to pass within the time.
+// WaitGroupKilled waits until no process that the command has started is alive. It reports whether that happened within the time.
 func (p *Process) WaitGroupKilled(within time.Duration) bool {
 	_, over := p.drain(time.Now().Add(within))
 	return over
 }
 
-// drain takes what the supervisor still says, until its end, or until then. It reports whether that was anything, and whether that is over.
+// drain receives and drops the supervisor's messages until their end, or until a time. It reports whether there were any, and whether the
+// end came.
 func (p *Process) drain(until time.Time) (received, over bool) {
 	_ = p.channel.SetReadDeadline(until)
 	buf := make([]byte, sys.ExitSize)
@@ -279,8 +283,8 @@ func (p *Process) drain(until time.Time) (received, over bool) {
 	}
 }
 
-// WaitDescendants waits until nothing that the command has started is alive, and gives up what is not needed then. The terminal is left to the
-// caller.
+// WaitDescendants waits until no process that the command has started is alive, and closes the descriptors that are of no use then. The
+// caller closes the terminal.
 func (p *Process) WaitDescendants() {
 	_ = p.channel.SetReadDeadline(time.Time{})
 	for n, err := 1, error(nil); n > 0 && err == nil; {
@@ -293,6 +297,7 @@ func (p *Process) WaitDescendants() {
 // Done is closed when [Process.WaitDescendants] has seen the end of the last process.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// release closes the channel and the pidfd.
 func (p *Process) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -303,7 +308,7 @@ func (p *Process) release() {
 	}
 }
 
-// Close gives up the process. What the command has left running survives with the sandbox.
+// Close closes the process's descriptors. Processes that the command has left survive with the sandbox.
 func (p *Process) Close() {
 	p.release()
 	if p.Terminal != nil {

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is what a server is asked to start.
+// Command is a command for a server to start.
 type Command struct {
 	Args []string
 	Env  []string // all of it
-	Dir  string   // inside
+	Dir  string   // a path in the sandbox
 	// Files are the standard descriptors. With a terminal they are nil.
 	Files [3]*os.File
-	// Terminal gives it a terminal of its own, of this size.
+	// Terminal, if not nil, gives the command its own terminal of this size.
 	Terminal *unix.Winsize
 }
 
-// tooBig reports whether no kernel takes so much: with its pointers, 6 MiB (bprm_stack_limits in fs/exec.c); or whether there are too many
-// places in PATH for so many arguments.
+// tooBig reports whether a command is too large for every kernel, which takes 6 MiB with the pointers (bprm_stack_limits in fs/exec.c), or
+// has too many directories in PATH for its arguments: see maxLists.
 func (c *Command) tooBig() bool {
 	size := 0
 	for _, words := range [][]string{c.Args, c.Env} {
@@ -37,8 +37,8 @@ func (c *Command) tooBig() bool {
 	return size > 6<<20 || copied(countPathEntries(c.Args[0], c.Env), c.Args[0], c.Args) > maxLists
 }
 
-// lowerRequest writes the stages of a command that its server does not know: those before the ones that all commands share, and, from cut on,
-// exec.
+// lowerRequest appends the stages of a command that its server does not know. The first cut calls come before those that all commands
+// share, and the others, which are exec's, after them.
 func lowerRequest(p *plan.Plan, c Command) (l *lowering, cut int, err error) {
 	own := *p
 	own.Command, own.Env, own.Dir = c.Args, c.Env, c.Dir
@@ -48,7 +48,7 @@ func lowerRequest(p *plan.Plan, c Command) (l *lowering, cut int, err error) {
 	return l, l.execAt, err
 }
 
-// enterUsers enters the user namespace of all commands: see commandUsers.
+// enterUsers enters the user namespace that commandUsers has made for all commands.
 func (l *lowering) enterUsers() error {
 	if !usesSubreaper(l.plan) {
 		l.step("identity", "enter the command's user namespace")
@@ -57,7 +57,7 @@ func (l *lowering) enterUsers() error {
 	return nil
 }
 
-// files are the command's standard descriptors: those of the request, or a terminal.
+// files sets the command's standard descriptors: the request's files, or a terminal.
 func (l *lowering) files() error {
 	if l.request.Terminal == nil {
 		return l.takeFiles(l.request.Files)
@@ -66,6 +66,8 @@ func (l *lowering) files() error {
 	return nil
 }
 
+// takeTerminal makes the terminal that the supervisor has opened the controlling terminal and the standard descriptors. It comes after the
+// stage session: only a session leader may take a controlling terminal (ioctl_tty(2)).
 func (l *lowering) takeTerminal(size *unix.Winsize) {
 	l.step("terminal", "take")
 	l.p.Add(unix.SYS_IOCTL, sys.Of(sys.SlotTerminal), sys.Words(unix.TIOCSCTTY, "TIOCSCTTY"), sys.Int(0))
@@ -75,7 +77,7 @@ func (l *lowering) takeTerminal(size *unix.Winsize) {
 	}
 }
 
-// takeFiles puts what came with the request into its places, the sandbox's /dev/null for the host's: see ownNull.
+// takeFiles makes the request's files the standard descriptors. It replaces the host's /dev/null by the sandbox's: see ownNull.
 func (l *lowering) takeFiles(files [3]*os.File) error {
 	l.step("descriptors", "standard")
 	own := hasDev(l.plan)
@@ -96,7 +98,7 @@ func (l *lowering) takeFiles(files [3]*os.File) error {
 	return nil
 }
 
-// statFile asks for what f is without taking it out of the poller, as Fd does.
+// statFile stats f and leaves it in Go's poller; f.Fd would take it out.
 func statFile(f *os.File) (st unix.Stat_t, flags int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -107,6 +109,7 @@ func statFile(f *os.File) (st unix.Stat_t, flags int, err error) {
 	return st, flags, errors.Join(err, failed)
 }
 
+// statFD returns the stat and the open flags of a descriptor.
 func statFD(fd uintptr) (st unix.Stat_t, flags int, err error) {
 	if err := unix.Fstat(int(fd), &st); err != nil {
 		return st, 0, os.NewSyscallError("fstat", err)
@@ -115,17 +118,19 @@ func statFD(fd uintptr) (st unix.Stat_t, flags int, err error) {
 	return st, flags, os.NewSyscallError("fcntl", err)
 }
 
+// isNull reports whether a file is /dev/null, which is device 1:3 (null(4)).
 func isNull(st unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
 
-// bindsPids reports whether a limit is one on processes that was asked for: it is smaller than what else may have been used up.
+// bindsPids reports whether the caller has asked for this limit on processes. Such a limit is smaller than the others, so it is the one
+// that was reached.
 func bindsPids(h plan.Enforcement) bool { return strings.HasPrefix(h.Limit, "pids=") && !h.Default }
 
-// hasDev reports whether a plan's view has device nodes of its own at /dev.
+// hasDev reports whether the plan mounts its own device nodes at /dev.
 func hasDev(p *plan.Plan) bool { return devOf(p) == "/dev" }
 
-// explainStart turns what a supervisor has told into words: of a call of the request's, or of the server's program.
+// explainStart returns the error of a failure that a supervisor has reported: in a call of the request, or in one of the server's program.
 func (s *Sandbox) explainStart(l *lowering, f sys.Failure) error {
 	step, ok := sys.Step{}, false
 	if f.Index&sys.OfRequest != 0 {

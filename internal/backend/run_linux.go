@@ -17,33 +17,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options is what a run needs beside its plan.
+// Options are the parameters of a run beside its plan.
 type Options struct {
-	// Signals, if not nil, is called while the sandbox is made, and the command waits for it to return. It returns a channel that was
-	// given to signal.Notify; what comes over it is passed on to the command: see [Run].
+	// Signals, if not nil, is called while the sandbox is made; the command starts after it has returned. It returns a channel that was
+	// given to signal.Notify, and whose signals are passed on to the command: see [Run].
 	Signals func() <-chan os.Signal
 	// Cancel, when closed, ends the run at once.
 	Cancel <-chan struct{}
 	// DieWithParent ends the run when the process that started this one has ended.
 	DieWithParent bool
-	// Verify has the sandbox's program checked before it runs; where there is a self-test it always is.
+	// Verify has the sandbox's program checked before it runs. A plan with a self-test is always checked.
 	Verify bool
 	// Terminal is this process's side of the command's terminal; used when the plan has one.
 	Terminal *Terminal
 	// Protected lists files of the host, by real path, that no mount of the plan may make writable.
 	Protected []string
-	// Sole says that a plan with plan.Bwrap is all that this process is for: it gives up its capabilities, the descriptors that its caller
-	// has left open, and what Go makes of signals that would end it.
+	// Sole means that this process exists only for a plan with plan.Bwrap: it drops its capabilities, closes the descriptors that its caller
+	// has left open, and restores the default actions of signals that Go handles.
 	Sole bool
-	// Inject may change the program before it runs: faults for tests.
+	// Inject may change the program before it runs. Tests inject faults by it.
 	Inject func(*sys.Program)
 	seam   seam
 }
 
-// seam is what a test puts in the place of a run's own. It is empty but in tests of this package.
+// seam replaces parts of a run in tests of this package. Otherwise it is empty.
 type seam struct {
 	target *SelfTestTarget             // the test closes it
-	lower  func(fds) (*Lowered, error) // instead of Lower: a test that runs one program many times lowers it once
+	lower  func(fds) (*Lowered, error) // replaces Lower, for a test that lowers once and runs the program many times
 }
 
 // Outcome is how a run ended.
@@ -51,28 +51,28 @@ type Outcome struct {
 	Started  time.Time
 	Wall     time.Duration
 	Status   unix.WaitStatus // of the command
-	Usage    unix.Rusage     // of the command and what it waited for
+	Usage    unix.Rusage     // of the command and the processes it waited for
 	TimedOut bool
-	Killed   unix.Signal // the signal to this process that ended the command, or led to the kill, if one did
+	Killed   unix.Signal // the signal to this process that ended the command or led to the kill; 0 if none did
 	Resolved []mounts.Resolved
-	Rules    []landlock.PathRule // that Landlock enforced
+	Rules    []landlock.PathRule // the rules that Landlock enforced
 	Tried    []plan.Act          // by the self-test
-	Losses   []plan.Note         // what the backend could not carry
+	Losses   []plan.Note         // the parts of the plan that the backend could not carry out
 	Evidence cgroup.Evidence     // of the sandbox's cgroup
 	Output   [2]Passed           // of standard output and error
 
-	begun bool // the command was told to have been executed
+	begun bool // the sandbox has reported the command's pidfd
 }
 
-// Run starts the plan's command and waits until nothing of the sandbox is alive. It forks this process, so this should be a small
-// one of a single purpose, like the nsrun command.
+// Run starts the plan's command and waits until no process of the sandbox is alive. It forks this process, so this should be a small
+// process of a single purpose, like the nsrun command.
 //
-// An error means that the command did not run: a [*Error] with the step that failed. SIGINT, SIGQUIT, SIGHUP and SIGWINCH go to
-// the command's process group, as a terminal would send them, other signals to the command alone. After SIGTERM or SIGINT, or when
-// the plan's time is up, the command has the plan's grace to end; then, or at a second SIGINT, the whole sandbox is killed.
+// An error means that the command did not run: an [*Error] with the step that failed. SIGINT, SIGQUIT, SIGHUP and SIGWINCH go to the
+// command's process group, as a terminal would send them, other signals to the command alone. After SIGTERM or SIGINT, or when the plan's
+// time is up, the command has the plan's grace to end; then, or at a second SIGINT, the whole sandbox is killed.
 //
-// A plan with plan.Bwrap is run by bubblewrap's rules: no signal is passed on, and Run returns when the command has ended, whatever it
-// has left behind.
+// A plan with plan.Bwrap runs by bubblewrap's rules: Run passes no signal on, and returns when the command has ended, even if processes
+// that the command has started go on.
 func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	if p.Bwrap != nil {
 		return runCompat(p, opts)
@@ -95,7 +95,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	check := checkHost
-	if usesSubreaper(p) { // which writes no maps
+	if usesSubreaper(p) { // a subreaper writes no id maps, so it needs no /proc
 		check = checkDescriptors
 	}
 	if err := check(); err != nil {
@@ -134,16 +134,16 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	return out, err
 }
 
-// prepared is what a run has made before it forks.
+// prepared is what prepare has made for a run before the fork.
 type prepared struct {
 	ch      *channels
 	pumps   *pumps
-	own     *SelfTestTarget // to be closed
+	own     *SelfTestTarget // close closes it; nil if a test owns the target
 	target  *SelfTestTarget
 	lowered *Lowered
 }
 
-// targetFor returns what the plan's self-test tries to reach, and own, which the caller closes if it is not nil.
+// targetFor returns the target of the plan's self-test. The caller closes own if it is not nil.
 func (s *seam) targetFor(p *plan.Plan) (target, own *SelfTestTarget, err error) {
 	if s.target != nil {
 		return s.target, nil, nil
@@ -152,7 +152,7 @@ func (s *seam) targetFor(p *plan.Plan) (target, own *SelfTestTarget, err error) 
 	return own, own, err
 }
 
-// lowered lowers a plan by looking at this host.
+// lowered lowers a plan for this host.
 func (s *seam) lowered(lower func(*plan.Plan, mounts.Resolver, fds, bool) (*Lowered, error), p *plan.Plan, f fds) (*Lowered, error) {
 	if s.lower != nil {
 		return s.lower(f)
@@ -162,13 +162,13 @@ func (s *seam) lowered(lower func(*plan.Plan, mounts.Resolver, fds, bool) (*Lowe
 	return lower(p, host, f, false)
 }
 
-// hostFor returns what looks at the host for a plan. A bubblewrap command line reaches what belongs to the caller by the capabilities of its
-// own user namespace; nsrun's sandboxes show what the caller itself may look at.
+// hostFor returns the resolver of a plan's paths. A bubblewrap command line reaches the caller's files by the capabilities of its own user
+// namespace; nsrun's sandboxes show only what the caller itself may see.
 func hostFor(p *plan.Plan) *mounts.Host {
 	return &mounts.Host{Mapped: p.Bwrap != nil && slices.Contains(p.Namespaces, plan.User)}
 }
 
-// prepare makes all that can fail without a process. What it has made is to be closed whether it failed or not.
+// prepare does everything that can fail before the fork. The caller closes the result, even after an error.
 func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err error) {
 	if s.ch, err = openChannels(); err != nil {
 		return s, &Error{Stage: "channels", Err: err}
@@ -202,6 +202,7 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	return s, nil
 }
 
+// close releases everything that prepare has made.
 func (s *prepared) close() {
 	if s.own != nil {
 		s.own.close()
@@ -214,7 +215,7 @@ func (s *prepared) close() {
 	}
 }
 
-// run is one sandbox from fork to the end of its last process. The goroutine that forked serves channels and clocks; another one passes
+// run is one sandbox from the fork to the end of its last process. The goroutine that forked serves channels and clocks; another one passes
 // signals on.
 type run struct {
 	plan     *plan.Plan
@@ -224,25 +225,26 @@ type run struct {
 	pumps    *pumps
 	pid      int
 	pidfd    int
-	parent   int           // pidfd of the process that started this one, or -1; not its own
-	orphaned bool          // that has ended
-	before   []unix.Signal // that came before there was a sandbox
+	parent   int           // pidfd of the process that started this one, or -1; close leaves it open
+	orphaned bool          // that process has ended
+	before   []unix.Signal // signals that came before there was a sandbox
 	failure  *sys.Failure
-	released bool  // the command has been let go
-	broken   error // why the sandbox can be neither heard nor told anything
+	released bool  // the command was allowed to begin
+	broken   error // why this process cannot communicate with the sandbox any more
 	exit     *sys.Exit
 
 	deadline time.Time // when the plan's time is up
 
 	mu      sync.Mutex
-	command int       // pidfd of the command, once known
-	early   []pending // signals that came before it was
+	command int       // pidfd of the command; -1 until it is known
+	early   []pending // signals that came before command was known
 	out     Outcome
-	asked   bool // the command has been asked to end
-	killed  bool // everything has been told to end at once
-	ended   bool // pid 1 has been waited for: its pidfd means nothing any more
+	asked   bool // the command was sent a signal to end
+	killed  bool // kill was called
+	ended   bool // pid 1 was waited for, so its pidfd is useless
 }
 
+// close releases the descriptors of a run that has ended, and this process's terminal.
 func (r *run) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,8 +267,8 @@ func (r *run) finish() (Outcome, error) {
 	return r.out, err
 }
 
-// wait serves the channels, the clocks and the caller's end until pid 1 has nothing more to say, and reaps it. One thread does all
-// of it: a second one would cost a start on the way to the command, and a switch on the way back.
+// wait serves the channels, the clock and the end of the caller until pid 1 has sent everything, and reaps pid 1. One thread does all of
+// it: a second one would cost a start on the way to the command, and a switch on the way back.
 func (r *run) wait() error {
 	done := make(chan struct{})
 	defer close(done)
@@ -279,7 +281,7 @@ func (r *run) wait() error {
 	if r.opts.Signals != nil {
 		go r.watch(r.opts.Signals(), done)
 	}
-	if usesSubreaper(r.plan) { // a subreaper asks for no death signal, and for no answer: it waits for the socket's end
+	if usesSubreaper(r.plan) { // a subreaper requests no death signal and no answer: it watches for the end of the socket
 		r.release()
 	}
 	if r.plan.Timeout > 0 {
@@ -305,10 +307,10 @@ func (r *run) wait() error {
 	return err
 }
 
-// serve serves sources, and beside them the clock and the caller's end.
+// serve serves sources, the clock and the end of the caller.
 func (r *run) serve(sources ...*source) error { return loop(r.clock, append(sources, r.orphan())...) }
 
-// orphan is the caller's end. It ends the run.
+// orphan is the source that ends the run when the process that started this one has ended.
 func (r *run) orphan() *source {
 	s := &source{fd: r.parent}
 	if r.orphaned {
@@ -322,14 +324,14 @@ func (r *run) orphan() *source {
 	return s
 }
 
-// unwanted reports whether the run has been told to end at once: what the command has written last is not waited for then.
+// unwanted reports whether the run was ended early: nsrun does not wait for the rest of the output then.
 func (r *run) unwanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.killed || r.out.TimedOut
 }
 
-// readReport reads what became of the set-up: a failure, or the end that means that exec happened.
+// readReport reads the report pipe: a failure of the set-up, or the end of the pipe, which means that exec happened.
 func (r *run) readReport() {
 	buf := make([]byte, sys.FailureSize)
 	n, _ := r.ch.report.Read(buf)
@@ -338,7 +340,7 @@ func (r *run) readReport() {
 	}
 }
 
-// release lets the process go on that becomes the command, or ends the sandbox if it cannot: see [sendRelease].
+// release lets the command's process go on, or ends the sandbox if the message cannot be sent: see [sendRelease].
 func (r *run) release() {
 	if err := sendRelease(int(r.ch.status.Fd())); err != nil {
 		r.breaks(err)
@@ -347,17 +349,17 @@ func (r *run) release() {
 	r.released = true
 }
 
-// breaks ends the sandbox for an error that nothing can be done about.
+// breaks ends the sandbox because of an error in the communication with it.
 func (r *run) breaks(err error) {
 	r.broken = err
 	r.kill()
 }
 
-// readStatus reads one message of init's, and says whether there may be more.
+// readStatus reads one message from pid 1, and reports whether more may come.
 func (r *run) readStatus() bool {
 	buf, oob := make([]byte, sys.ExitSize+1), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := unix.Recvmsg(int(r.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
-	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // that comes once: see takeMessage
+	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // it comes once: see takeMessage
 		return true
 	}
 	if err != nil {
@@ -376,6 +378,7 @@ func (r *run) readStatus() bool {
 	return true
 }
 
+// passedFD returns the one descriptor that a message carries.
 func passedFD(oob []byte) (int, bool) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) != 1 {
@@ -388,7 +391,7 @@ func passedFD(oob []byte) (int, bool) {
 	return got[0], true
 }
 
-// passed takes a descriptor that init sent.
+// passed takes a descriptor that pid 1 sent: the command's pidfd (P), whose early signals it then delivers, or the terminal's master (T).
 func (r *run) passed(kind byte, fd int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -406,6 +409,7 @@ func (r *run) passed(kind byte, fd int) {
 	}
 }
 
+// killOn kills the sandbox when cancel is closed before done.
 func (r *run) killOn(cancel, done <-chan struct{}) {
 	select {
 	case <-cancel:
@@ -414,7 +418,7 @@ func (r *run) killOn(cancel, done <-chan struct{}) {
 	}
 }
 
-// clock asks the command to end when the plan's time is up, and returns the time until then.
+// clock calls timeUp, and returns the time that is left until the deadline.
 func (r *run) clock(bool) (time.Duration, bool) {
 	r.timeUp()
 	if r.deadline.IsZero() {
@@ -423,19 +427,19 @@ func (r *run) clock(bool) (time.Duration, bool) {
 	return max(time.Until(r.deadline), 0), true
 }
 
-// timeUp asks the command to end when the plan's time is up.
+// timeUp requests the command's end when the plan's time is up.
 func (r *run) timeUp() {
 	if r.deadline.IsZero() || time.Now().Before(r.deadline) {
 		return
 	}
-	r.deadline = time.Time{}
+	r.deadline = time.Time{} // once; the grace that follows has a timer of its own: see end
 	r.mu.Lock()
 	r.out.TimedOut = true
 	r.mu.Unlock()
 	r.end(unix.SIGTERM, true)
 }
 
-// reap waits for pid 1, which the kernel ends last of the sandbox's processes, and says how it went.
+// reap waits for pid 1, which ends after all other processes of its pid namespace (pid_namespaces(7)), and returns how the run ended.
 func (r *run) reap() error {
 	var status unix.WaitStatus
 	for {
@@ -453,18 +457,18 @@ func (r *run) reap() error {
 	defer r.mu.Unlock()
 	r.ended = true
 	switch {
-	case r.killed && r.broken == nil && r.exit == nil: // a step that fails of that is no reason
+	case r.killed && r.broken == nil && r.exit == nil: // a step that failed because of the kill is no error of the run
 		r.out.Status = unix.WaitStatus(unix.SIGKILL)
 		return nil
-	case r.failure != nil && (r.broken == nil || r.released): // whatever else came to pass, the command has not run
+	case r.failure != nil && (r.broken == nil || r.released): // whatever else happened, the command has not run
 		return r.explainFailure()
 	case r.broken != nil:
 		return r.broken
 	case r.exit != nil:
-		r.endedBy(unix.WaitStatus(r.exit.Status)) // time that was up stays so
+		r.endedBy(unix.WaitStatus(r.exit.Status)) // TimedOut stays as it is
 		r.out.Status, r.out.Usage = unix.WaitStatus(r.exit.Status), r.exit.Usage
 		return nil
-	case status.Signaled(): // by someone outside
+	case status.Signaled(): // another process killed pid 1
 		r.out.Status = status
 		return nil
 	}

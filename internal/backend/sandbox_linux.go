@@ -12,50 +12,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a sandbox's end does to a command that is asked for.
+// Errors of [Sandbox.Start] when the sandbox ends.
 var (
-	ErrSandboxEnded = errors.New("the sandbox has ended")                                                            // nothing has run
-	ErrLost         = errors.New("the sandbox has ended while the command was started, which may have begun to run") // and was killed then
+	ErrSandboxEnded = errors.New("the sandbox has ended")                                                            // the command has not run
+	ErrLost         = errors.New("the sandbox has ended while the command was started, which may have begun to run") // the command may have run, and is dead
 )
 
-// Sandbox is an opened sandbox, from its owner's side. Its methods may be called at the same time.
+// Sandbox is an open sandbox, seen by its owner. Its methods may be called at the same time.
 type Sandbox struct {
 	Plan *plan.Plan
 	Info Info
-	// Terminate is called when the sandbox has to end for the sake of one command. Who sets it, before the first command is started, calls [Sandbox.Kill].
+	// Terminate ends the sandbox because one command cannot be killed on its own. A caller may replace it before the first command is
+	// started, by a function that calls [Sandbox.Kill].
 	Terminate func()
 
 	pidfd  *os.File
 	socket *os.File
 	done   chan struct{} // closed when the sandbox has ended
-	turn   chan struct{} // holds a token: a request is sent as a whole
+	turn   chan struct{} // holds a token, so that requests are sent one at a time
 
 	mu       sync.Mutex
-	group    *cgroup.Group   // its cgroup, if it has one, until it has ended
-	evidence cgroup.Evidence // that there was then
+	group    *cgroup.Group   // the sandbox's cgroup; nil if it has none or has ended
+	evidence cgroup.Evidence // the cgroup's last counters
 }
 
-// NewSandbox takes the descriptors of an opened sandbox.
+// NewSandbox takes over the descriptors of an open sandbox.
 func NewSandbox(p *plan.Plan, info Info, socket, pidfd int) *Sandbox {
-	_ = unix.SetNonblock(pidfd, true) // so that the poller takes them
+	_ = unix.SetNonblock(pidfd, true) // Go's poller takes only non-blocking descriptors
 	_ = unix.SetNonblock(socket, true)
 	s := &Sandbox{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"),
 		done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
 	s.Terminate = s.Kill
-	s.group, _ = cgroup.Attach(info.Cgroups) // an error is that it has gone already
+	s.group, _ = cgroup.Attach(info.Cgroups) // an error means that the cgroup is gone already
 	go s.watch()
 	return s
 }
 
-// watch waits for pid 1's end, which comes after that of all others (pid_namespaces(7)), or for the subreaper's.
+// watch waits for the end of pid 1, which comes after that of all others (pid_namespaces(7)), or of the subreaper, and then releases
+// everything.
 func (s *Sandbox) watch() {
 	if conn, err := s.pidfd.SyscallConn(); err == nil {
 		_ = conn.Read(func(fd uintptr) bool {
 			ended, err := await(int(fd), 0)
 			return ended || err != nil
 		})
-		// Its parent has still to reap it, which is a matter of microseconds; then nothing is left to be seen.
+		// Its parent has yet to reap it, which takes microseconds. After that no trace of the sandbox is left.
 		for range 200 {
 			reaped := false
 			_ = conn.Control(func(fd uintptr) { reaped = unix.PidfdSendSignal(int(fd), 0, nil, 0) != nil })
@@ -71,11 +73,11 @@ func (s *Sandbox) watch() {
 	group := s.group
 	s.evidence, s.group = group.Read(), nil
 	s.mu.Unlock()
-	_ = group.Remove() // what cannot be removed a later run will
+	_ = group.Remove() // if that fails, a later run removes it
 	close(s.done)
 }
 
-// Evidence is what has happened in the sandbox's cgroup, to its end.
+// Evidence returns the counters of the sandbox's cgroup, or their last values once the sandbox has ended.
 func (s *Sandbox) Evidence() cgroup.Evidence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,21 +87,22 @@ func (s *Sandbox) Evidence() cgroup.Evidence {
 	return s.group.Read()
 }
 
-// Scoped reports whether what one command has started can be killed without the rest: see [Process.Kill].
+// Scoped reports whether one command and everything that it has started can be killed without the rest: see [Process.Kill].
 func (s *Sandbox) Scoped() bool { return s.Plan.Scoped() }
 
-// Done is closed when nothing of the sandbox is alive.
+// Done is closed when no process of the sandbox is alive.
 func (s *Sandbox) Done() <-chan struct{} { return s.done }
 
-// Kill ends all that is alive in the sandbox. [Sandbox.Done] tells when that has happened.
+// Kill ends every process of the sandbox. It does not wait: see [Sandbox.Done].
 func (s *Sandbox) Kill() {
 	if !usesSubreaper(s.Plan) {
 		s.signal(unix.SIGKILL)
 		return
 	}
-	s.socket.Close() // the subreaper must live to kill the others; that we are gone is its signal
+	s.socket.Close() // the subreaper must live to kill the others, and does so when the socket ends
 	go func() {
-		for _, sig := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} { // should somebody have stopped it. The watchdog kills the rest
+		// Another process may have stopped the subreaper. If the subreaper is killed, the watchdog kills the others.
+		for _, sig := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} {
 			select {
 			case <-s.done:
 				return
@@ -110,13 +113,14 @@ func (s *Sandbox) Kill() {
 	}()
 }
 
+// signal sends a signal to pid 1 or the subreaper.
 func (s *Sandbox) signal(sig unix.Signal) {
 	if conn, err := s.pidfd.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), sig, nil, 0) })
 	}
 }
 
-// send sends a request with its descriptors.
+// send sends a request and its descriptors to the server.
 func (s *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-chan struct{}) error {
 	descriptors := []int{channel}
 	for _, f := range files {
@@ -139,14 +143,14 @@ func (s *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-c
 	forget := deadline(until, s.socket.SetWriteDeadline)
 	sent, err := s.write(message, unix.UnixRights(descriptors...))
 	forget()
-	if sent > 0 && sent < len(message) { // half a request cannot be taken back, and must not become a whole one by the next
+	if sent > 0 && sent < len(message) { // the server would take the next request for the rest of this one
 		s.Terminate()
 		s.socket.Close()
 	}
 	return err
 }
 
-// write writes all of message to the server.
+// write writes all of message to the server. The descriptors go with its first part.
 func (s *Sandbox) write(message, rights []byte) (sent int, err error) {
 	conn, err := s.socket.SyscallConn()
 	if err != nil {
@@ -170,13 +174,13 @@ func (s *Sandbox) write(message, rights []byte) (sent int, err error) {
 	switch {
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		return sent, err
-	case !errors.As(err, &errno), errno == unix.EPIPE, errno == unix.ECONNRESET: // not an errno: the socket was closed here
+	case !errors.As(err, &errno), errno == unix.EPIPE, errno == unix.ECONNRESET: // an error without an errno: this process has closed the socket
 		return sent, ErrSandboxEnded
 	}
 	return sent, &Error{Stage: "channels", Op: "sendmsg", Err: err}
 }
 
-// deadline sets a deadline that has passed as soon as until is closed. The function it returns takes that back.
+// deadline sets a deadline in the past as soon as until is closed. The function that it returns removes the deadline.
 func deadline(until <-chan struct{}, set func(time.Time) error) (forget func()) {
 	if until == nil {
 		return func() {}
@@ -198,7 +202,7 @@ func deadline(until <-chan struct{}, set func(time.Time) error) (forget func()) 
 	}
 }
 
-// awaitDone waits a little for the sandbox's end, and reports whether that came.
+// awaitDone waits a short time for the sandbox's end, and reports whether it came.
 func (s *Sandbox) awaitDone() bool {
 	select {
 	case <-s.done:
@@ -208,15 +212,15 @@ func (s *Sandbox) awaitDone() bool {
 	}
 }
 
-// Source is a place of the host's that is shown inside.
+// Source is a path of the host that is shown in the sandbox.
 type Source struct {
 	Source, Dest string
-	File         bool // not a directory
-	ReadOnly     bool // inside
+	File         bool // it is not a directory
+	ReadOnly     bool // the sandbox cannot write to it
 	mount        int
 }
 
-// Source finds what shows name, a path inside, if that is a place of the host's.
+// Source returns the host's path that shows name, a path in the sandbox. It returns false if a path of the host does not show it.
 func (s *Sandbox) Source(name string) (Source, bool) {
 	resolved, best := s.Info.Resolved, -1
 	for i, s := range resolved {
@@ -231,7 +235,8 @@ func (s *Sandbox) Source(name string) (Source, bool) {
 		return Source{}, false
 	}
 	at := resolved[best]
-	if inside(at.Source, "/proc") || inside(at.Source, "/dev") { // the kernel's, which shows the caller: by the backend landlock, the host's own
+	// Kernel file systems, which depend on the process that looks; with the backend landlock they are the host's own.
+	if inside(at.Source, "/proc") || inside(at.Source, "/dev") {
 		return Source{}, false
 	}
 	return Source{Source: at.Source, Dest: at.Dest, File: at.File, ReadOnly: s.Plan.Mounts[best].Flags.Has(mounts.ReadOnly), mount: best}, true

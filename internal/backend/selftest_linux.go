@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SelfTestTarget is what a self-test tries to reach: things that this process has made sure are there, or has made itself.
+// SelfTestTarget holds the objects that a self-test tries to reach. This process has checked that they exist, or has made them.
 type SelfTestTarget struct {
 	Outside []string `json:"outside,omitempty"` // directories of the host that can be opened without a sandbox
 	Inside  string   `json:"inside,omitempty"`  // a directory in which nothing may be written
@@ -23,13 +23,13 @@ type SelfTestTarget struct {
 	listener int
 }
 
-// selfTestStage is the stage of acts that must fail, and actDone the errno that one is told by that did not: no call gives it.
+// selfTestStage is the stage of acts that must fail. actDone is the errno that reports an act which succeeded; no system call returns it.
 const (
 	selfTestStage = "self-test"
 	actDone       = unix.ENOTUNIQ
 )
 
-// newSelfTestTarget makes ready what the plan's self-test tries to reach.
+// newSelfTestTarget finds or makes the objects that the plan's self-test tries to reach.
 func newSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
 	c := &SelfTestTarget{listener: -1}
 	if len(p.SelfTest) == 0 {
@@ -40,7 +40,7 @@ func newSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
 		return c, nil
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil { // as in a sandbox: nobody has any
+	if err != nil { // nsrun itself runs in a sandbox that refuses Unix sockets
 		return c, nil //nolint:nilerr // the act is left out, and the receipt says so
 	}
 	c.listener = fd
@@ -57,6 +57,7 @@ func newSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
 	return c, os.NewSyscallError("getsockname", err)
 }
 
+// close closes the socket.
 func (c *SelfTestTarget) close() {
 	if c.listener >= 0 {
 		unix.Close(c.listener)
@@ -64,8 +65,8 @@ func (c *SelfTestTarget) close() {
 	c.listener = -1
 }
 
-// outside picks directories of the host that the plan does not show, nor anything in or above them, and that this process can open: the
-// same act succeeds without a sandbox.
+// outside returns directories of the host that this process can open, so that the same act succeeds without a sandbox. The plan shows
+// neither them nor anything in or above them.
 func outside(p *plan.Plan) (found []string) {
 	home, _ := os.UserHomeDir()
 	for _, dir := range []string{home, "/sys", "/root", "/home", "/boot", "/srv", "/mnt", "/run", "/var/lib", "/var/log"} {
@@ -83,7 +84,7 @@ func outside(p *plan.Plan) (found []string) {
 	return found
 }
 
-// tried lists the acts of the plan's self-test that there is something to try on.
+// tried returns the acts of the plan's self-test that have an object to try.
 func tried(p *plan.Plan, c *SelfTestTarget) (acts []plan.Act) {
 	for _, act := range p.SelfTest {
 		var on bool
@@ -94,7 +95,7 @@ func tried(p *plan.Plan, c *SelfTestTarget) (acts []plan.Act) {
 			on = c.Inside != ""
 		case plan.ActSocket:
 			on = c.Socket != ""
-		case plan.ActSignal: // in a pid namespace the number is another's
+		case plan.ActSignal: // in a pid namespace the number means another process
 			on = c.Pid > 1 && !slices.Contains(p.Namespaces, plan.Pid)
 		default:
 			on = true
@@ -111,7 +112,7 @@ func inside(name, dir string) bool {
 	return dir != "" && (name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/"))
 }
 
-// readOnly picks a directory that the plan shows read-only, and that this process may write to.
+// readOnly returns a directory that the plan shows read-only and this process may write to, or "".
 func readOnly(p *plan.Plan) string {
 	for _, op := range p.Mounts {
 		var st unix.Stat_t
@@ -126,13 +127,14 @@ func readOnly(p *plan.Plan) string {
 	return ""
 }
 
-// selfTest has a process under the command's own confinement try what must fail, and stops the start if anything succeeds. It stands in
-// the user namespace that owns the mounts, where a command never is, without capabilities: what it cannot do, the command cannot.
+// selfTest makes a process with the command's own confinement try acts that must fail, and stops the start if one succeeds. The process has
+// no capabilities, and is in the user namespace that owns the mounts, where a command never is: an act that fails there fails for the
+// command, too.
 func (l *lowering) selfTest() error {
 	if len(l.plan.SelfTest) == 0 {
 		return nil
 	}
-	if l.testReport != nil { // no signal may reach a child that shares this process's memory; the stage mask unblocks them
+	if l.testReport != nil { // no signal may reach a child that shares this process's memory; the stage mask unblocks signals
 		l.step(selfTestStage, "block signals")
 		l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(slices.Repeat([]byte{0xff}, 8)), sys.Null(), sys.Int(8))
 	}
@@ -156,7 +158,8 @@ func (l *lowering) selfTest() error {
 		l.step(selfTestStage, "end")
 	}
 	groups, raw := [][]plan.Act{tried(l.plan, l.target)}, l.plan.Seccomp != nil && len(l.plan.Seccomp.Raw) > 0
-	if raw { // a filter of the caller's may kill who does such a thing, which is as good as an errno, but one act must not keep others from being tried
+	// The caller's own filter may kill the process that tries an act, which is as good as an errno. Then each act needs its own process.
+	if raw {
 		groups = slices.Collect(slices.Chunk(groups[0], 1))
 	}
 	for _, acts := range groups {
@@ -169,7 +172,7 @@ func (l *lowering) selfTest() error {
 		})
 		l.p.Expect(tester, raw, unix.ECHILD)
 	}
-	if foreign { // the filter kills whoever does this
+	if foreign { // the filter kills the process that does this
 		spawn(verify.ForeignTester, true, func() {
 			l.step(selfTestStage, string(plan.ActForeign))
 			l.p.Foreign()
@@ -180,13 +183,14 @@ func (l *lowering) selfTest() error {
 	return err
 }
 
-// refused appends a call that must fail, whatever the errno.
+// refused appends a call that must fail, with any errno.
 func (l *lowering) refused(act plan.Act, object string, nr uintptr, args ...sys.Arg) {
 	l.p.At(sys.Step{Stage: selfTestStage, Op: string(act), Path: object})
 	l.p.Add(nr, args...).Tolerate(sys.Any, 1)
 	l.p.Fail(actDone)
 }
 
+// try appends the calls of one act.
 func (l *lowering) try(act plan.Act) {
 	switch act {
 	case plan.ActRead:
@@ -194,7 +198,7 @@ func (l *lowering) try(act plan.Act) {
 			l.refused(act, dir, unix.SYS_OPENAT, sys.AtCWD(), sys.Str(dir), sys.Words(unix.O_RDONLY|unix.O_DIRECTORY, "O_RDONLY|O_DIRECTORY"))
 		}
 	case plan.ActWrite:
-		dir := l.target.Inside // O_TMPFILE leaves nothing behind should it succeed
+		dir := l.target.Inside // if this succeeds, O_TMPFILE leaves no file behind
 		l.refused(act, dir, unix.SYS_OPENAT, sys.AtCWD(), sys.Str(dir), sys.Words(unix.O_WRONLY|unix.O_TMPFILE, "O_WRONLY|O_TMPFILE"), sys.Int(0o600))
 	case plan.ActSocket:
 		l.tryConnect()
@@ -214,7 +218,7 @@ func (l *lowering) try(act plan.Act) {
 	}
 }
 
-// tryConnect tries to connect to the target's socket. Not to get a socket at all is as good.
+// tryConnect appends a connection to the target's socket. If the process gets no socket at all, the act has failed, too.
 func (l *lowering) tryConnect() {
 	address := append([]byte{unix.AF_UNIX, 0, 0}, l.target.Socket...) // native byte order; both architectures are little-endian
 	l.step(selfTestStage, string(plan.ActSocket))
@@ -225,7 +229,7 @@ func (l *lowering) tryConnect() {
 	}, sys.Any)
 }
 
-// openTestReport opens a pipe for what a self-test's child reports, in a program that this process runs itself.
+// openTestReport opens a pipe for the self-test's failure, for a program that this process runs itself.
 func (l *lowering) openTestReport() error {
 	if len(l.plan.SelfTest) == 0 {
 		return nil
@@ -235,7 +239,7 @@ func (l *lowering) openTestReport() error {
 	return err
 }
 
-// testFailure is what the self-test's child has reported, if it has.
+// testFailure returns the failure that the self-test's child has reported, if there is one.
 func (l *lowering) testFailure() (f sys.Failure, ok bool) {
 	if l.testReport == nil {
 		return f, false
@@ -246,6 +250,7 @@ func (l *lowering) testFailure() (f sys.Failure, ok bool) {
 	return sys.ParseFailure(buf[:max(n, 0)])
 }
 
+// closeTest closes the pipe.
 func (l *lowering) closeTest() {
 	if l.testReport != nil {
 		l.testReport[0].Close()
@@ -253,7 +258,7 @@ func (l *lowering) closeTest() {
 	}
 }
 
-// What is said of an act of the self-test that did not fail.
+// The texts of the error when an act of the self-test succeeds.
 const (
 	succeededText = "it succeeded: the sandbox does not hold, and nothing was started"
 	succeededHint = "run nsrun doctor --self-test; if it says the same, this kernel does not enforce what it reports"

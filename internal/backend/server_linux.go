@@ -9,26 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sandbox of a session has a server in the place of pid 1, or of the subreaper: it builds the sandbox as for one command, and then starts
-// commands on request (sys.Program.Serve). What is the same for all commands is part of its program; what is not comes with the request,
-// written by the caller: see request_linux.go.
+// In a session's sandbox pid 1, or the subreaper, is a server: it builds the sandbox as for one command, and then starts
+// commands on request (sys.Program.Serve). Its program holds the calls that are the same for all commands. The other calls come with the
+// request, which the caller writes: see request_linux.go.
 
-// lowerServer writes p as the life of a server. Channel f.status is a stream socket here.
+// lowerServer returns the program of a session's server. f.status is a stream socket here.
 func lowerServer(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
 	l := newLowering(p, f, trace)
-	l.p.ForRequests()
+	l.p.ForRequests() // first: requests use the lowest slots by number
 	if usesSubreaper(p) {
 		return l.lower(verify.SubreaperServer, resolver)
 	}
 	return l.lower(verify.Server, resolver)
 }
 
-// commandUsers makes the user namespace that all commands live in, which owns nothing, and keeps a descriptor of it. Its owner, this
-// process, may send children into it without a capability (cap_capable in security/commoncap.c).
+// commandUsers makes the user namespace that all commands run in, which owns no other namespace, and keeps a descriptor of it. A helper
+// enters it, because the server itself must stay in the namespace that owns the mounts. The server owns the new namespace, so it may send
+// children into it without a capability (cap_capable in security/commoncap.c).
 func (l *lowering) commandUsers() error {
 	l.step("identity", "second user namespace")
 	helper := l.p.Slot()
-	l.p.SpawnHelper(helper, func() {
+	l.p.SpawnHelper(helper, func() { // the helper shares the server's descriptors and slots
 		l.ownUsers()
 		l.p.At(sys.Step{Stage: "identity", Op: "open", Path: "/proc/self/ns/user"})
 		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc/self/ns/user"), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(sys.SlotUsers)
@@ -37,7 +38,7 @@ func (l *lowering) commandUsers() error {
 	return nil
 }
 
-// ruleset builds what Landlock will enforce on every command, once.
+// ruleset builds the Landlock ruleset once, in the server. restrict enforces it on each command.
 func (l *lowering) ruleset() error {
 	if l.plan.Landlock == nil {
 		return nil
@@ -50,22 +51,23 @@ func (l *lowering) ruleset() error {
 	return nil
 }
 
-// nullStdio puts an empty file in the place of the standard descriptors, so that nothing else gets their numbers, and tells the caller
-// that all is ready.
+// nullStdio replaces the standard descriptors by an empty file, so that no other descriptor gets their numbers, and reports to the caller
+// that the server is ready.
 func (l *lowering) nullStdio() error {
 	l.step("server", "standard descriptors")
 	empty := l.p.Slot()
 	l.p.Add(unix.SYS_MEMFD_CREATE, sys.Str("nothing"), sys.Words(unix.MFD_CLOEXEC, "MFD_CLOEXEC")).Keep(empty)
-	for fd := range 3 {
+	for fd := range 3 { // close-on-exec: each command gets its own
 		l.p.Add(unix.SYS_DUP3, sys.Of(empty), sys.Int(fd), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 	}
 	l.p.Add(unix.SYS_CLOSE, sys.Of(empty))
 	l.step("server", "ready")
-	l.p.Add(unix.SYS_WRITE, sys.Int(l.fds.report), sys.Bytes(make([]byte, sys.FailureSize)), sys.Int(sys.FailureSize)).Min(sys.FailureSize) // no failure
+	l.p.Add(unix.SYS_WRITE, sys.Int(l.fds.report), sys.Bytes(make([]byte, sys.FailureSize)), sys.Int(sys.FailureSize)).Min(sys.FailureSize) // all zero: no failure
 	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report))
 	return nil
 }
 
+// serve appends the server's loop, and with it the calls of supervisors (Prepare, Terminal) and of commands (Confine).
 func (l *lowering) serve() error {
 	l.step("server", "serve")
 	var err error
@@ -76,13 +78,15 @@ func (l *lowering) serve() error {
 			}
 		}
 	}
+	// The supervisor opens the terminal, because it sends the master to the caller.
 	terminal := func() { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil) }
 	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: usesSubreaper(l.plan),
 		Prepare: part(verify.Init[:], verify.Supervisor), Terminal: terminal, Confine: part(verify.Confinement[:], verify.Shared)})
 	return err
 }
 
-// supervisorScope puts a supervisor into a Landlock domain whose processes can signal nobody outside of it.
+// supervisorScope puts the supervisor into a Landlock domain whose processes can signal none outside of it, so that its kill(-1) reaches
+// only its own command and the processes which that has started.
 func (l *lowering) supervisorScope() error {
 	if l.plan.Scoped() {
 		landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal})
@@ -90,6 +94,7 @@ func (l *lowering) supervisorScope() error {
 	return nil
 }
 
+// restrict enforces the ruleset that the server has built.
 func (l *lowering) restrict() error {
 	if l.plan.Landlock != nil {
 		landlock.Restrict(l.p, l.prepared)
@@ -97,7 +102,7 @@ func (l *lowering) restrict() error {
 	return nil
 }
 
-// closeRest closes what exec would close as well, so that nothing depends on that.
+// closeRest closes every descriptor above 2. Exec closes them too; with this stage the confinement does not depend on close-on-exec flags.
 func (l *lowering) closeRest() error {
 	if l.plan.Mechanisms.CloseRange {
 		l.step("descriptors", "close all but 0, 1, 2")
@@ -106,7 +111,7 @@ func (l *lowering) closeRest() error {
 	return nil
 }
 
-// endSubreaper kills what is left when the caller is gone or has closed the session.
+// endSubreaper kills the remaining processes when the caller has ended or has closed the session, and waits until they have ended.
 func (l *lowering) endSubreaper() error {
 	l.killRest()
 	l.p.Drain()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch forwards signals until done.
+// watch forwards signals until done is closed.
 func (r *run) watch(signals <-chan os.Signal, done <-chan struct{}) {
 	for {
 		select {
@@ -23,7 +23,7 @@ func (r *run) watch(signals <-chan os.Signal, done <-chan struct{}) {
 	}
 }
 
-// forward passes a signal on.
+// forward passes a signal on, or ends the run by it: see [Run].
 func (r *run) forward(sig unix.Signal) {
 	switch sig {
 	case unix.SIGWINCH:
@@ -47,7 +47,7 @@ func (r *run) forward(sig unix.Signal) {
 	}
 }
 
-// interrupted counts SIGINT, and says whether this is not the first.
+// interrupted notes a SIGINT, and reports whether there was one before.
 func (r *run) interrupted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *run) interrupted() bool {
 	return again
 }
 
-// end asks the command to end; from the first time on it has the plan's grace.
+// end passes on a signal that asks the command to end. From the first one on the command has the plan's grace.
 func (r *run) end(sig unix.Signal, group bool) {
 	r.mu.Lock()
 	if !r.asked {
@@ -72,21 +72,20 @@ func (r *run) end(sig unix.Signal, group bool) {
 	r.send(sig, group)
 }
 
-// endedBy takes how the command ended. A signal to this process that was passed on has ended it if it died of that; else it has gone its own
-// way. The caller holds r.mu.
+// endedBy clears out.Killed unless the command died of the signal that this process has passed on. The caller holds r.mu.
 func (r *run) endedBy(status unix.WaitStatus) {
 	if !status.Signaled() || status.Signal() != r.out.Killed {
 		r.out.Killed = 0
 	}
 }
 
-// pending is a signal on its way to the command, or to its process group.
+// pending is a signal for the command or its process group that has not been sent yet.
 type pending struct {
 	sig   unix.Signal
 	group bool
 }
 
-// send passes a signal to the command, or keeps it until there is one: that is a matter of milliseconds.
+// send sends a signal to the command, or keeps it until there is one, which takes milliseconds.
 func (r *run) send(sig unix.Signal, group bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,22 +100,25 @@ func (r *run) send(sig unix.Signal, group bool) {
 
 const pidfdSignalProcessGroup = 1 << 2 // PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 
+// deliver sends a signal by the command's pidfd. Before Linux 6.9 it cannot reach the process group, and the command alone gets it.
 func (r *run) deliver(p pending) {
 	if p.group {
 		if err := unix.PidfdSendSignal(r.command, p.sig, nil, pidfdSignalProcessGroup); !errors.Is(err, unix.EINVAL) {
 			return
 		}
 	}
-	_ = unix.PidfdSendSignal(r.command, p.sig, nil, 0) // it may have ended: nothing is lost
+	_ = unix.PidfdSendSignal(r.command, p.sig, nil, 0) // an error means that the command has ended
 }
 
+// kill ends the sandbox at once.
 func (r *run) kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.killed = true
 	switch {
 	case r.ended:
-	case usesSubreaper(r.plan) || r.plan.Backend == plan.BackendBwrap: // a subreaper, or a watchdog, must live to kill the others; that we are gone is its signal
+	case usesSubreaper(r.plan) || r.plan.Backend == plan.BackendBwrap:
+		// A subreaper or a watchdog must live to kill the others. It does so when the socket ends.
 		_ = unix.Shutdown(int(r.ch.status.Fd()), unix.SHUT_RDWR)
 	default:
 		_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)

@@ -16,12 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawnCommand forks the process that runs the exec stages and becomes the command, and reports its pidfd to the caller.
+// spawnCommand appends the fork of the process that runs the exec stages and becomes the command. With a real bubblewrap it starts
+// bubblewrap instead.
 func (l *lowering) spawnCommand() error {
 	if l.bwrap != nil {
 		return l.spawnBwrap()
 	}
-	by := verify.Command
+	by := verify.Command // selects the stages of the table that this process runs
 	switch l.plan.Backend {
 	case plan.BackendLandlock:
 		by = verify.Bare
@@ -31,11 +32,12 @@ func (l *lowering) spawnCommand() error {
 	return l.spawn(func() error { return l.stages(verify.Confinement[:], by) })
 }
 
+// spawn appends the fork of a child that makes the calls of body, and sends the child's pidfd to the caller.
 func (l *lowering) spawn(body func() error) error {
 	l.step("command", "fork")
 	if usesSubreaper(l.plan) {
 		l.parents = make([]byte, 8)
-		l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
+		l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents)) // the child compares it with its parent's pid: see checkParentAlive
 	}
 	l.command = l.p.Slot()
 	message := newFDMessage('P')
@@ -48,17 +50,20 @@ func (l *lowering) spawn(body func() error) error {
 	l.step("command", "report pidfd")
 	l.send(message)
 	if l.tty != 0 {
-		l.p.Add(unix.SYS_CLOSE, sys.Of(l.tty))
+		l.p.Add(unix.SYS_CLOSE, sys.Of(l.tty)) // the child has its own copy
 	}
 	return nil
 }
 
+// session puts the command into a new session (setsid(2)), so that it has no controlling terminal to push input into: CVE-2017-5226. If the
+// plan has a terminal, the sandbox's own terminal becomes the controlling one and the three standard descriptors.
 func (l *lowering) session() error {
 	l.step("command", "session")
 	l.p.Add(unix.SYS_SETSID)
 	if l.tty == 0 {
 		return nil
 	}
+	// After setsid: only a session leader without a controlling terminal may take one (ioctl_tty(2)).
 	l.p.Add(unix.SYS_IOCTL, sys.Of(l.tty), sys.Words(unix.TIOCSCTTY, "TIOCSCTTY"), sys.Int(0))
 	for fd := range 3 {
 		l.p.Add(unix.SYS_DUP3, sys.Of(l.tty), sys.Int(fd), sys.Int(0))
@@ -66,24 +71,26 @@ func (l *lowering) session() error {
 	return nil
 }
 
-// descriptors closes what pid 1 has opened for itself. The report pipe is close-on-exec: its end tells that exec happened.
+// descriptors closes every descriptor but 0, 1, 2 and the two channels, so that the command inherits no other: CVE-2024-21626.
+// Exec closes the channels, which are close-on-exec; the end of the report pipe reports that exec has happened.
 func (l *lowering) descriptors() error {
 	l.step("descriptors", "close all but 0, 1, 2 and the channels")
 	keep := []int{l.fds.report, l.fds.status}
-	slices.Sort(keep)
+	slices.Sort(keep) // closeAllBut closes the ranges between them
 	return l.closeAllBut(3, keep)
 }
 
-// ready waits for the caller's word that it will pass signals on, or has given up its privileges; as a rule that has come by now.
+// ready waits for the message that lets the command begin. The caller sends it when it can pass signals on, or when it has given up its
+// privileges. As a rule the message is there by now.
 func (l *lowering) ready() error {
 	l.step("command", "wait for the caller")
 	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
-	l.checkCallerAlive() // the word may have been its last, and lain there when pid 1 looked whether it lives
+	l.checkCallerAlive() // an unread message hid the end of the socket from pid 1's check
 	return nil
 }
 
-// ownNull puts the sandbox's /dev/null in the place of the host's: to a sandbox that root starts, a descriptor of the host's is enough
-// to change its mode.
+// ownNull replaces the host's /dev/null by the sandbox's wherever it is a standard descriptor. In a sandbox that root starts, a descriptor
+// of the host's /dev/null is enough to change its mode.
 func (l *lowering) ownNull() error {
 	if l.tty != 0 || !hasDev(l.plan) {
 		return nil
@@ -91,12 +98,13 @@ func (l *lowering) ownNull() error {
 	null := l.p.Slot()
 	for fd := range 3 {
 		st, flags, err := statFD(uintptr(fd))
-		if errors.Is(err, unix.EBADF) || err == nil && !isNull(st) {
+		if errors.Is(err, unix.EBADF) || err == nil && !isNull(st) { // closed, or another file
 			continue
 		}
 		if err != nil {
 			return err
 		}
+		// With the access mode of the descriptor that it replaces.
 		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(flags&unix.O_ACCMODE)).Keep(null)
 		l.p.Add(unix.SYS_DUP3, sys.Of(null), sys.Int(fd), sys.Int(0))
 		l.p.Add(unix.SYS_CLOSE, sys.Of(null))
@@ -104,25 +112,29 @@ func (l *lowering) ownNull() error {
 	return nil
 }
 
+// userNamespace moves the command's process into a user namespace of its own.
 func (l *lowering) userNamespace() error {
 	l.ownUsers()
 	return nil
 }
 
-// ownUsers makes a user namespace that owns nothing, for commands.
+// ownUsers moves this process into a new user namespace that owns neither the mounts nor pid 1: capabilities in it have no power over them.
+// It maps the plan's ids to uid and gid 0 of the first namespace, which the caller's ids are mapped to.
 func (l *lowering) ownUsers() {
 	l.step("identity", "second user namespace")
 	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	l.writeMaps(l.plan.Identity.UID, 0, l.plan.Identity.GID, 0)
 }
 
+// directory enters the command's working directory. It resolves the path inside the sandbox, so no link of the host leads out:
+// CVE-2024-21626.
 func (l *lowering) directory() error {
 	l.p.At(sys.Step{Stage: "directory", Op: "chdir", Path: l.plan.Dir})
 	l.p.Add(unix.SYS_CHDIR, sys.Str(l.plan.Dir))
 	return nil
 }
 
-// setLimits sets all limits but those that openFiles sets.
+// setLimits sets all limits but those that openFiles lowers later.
 func (l *lowering) setLimits() error {
 	limits, err := l.limits()
 	if err != nil {
@@ -131,7 +143,8 @@ func (l *lowering) setLimits() error {
 	return rlimit.Lower(l.p, slices.DeleteFunc(limits, lowersOpenFiles)...)
 }
 
-// openFiles lowers the limit on open files, when the last descriptor has been opened. A higher one takes privileges that are given up before.
+// openFiles lowers the limit on open files, after the last stage that opens a descriptor. setLimits raises it, because that takes
+// privileges which later stages give up.
 func (l *lowering) openFiles() error {
 	limits, err := l.limits()
 	if err != nil {
@@ -140,6 +153,7 @@ func (l *lowering) openFiles() error {
 	return rlimit.Lower(l.p, slices.DeleteFunc(limits, func(o rlimit.Limit) bool { return !lowersOpenFiles(o) })...)
 }
 
+// lowersOpenFiles reports whether l is a limit on open files that this process may set without privileges.
 func lowersOpenFiles(l rlimit.Limit) bool {
 	if l.Name != "open_files" {
 		return false
@@ -148,7 +162,7 @@ func lowersOpenFiles(l rlimit.Limit) bool {
 	return err == nil && l.Hard <= have.Hard
 }
 
-// limits are those that the command gets, by what this process has. They are found out once.
+// limits returns the command's limits. It computes them once, from the limits that this process has.
 func (l *lowering) limits() (limits []rlimit.Limit, err error) {
 	if l.bounds == nil {
 		l.bounds, err = l.findLimits()
@@ -156,6 +170,8 @@ func (l *lowering) limits() (limits []rlimit.Limit, err error) {
 	return slices.Clone(l.bounds), err
 }
 
+// findLimits returns the limits in the order in which they are set: the limit that Go's runtime has raised, the soft caps, the plan's
+// limits.
 func (l *lowering) findLimits() ([]rlimit.Limit, error) {
 	limits, err := softCaps(l.plan.SoftCaps)
 	if err != nil {
@@ -163,8 +179,9 @@ func (l *lowering) findLimits() ([]rlimit.Limit, error) {
 	}
 	limits = append(limits, l.plan.Limits...)
 	if original, ok := rlimit.Original(); ok && !slices.ContainsFunc(limits, func(o rlimit.Limit) bool { return o.Name == original.Name }) {
-		limits = append([]rlimit.Limit{original}, limits...)
+		limits = append([]rlimit.Limit{original}, limits...) // the command gets the caller's limit back
 	}
+	// A core limit of 0 in a plan means no core dump at all, which takes another value.
 	for i, o := range limits {
 		if o == rlimit.Both("core", 0) {
 			if limits[i], err = noCore(); err != nil {
@@ -175,18 +192,20 @@ func (l *lowering) findLimits() ([]rlimit.Limit, error) {
 	return limits, nil
 }
 
-// noCore is the limit that keeps the kernel from dumping core at all. A limit of 0 bounds files only: the handler of a core_pattern that
-// begins with "|" is run all the same. At 1 it is not, and no file has room for a core either (coredump_pipe in fs/coredump.c). A hard limit
-// of 0 stays, which the host's root alone can raise.
+// noCore returns the limit that keeps the kernel from dumping core at all. A limit of 0 applies to files only: the kernel still runs the
+// handler of a core_pattern that begins with "|". With a limit of 1 it does not, and no core fits into a file either (coredump_pipe in
+// fs/coredump.c). A hard limit of 0 stays 0, because only the host's root can raise it.
 func noCore() (rlimit.Limit, error) {
 	have, err := rlimit.Get("core")
 	return rlimit.Both("core", min(1, have.Hard)), err
 }
 
-// softCaps are the limits that are below those of this process, which a sandbox inherits.
+// softCaps returns the limits of which a value is below this process's own. The others are inherited as they are, because a soft cap never
+// raises a limit.
 func softCaps(limits []rlimit.Limit) (lower []rlimit.Limit, err error) {
 	for _, l := range limits {
 		have, err := rlimit.Get(l.Name)
+		// The caller's limit on open files counts, not the one that Go's runtime has raised.
 		if original, ok := rlimit.Original(); ok && original.Name == l.Name {
 			have, err = original, nil
 		}
@@ -200,8 +219,8 @@ func softCaps(limits []rlimit.Limit) (lower []rlimit.Limit, err error) {
 	return lower, nil
 }
 
-// keyring joins a new anonymous session keyring (keyctl_join_session_keyring(3)). A kernel without keyrings, or a container that
-// forbids the call, leaves nothing to join away from that the command could reach either.
+// keyring joins a new anonymous session keyring (keyctl_join_session_keyring(3)), so that the command cannot use the caller's keys. If the
+// kernel has no keyrings, or a container forbids the call, the command cannot reach the caller's keyring either.
 func (l *lowering) keyring() error {
 	l.step("keyring", "new session keyring")
 	l.p.Add(unix.SYS_KEYCTL, sys.Words(unix.KEYCTL_JOIN_SESSION_KEYRING, "KEYCTL_JOIN_SESSION_KEYRING"), sys.Null()).
@@ -209,18 +228,20 @@ func (l *lowering) keyring() error {
 	return nil
 }
 
-// sigaction is the kernel's struct sigaction, all zero: SIG_DFL.
+// sigaction is the kernel's struct sigaction. All zero, it is SIG_DFL.
 type sigaction struct{ Handler, Flags, Restorer, Mask uint64 }
 
 func (s *sigaction) String() string { return "{SIG_DFL}" }
 
+// handlers resets every signal to its default action: a signal that the caller ignores would stay ignored over execve(2).
 func (l *lowering) handlers() error {
 	l.step("signals", "defaults")
 	l.p.Add(unix.SYS_RT_SIGACTION, sys.Counter(), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8)).
-		Repeat(1, 64).Tolerate(unix.EINVAL, 0) // SIGKILL and SIGSTOP
+		Repeat(1, 64).Tolerate(unix.EINVAL, 0) // of SIGKILL and SIGSTOP: sigaction(2)
 	return nil
 }
 
+// mask unblocks all signals, since execve(2) keeps blocked signals blocked, and sets the usual umask.
 func (l *lowering) mask() error {
 	l.step("signals", "mask")
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(make([]byte, 8)), sys.Null(), sys.Int(8))
@@ -228,19 +249,19 @@ func (l *lowering) mask() error {
 	return nil
 }
 
-// capabilities empties all five sets.
+// capabilities empties all five capability sets. The bounding set comes first, because to drop from it takes CAP_SETPCAP (prctl(2)).
 func (l *lowering) capabilities() error {
 	l.step("capabilities", "drop all")
-	// The bounding set goes up to the last capability that this kernel knows, so that a newer one is not missed.
+	// LastCap is the last capability that this kernel knows, so that none is missed that is newer than nsrun.
 	drop := l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).Repeat(0, l.plan.LastCap)
-	if usesSubreaper(l.plan) || l.testReport != nil { // an ordinary user may not, and need not: no_new_privs keeps the other sets empty
+	if usesSubreaper(l.plan) || l.testReport != nil { // an ordinary user has no CAP_SETPCAP; no_new_privs keeps its other sets empty
 		drop.Tolerate(unix.EPERM, 0)
 	}
 	l.dropCapabilities()
 	return nil
 }
 
-// capHeader and capSets are those of capset(2), version 3.
+// capHeader and capSets are the two structures of capset(2), version 3.
 type capHeader struct {
 	Version uint32
 	Pid     int32
@@ -250,28 +271,32 @@ type capSets [2]struct{ Effective, Permitted, Inheritable uint32 }
 
 func (c *capSets) String() string { return "{none}" }
 
-// dropCapabilities empties the sets of this process.
+// dropCapabilities empties the ambient, effective, permitted and inheritable sets of this process.
 func (l *lowering) dropCapabilities() {
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_CLEAR_ALL, "PR_CAP_AMBIENT_CLEAR_ALL"),
-		sys.Int(0), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0) // before Linux 4.3 there are none
+		sys.Int(0), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0) // before Linux 4.3 there is no ambient set
 	l.p.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
 }
 
-// noCapabilities gives up pid 1's own. Its bounding set is not the commands'.
+// noCapabilities drops pid 1's capabilities once it needs none. It leaves the bounding set: the command's process drops its own.
 func (l *lowering) noCapabilities() error {
 	l.step("init", "no capabilities")
 	l.dropCapabilities()
 	return nil
 }
 
-// notDumpable forbids tracing, reading /proc/PID/mem and the like for this memory, which is pid 1's too until exec replaces it
-// (sys.Program.Spawn). Not earlier: /proc/self/uid_map of a process that is not dumpable belongs to root (proc_pid(5)).
+// notDumpable forbids other processes to trace this one or to read its /proc/PID/mem. Until exec the command's process shares pid 1's
+// memory (sys.Program.Spawn), so this protects both: CVE-2019-5736. The stage comes after the id maps, because /proc/self/uid_map of a
+// process that is not dumpable belongs to root (proc_pid(5)).
 func (l *lowering) notDumpable() error {
 	l.step("init", "not dumpable")
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(0))
 	return nil
 }
 
+// noNewPrivs keeps set-uid programs and file capabilities from adding privileges (prctl(2), PR_SET_NO_NEW_PRIVS). Landlock and seccomp
+// require it of a process without CAP_SYS_ADMIN, so the stage comes before them. The backend none does not confine its command and leaves
+// it out.
 func (l *lowering) noNewPrivs() error {
 	if l.plan.Backend == plan.BackendNone {
 		return nil
@@ -281,7 +306,7 @@ func (l *lowering) noNewPrivs() error {
 	return nil
 }
 
-// landlock enforces the plan's rules. Whether a path is a file, or was left out, is what lowering saw when it looked.
+// landlock enforces the plan's Landlock rules. Lowering has resolved their paths: it found which are files, and which are left out.
 func (l *lowering) landlock() error {
 	if l.plan.Landlock == nil {
 		return nil
@@ -291,34 +316,37 @@ func (l *lowering) landlock() error {
 	return err
 }
 
-// landlockRules are the plan's, of what lowering saw.
+// landlockRules returns the plan's ruleset with the paths that lowering has resolved. It resolves them once, so that the self-test runs
+// under the command's own rules.
 func (l *lowering) landlockRules() (landlock.Ruleset, error) {
 	var err error
 	switch {
-	case l.rules != nil: // the self-test's are the command's
+	case l.rules != nil:
 	case usesSubreaper(l.plan):
 		l.rules, err = bareRules(l.plan, l.resolved)
 	default:
 		l.rules = resolvedRules(l.plan, l.resolved)
 	}
+	// Without openat2(2) each path is opened name by name, so that no symlink is followed.
 	r := l.plan.Landlock.Ruleset
 	r.Paths, r.ByName = l.rules, !l.plan.Mechanisms.Openat2
 	return r, err
 }
 
-// resolvedRules are the plan's rules without those of what was left out, and at the places where the rest went. Lowering has found those free
-// of symlinks, and mounts follows none on the way to them; so a symlink that is there by now was put there since, and is an error.
+// resolvedRules returns the plan's rules at the paths where their mounts are, without the rules of mounts that are missing, covered or
+// symlinks. Lowering has found these paths free of symlinks, and the mounts follow none on the way to them. A symlink on such a path was
+// put there later, and is an error (Exact).
 func resolvedRules(p *plan.Plan, resolved []mounts.Resolved) []landlock.PathRule {
 	at := map[string]mounts.Resolved{}
 	for i, s := range resolved {
-		if former, ok := at[p.Mounts[i].Dest]; !ok || former.Missing || former.Covered {
+		if former, ok := at[p.Mounts[i].Dest]; !ok || former.Missing || former.Covered { // the first mount that is visible there
 			at[p.Mounts[i].Dest] = s
 		}
 	}
 	var rules []landlock.PathRule
 	for _, rule := range p.Landlock.Paths {
 		s, ok := at[rule.Path]
-		if s.Missing || s.Link || s.Covered { // a link's target has its own rule
+		if s.Missing || s.Link || s.Covered { // the target of a link has its own rule
 			continue
 		}
 		if ok {
@@ -330,6 +358,8 @@ func resolvedRules(p *plan.Plan, resolved []mounts.Resolved) []landlock.PathRule
 	return rules
 }
 
+// seccomp installs the plan's filters. It comes after the stages whose calls the filters refuse. It compiles the filters once, so that the
+// self-test runs under the command's own.
 func (l *lowering) seccomp() error {
 	if l.plan.Seccomp == nil {
 		return nil
@@ -345,11 +375,9 @@ func (l *lowering) seccomp() error {
 	return nil
 }
 
-// exec tries the places of PATH in order, as execvp(3) does: a place where nothing is is passed over, one that may not be executed
-// is remembered, a file without a header goes to /bin/sh. What remains tells apart a command that is not there, one that cannot
-// be executed, and one whose interpreter is missing.
+// exec appends the calls that execute the command.
 func (l *lowering) exec() error {
-	l.execAt = l.p.Len()
+	l.execAt = l.p.Len() // a request's calls from here on follow those that all commands share: see lowerRequest
 	if l.plan.Bwrap != nil {
 		return l.compatExec()
 	}
@@ -357,16 +385,20 @@ func (l *lowering) exec() error {
 }
 
 const (
-	// maxPathEntries is how many places PATH may have: a program's calls can leave out 32767 others at the most.
+	// maxPathEntries is how many directories PATH may have: a call can skip at most 32767 others (sys.Call.Tolerate), and each directory
+	// takes up to six.
 	maxPathEntries = 1000
-	// maxLists is how large all that is written anew for each place may be together, in bytes. What else a request holds has room beside it.
+	// maxLists bounds the bytes that execAs writes again for each directory, so that the rest of a request has room beside them.
 	maxLists = sys.MaxRequest * 3 / 4
 )
 
-// copied is what execAs writes for each of n places: the pointers to the arguments, as large as a string's in Go, and the name.
+// copied returns how many bytes execAs writes for n directories: the pointers to the arguments, counted at 16 bytes (the size of a Go
+// string), and the name.
 func copied(n int, name string, argv []string) int { return n * (16*(len(argv)+1) + len(name)) }
 
-// execAs does so for the program called name.
+// execAs executes the program called name. It tries the directories of PATH in order, as execvp(3) does: it skips a directory without the
+// program, remembers a file that may not be executed, and has /bin/sh run a file without a header. Its last calls are failures, which
+// distinguish a command that is not found, one that cannot be executed, and one whose interpreter is missing.
 func (l *lowering) execAs(name string, argv, environ []string) error {
 	candidates := candidates(name, environ)
 	env := sys.List(environ)
@@ -380,12 +412,14 @@ func (l *lowering) execAs(name string, argv, environ []string) error {
 	for i, c := range candidates {
 		shells[i] = sys.List(append([]string{"/bin/sh", c}, argv[1:]...)) // as glibc calls it
 	}
-	// Calls: n times execve and its /bin/sh, n times a look and its failure, "not found", then the execs once more for after an
-	// EACCES, and "permission denied".
+	// The calls, in order: n times execve and its /bin/sh; n times faccessat and its failure; "not found"; the execs a second time,
+	// where the search goes on after an EACCES; and "permission denied".
+	// again is the index of the second round's first call.
 	again := 4*n + 1
-	if l.plan.Bwrap != nil { // a filter of the caller's may kill who looks
+	if l.plan.Bwrap != nil { // no faccessat: the caller's seccomp filter may kill the process that calls it
 		again = 2*n + 1
 	}
+	// In the first round an EACCES continues in the second round, which denied selects. There the search ends with EACCES, not ENOENT.
 	execs := func(denied bool) {
 		for i, c := range candidates {
 			l.p.At(sys.Step{Stage: "exec", Op: name, Path: c})
@@ -393,6 +427,7 @@ func (l *lowering) execAs(name string, argv, environ []string) error {
 			if denied {
 				toNext = 1
 			}
+			// ENOEXEC goes on with the next call, /bin/sh. The other errors skip that call.
 			l.p.Add(unix.SYS_EXECVE, sys.Str(c), words, env).Tolerate(unix.ENOEXEC, 0).
 				Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, toNext)
 			l.p.At(sys.Step{Stage: "exec", Op: noHeader, Path: c})
@@ -404,6 +439,7 @@ func (l *lowering) execAs(name string, argv, environ []string) error {
 		if l.plan.Bwrap != nil {
 			break
 		}
+		// A file that exists although execve returned ENOENT has no interpreter.
 		l.p.At(sys.Step{Stage: "exec", Op: missingInterpreter, Path: c})
 		l.p.Add(unix.SYS_FACCESSAT, sys.AtCWD(), sys.Str(c), sys.Words(unix.F_OK, "F_OK")).
 			Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, 1)
@@ -417,13 +453,14 @@ func (l *lowering) execAs(name string, argv, environ []string) error {
 	return nil
 }
 
-// Steps of exec that are reached only when something is odd: a program whose #! line or ELF loader names something that is not
-// there, and a file without a header that /bin/sh is asked to run.
+// Steps of exec that only unusual programs reach: one whose #! line or ELF loader names a file that does not exist, and one without
+// a header, which /bin/sh runs.
 const (
 	missingInterpreter = "interpreter"
 	noHeader           = "/bin/sh"
 )
 
+// candidates returns the paths that execvp(3) tries for name.
 func candidates(name string, environ []string) []string {
 	switch {
 	case name == "":
@@ -441,7 +478,7 @@ func candidates(name string, environ []string) []string {
 	return out
 }
 
-// countPathEntries is how many candidates there are.
+// countPathEntries returns the number of candidates without building them.
 func countPathEntries(name string, environ []string) int {
 	if strings.Contains(name, "/") {
 		return 1
@@ -449,7 +486,7 @@ func countPathEntries(name string, environ []string) int {
 	return strings.Count(searched(environ), ":") + 1
 }
 
-// searched is PATH.
+// searched returns the directories to search: the value of PATH in environ, or the default.
 func searched(environ []string) string {
 	for _, v := range environ {
 		if value, ok := strings.CutPrefix(v, "PATH="); ok {

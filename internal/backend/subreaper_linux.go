@@ -13,25 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The backends "landlock" and "none" have no pid namespace. Their pid 1 is replaced by a subreaper: a process beside the command that
-// adopts whatever the command leaves behind, and kills it all when the command has ended or nsrun is gone.
+// The backends "landlock" and "none" have no pid namespace. A subreaper replaces pid 1: a process beside the command that
+// adopts the processes that the command leaves behind, and kills all of them when the command or nsrun has ended.
 
+// ownSession moves the subreaper out of the caller's session: a terminal's signals go to the caller, which passes them on.
 func (l *lowering) ownSession() error {
 	l.step("subreaper", "session")
 	l.p.Add(unix.SYS_SETSID)
 	return nil
 }
 
-// setChildSubreaper makes orphans below this process its children (prctl(2), PR_SET_CHILD_SUBREAPER).
+// setChildSubreaper makes this process the parent of orphans below it (prctl(2), PR_SET_CHILD_SUBREAPER).
 func (l *lowering) setChildSubreaper() error {
 	l.step("subreaper", "subreaper")
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_CHILD_SUBREAPER, "PR_SET_CHILD_SUBREAPER"), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	return nil
 }
 
-// killScope puts the subreaper into a Landlock domain whose processes can signal nobody outside of it, itself included: kill(-1) then
-// means the command and all that it has started, wherever they have hidden, in one step that no fork can outrun (the kernel holds
-// tasklist_lock). Were the scope not to work, that call would end every process of the user; so nsrun must be out of reach first.
+// killScope puts the subreaper into a Landlock domain whose processes, itself included, can signal none outside of it. kill(-1) then ends
+// the command and every process that it has started, even those outside of its process group, in one step that no fork can outrun: the
+// kernel holds tasklist_lock meanwhile. If the scope did not work, that call would end every process of the user; so the program goes on
+// only if it cannot signal nsrun.
 func (l *lowering) killScope() error {
 	if !l.plan.KillScope {
 		return nil
@@ -39,19 +41,21 @@ func (l *lowering) killScope() error {
 	landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal})
 	l.p.At(sys.Step{Stage: "subreaper", Op: "kill scope"})
 	l.p.Add(unix.SYS_KILL, sys.Int(os.Getpid()), sys.Int(0)).Tolerate(unix.EPERM, 1)
-	l.p.Fail(unix.EPERM)
+	l.p.Fail(unix.EPERM) // reached if kill succeeds
 	return nil
 }
 
-// grants looks at what the plan grants, for the rules that the command gets.
+// grants resolves the plan's paths on this host, for the command's Landlock rules. It appends no system call.
 func (l *lowering) grants() (err error) {
 	l.resolved, err = mounts.Resolve(l.plan.Mounts, l.resolver)
 	return err
 }
 
-// awaitChildren blocks all signals and has SIGCHLD come over a descriptor. The exec stages unblock them for the command.
+// awaitChildren blocks all signals and opens a signalfd for SIGCHLD. It comes before the first fork, so that no SIGCHLD is lost. The exec
+// stages unblock the signals for the command.
 func (l *lowering) awaitChildren() error {
 	l.step("subreaper", "signals")
+	// A signal set has 64 bits; bit n-1 is signal n.
 	all, child := slices.Repeat([]byte{0xff}, 8), make([]byte, 8)
 	child[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(all), sys.Null(), sys.Int(8))
@@ -60,9 +64,9 @@ func (l *lowering) awaitChildren() error {
 	return nil
 }
 
-// startWatchdog forks a process of the same domain that does nothing but wait for the subreaper's end, and then kills what is left of the domain. The
-// command can wear the subreaper out by orphans to reap until a limit on CPU time ends it (RLIMIT_CPU is inherited); this one it
-// cannot, as it uses none. The subreaper's last kill ends it too.
+// startWatchdog forks a process in the subreaper's Landlock domain that only waits for the subreaper's end, and then kills the other
+// processes of the domain. The command can keep the subreaper busy with orphans until a limit on CPU time ends it (RLIMIT_CPU is
+// inherited). The watchdog uses no CPU time, so the command cannot do that to it. The subreaper's own kill ends the watchdog, too.
 func (l *lowering) startWatchdog() error {
 	if !l.plan.KillScope {
 		return nil
@@ -70,17 +74,19 @@ func (l *lowering) startWatchdog() error {
 	l.step("subreaper", "start watchdog")
 	self, poll := l.p.Slot(), &unix.PollFd{Events: unix.POLLIN}
 	l.p.Add(unix.SYS_GETPID).Keep(self)
+	// A fork, not a vfork: the subreaper goes on at once, with its own memory.
 	l.p.Beside(func() {
 		l.step("subreaper", "watchdog")
 		l.p.Add(unix.SYS_CLOSE_RANGE, sys.Int(0), sys.Int(1<<31-1), sys.Int(0)).Tolerate(sys.Any, 0)
-		l.p.Add(unix.SYS_PIDFD_OPEN, sys.Of(self), sys.Int(0)).Into(&poll.Fd).Tolerate(sys.Any, 1) // it has ended already
+		l.p.Add(unix.SYS_PIDFD_OPEN, sys.Of(self), sys.Int(0)).Into(&poll.Fd).Tolerate(sys.Any, 1) // the subreaper has ended: skip the wait
 		l.p.Add(unix.SYS_PPOLL, sys.Struct(poll), sys.Int(1), sys.Null(), sys.Null(), sys.Int(0)).Tolerate(sys.Any, 0)
 		l.p.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(sys.Any, 0)
 	})
 	return nil
 }
 
-// dieWithSubreaper asks for SIGKILL when the subreaper ends, and then makes sure that it has not ended before.
+// dieWithSubreaper requests SIGKILL for the time when the subreaper ends, and then checks that it has not ended before: the kernel sends no
+// signal for an earlier end.
 func (l *lowering) dieWithSubreaper() error {
 	l.deathSignal(unix.SIGKILL)
 	l.step("command", "die with nsrun's own process beside it")
@@ -88,7 +94,8 @@ func (l *lowering) dieWithSubreaper() error {
 	return nil
 }
 
-// unblock leaves what the caller ignores, and its umask, to a command without a sandbox.
+// unblock unblocks signals for a command without a sandbox. Unlike handlers and mask, it keeps the signals that the caller ignores, and the
+// caller's umask.
 func (l *lowering) unblock() error {
 	l.unblockSignals()
 	return nil
@@ -100,11 +107,12 @@ func (l *lowering) unblockSignals() {
 	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(make([]byte, 8)), sys.Null(), sys.Int(8))
 }
 
-// superviseCommand gives up what the subreaper does not need, waits, and kills. Without a scope that is the process group of the command's
-// session, which a filter of the backend landlock keeps it from leaving.
+// superviseCommand closes the descriptors that the subreaper does not need, waits for the command's end, and kills the processes that are
+// left. Without a kill scope it kills the process group of the command's session, which a filter of the backend landlock keeps processes
+// from leaving.
 func (l *lowering) superviseCommand() error {
 	l.step("subreaper", "close all")
-	for _, fd := range []int{0, 1, 2, l.fds.report} {
+	for _, fd := range []int{0, 1, 2, l.fds.report} { // or the pipes of the command and the report would not end
 		l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 	}
 	l.step("subreaper", "wait")
@@ -112,20 +120,21 @@ func (l *lowering) superviseCommand() error {
 	if l.plan.KillScope {
 		l.killRest()
 	}
-	if l.plan.Backend == plan.BackendLandlock { // of the others some may have got away, and live as long as they like
+	if l.plan.Backend == plan.BackendLandlock { // with none, processes may have left the group, and nsrun does not wait for them
 		l.step("subreaper", "drain")
 		l.p.Drain()
 	}
 	return nil
 }
 
-// killRest kills all that this process can signal, which a Landlock domain bounds.
+// killRest kills every process that this one can signal: those of its Landlock domain.
 func (l *lowering) killRest() {
 	l.step("subreaper", "kill")
 	l.p.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(unix.ESRCH, 0).Tolerate(unix.EPERM, 0)
 }
 
-// bareRules are the rules of a plan without mounts: at the real paths of what is granted, without what is masked.
+// bareRules returns the Landlock rules of a plan without mounts. They name the real paths of the granted files, and leave out the masked
+// ones.
 func bareRules(p *plan.Plan, resolved []mounts.Resolved) ([]landlock.PathRule, error) {
 	var masks []string
 	at := map[string]mounts.Resolved{}
@@ -154,14 +163,14 @@ func bareRules(p *plan.Plan, resolved []mounts.Resolved) ([]landlock.PathRule, e
 	return landlock.Merge(rules), nil
 }
 
-// around grants what rule does without the masked places in it, entry by entry, as rights only grow on the way down. Directories on the
-// way to a mask can be listed.
+// around returns rules that grant what rule grants, but not the masked paths in it. It grants the other entries one by one, because a
+// Landlock rule for a directory applies to all below it. Directories on the way to a mask can be listed.
 func around(rule landlock.PathRule, masks []string) ([]landlock.PathRule, error) {
 	below := slices.DeleteFunc(slices.Clone(masks), func(m string) bool { return m != rule.Path && !strings.HasPrefix(m, rule.Path+"/") })
 	if len(below) == 0 {
 		return []landlock.PathRule{rule}, nil
 	}
-	if slices.Contains(below, rule.Path) {
+	if slices.Contains(below, rule.Path) { // all of it is masked
 		return nil, nil
 	}
 	entries, err := os.ReadDir(rule.Path)
@@ -170,11 +179,11 @@ func around(rule landlock.PathRule, masks []string) ([]landlock.PathRule, error)
 	}
 	rules := []landlock.PathRule{{Path: rule.Path, Access: rule.Access & landlock.ReadDir, Exact: true}}
 	for _, e := range entries {
-		if e.Type()&os.ModeSymlink != 0 { // where it leads has a rule of its own, or none
+		if e.Type()&os.ModeSymlink != 0 { // its target has a rule of its own, or none
 			continue
 		}
 		one := rule
-		one.Path, one.File, one.Optional = path.Join(rule.Path, e.Name()), !e.IsDir(), true
+		one.Path, one.File, one.Optional = path.Join(rule.Path, e.Name()), !e.IsDir(), true // it may disappear before the rule is added
 		more, err := around(one, below)
 		if err != nil {
 			return nil, err

@@ -2,7 +2,8 @@ package backend
 
 import "github.com/nsrun/nsrun/internal/verify"
 
-// stage returns the function that writes a stage's calls. No other code calls one of these: a test of importcheck sees to that.
+// stage returns the function that appends the calls of a stage. Only the tables of package verify order the stages, so no other code may
+// call these functions; a test of importcheck checks that.
 func stage(id verify.StageID) func(*lowering) error {
 	return [...]func(*lowering) error{
 		verify.AmbientCaps:      (*lowering).ambientCaps,
@@ -87,7 +88,7 @@ func stage(id verify.StageID) func(*lowering) error {
 	}[id]
 }
 
-// stages writes the rows of a table that a runner runs, in order.
+// stages appends the stages of a table that the process by runs, in the table's order.
 func (l *lowering) stages(table []verify.Stage, by verify.Runner) error {
 	for _, s := range table {
 		if s.By&by == 0 {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal joins this process's terminal, or whatever its standard descriptors are, with the command's.
+// Terminal connects this process's terminal, or whatever files its standard descriptors are, with the command's terminal.
 type Terminal struct {
 	In, Out *os.File
 
@@ -19,19 +19,19 @@ type Terminal struct {
 	done   chan struct{} // closed when all output is copied
 }
 
-// attach takes the master of the command's terminal and starts copying.
+// attach takes the master of the command's terminal and starts to copy.
 func (t *Terminal) attach(fd int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_ = unix.SetNonblock(fd, true) // so that os.File can wait for it in the poller, and Close ends the copies
+	_ = unix.SetNonblock(fd, true) // so that os.File waits for it in Go's poller, and Close ends the copies
 	t.master = os.NewFile(uintptr(fd), "terminal")
 	t.done = make(chan struct{})
 	t.copySize()
 	if term.IsTerminal(int(t.In.Fd())) {
-		t.state, _ = term.MakeRaw(int(t.In.Fd())) // a terminal that cannot be made raw still works, echoing twice
+		t.state, _ = term.MakeRaw(int(t.In.Fd())) // without raw mode it still works, but echoes twice
 	}
 	go func() {
-		_, _ = io.Copy(t.Out, t.master) // ends with EIO when the last process has closed its end: pty(7)
+		_, _ = io.Copy(t.Out, t.master) // ends with EIO when the last process has closed the other end: pty(7)
 		close(t.done)
 	}()
 	go func() {
@@ -41,12 +41,14 @@ func (t *Terminal) attach(fd int) {
 	}()
 }
 
+// resize copies the size of this process's terminal to the command's.
 func (t *Terminal) resize() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.copySize()
 }
 
+// copySize is resize without the lock.
 func (t *Terminal) copySize() {
 	if t.master == nil {
 		return
@@ -58,7 +60,7 @@ func (t *Terminal) copySize() {
 	}
 }
 
-// size is the size of this process's terminal, or nil if it has none.
+// size returns the size of this process's terminal, or nil if it has none.
 func (t *Terminal) size() *unix.Winsize {
 	for _, f := range []*os.File{t.In, t.Out} {
 		if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
@@ -68,7 +70,7 @@ func (t *Terminal) size() *unix.Winsize {
 	return nil
 }
 
-// finish waits for the output to be copied and puts this process's terminal back into its former mode.
+// finish waits until the output is copied, and restores the mode of this process's terminal.
 func (t *Terminal) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

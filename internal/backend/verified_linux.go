@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
-// verified checks a finished program, as it will run, against its plan: see package verify. A program that breaks a claim is not run. What is
-// compiled and looked up for that is so anew, not what lowering has used.
+// verified checks a finished program against its plan: see package verify. nsrun does not run a program that fails. The check compiles
+// filters and looks limits up anew; it does not use lowering's results.
 func (l *Lowered) verified(p *plan.Plan, f fds) error {
 	in, err := l.evidence(p, f)
 	if err != nil {
@@ -23,7 +23,7 @@ func (l *Lowered) verified(p *plan.Plan, f fds) error {
 	return nil
 }
 
-// evidence is what the verifier is given of a program.
+// evidence returns the verifier's input for a program.
 func (l *Lowered) evidence(p *plan.Plan, f fds) (in verify.Input, err error) {
 	in = verify.Input{Program: l.Program, Plan: p, Flags: l.Flags, Resolved: l.Resolved, Rules: l.Rules, Report: f.report, Status: f.status, Output: f.output,
 		Arguments: sys.ArgArea(os.Args, os.Environ()), Caller: os.Getpid()}

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiting is a run that has to wait for somebody before there is a sandbox, and what it heeds meanwhile.
+// waiting is a run that has no sandbox yet, because it waits for something else. It notes the signals and the end of the caller meanwhile.
 type waiting struct {
 	opts    Options
 	parent  int // pidfd, or -1
 	signals <-chan os.Signal
-	early   []unix.Signal // that do not end it, for the command
+	early   []unix.Signal // signals that do not end the run; the command gets them
 }
 
-// stop says why a run is not to go on: its caller has gone, or it was told to end.
+// stop returns an error if the run must not go on: because the caller has ended, or because of a cancellation or a signal.
 func (w *waiting) stop() error {
 	select {
-	case <-w.opts.Cancel: // never, if it is nil
+	case <-w.opts.Cancel: // a nil channel is never ready
 		return &Error{Stage: InterruptedStage, Err: errors.New("it was asked to end before there was a sandbox")}
 	default:
 	}
@@ -48,5 +48,5 @@ func (w *waiting) stop() error {
 	}
 }
 
-// InterruptedStage is the stage of errors of runs that were told to end before they began. Their op is the signal's name.
+// InterruptedStage is the stage of errors of runs that were ended before they began. Their op is the signal's name.
 const InterruptedStage = "interrupted"

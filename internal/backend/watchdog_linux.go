@@ -11,30 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The backend "bwrap" has a watchdog: a process between nsrun and bubblewrap, as the subreaper of the backend landlock stands beside its command.
-// bubblewrap's monitor lets its child go on by an eventfd. If the monitor is killed before that, the child waits for ever and holds the caller's
-// standard descriptors (bubblewrap issue 700); a death signal of the child's comes too late, and one of the monitor's makes it worse.
+// The backend "bwrap" has a watchdog, which is a process between nsrun and bubblewrap. It exists because of a gap in bubblewrap: the
+// monitor lets its child go on by an eventfd. If the monitor is killed before that, the child waits for ever and holds the caller's standard
+// descriptors (bubblewrap issue 700). A death signal of the child comes too late, and one of the monitor makes it worse.
 //
-// So whichever of the three is killed, at any moment, one of the others kills the process group that the watchdog leads. It has the watchdog,
-// the monitor and the sandbox's pid 1, with which the kernel ends all that is in the pid namespace; one kill(2) of a group is a step that no
-// fork outruns, and only a process that calls setsid(2) or setpgid(2) leaves a group, which none of the three does.
+// So if nsrun, bubblewrap or the watchdog is killed, at any moment, another of them kills the process group that the watchdog leads. The
+// group has the watchdog, the monitor and the sandbox's pid 1, with which the kernel ends its pid namespace. One kill(2) of a group is a step
+// that no fork outruns, and a process leaves a group only by setsid(2) or setpgid(2), which none of these calls.
 //
-//	killed      kills the group
-//	nsrun       the watchdog: its socket has ended
-//	bubblewrap  the watchdog: its child has ended
+//	killed      the process that kills the group
+//	nsrun       the watchdog, when its socket ends
+//	bubblewrap  the watchdog, when its child ends
 //	watchdog    nsrun, which waits for the watchdog
 //
-// If nsrun and the watchdog are killed together, bubblewrap's --die-with-parent remains. It covers all moments but the few system calls between
-// the monitor's request for a death signal and its write to the eventfd.
+// If nsrun and the watchdog are killed together, bubblewrap's --die-with-parent remains. It covers all moments but the few system calls
+// between the monitor's request for a death signal and its write to the eventfd.
 
-// bwrapStart is what a watchdog starts bubblewrap with.
+// bwrapStart holds the parameters of the bubblewrap that a watchdog starts.
 type bwrapStart struct {
 	name  string // the program
 	args  []string
-	files []int // what it finds from descriptor 2 on; their numbers are beyond those places
+	files []int // its descriptors from 2 on; here they have numbers above those, so that none overwrites another
 }
 
-// lowerWatchdog writes the life of a watchdog. The number of f.report, too, is beyond the places of b.files.
+// lowerWatchdog returns the program of a watchdog. f.report, too, must be above the descriptors that b.files become.
 func lowerWatchdog(p *plan.Plan, f fds, b bwrapStart) (*Lowered, error) {
 	l := newLowering(p, f, false)
 	l.p.Grow(48 + 2*len(b.files))
@@ -43,8 +43,8 @@ func lowerWatchdog(p *plan.Plan, f fds, b bwrapStart) (*Lowered, error) {
 	return &Lowered{Program: l.p, forked: l.forked}, err
 }
 
-// spawnBwrap starts bubblewrap. It gets no death signal: see above. It gets no environment either, which the command could read in
-// /proc/1/environ; its own comes with the request.
+// spawnBwrap starts bubblewrap. It requests no death signal: see above. It passes no environment, because the command could read that in
+// /proc/1/environ; the command's own environment comes with the request.
 func (l *lowering) spawnBwrap() error {
 	b := l.bwrap
 	step := sys.Step{Stage: "bwrap", Op: "start", Path: b.name}
@@ -57,7 +57,7 @@ func (l *lowering) spawnBwrap() error {
 		for i, fd := range b.files {
 			l.p.Add(unix.SYS_DUP3, sys.Int(fd), sys.Int(2+i), sys.Int(0))
 		}
-		if original, ok := rlimit.Original(); ok { // the exec stages take the limit that they find for the caller's
+		if original, ok := rlimit.Original(); ok { // the exec stages take the limit that they find as the caller's
 			err = rlimit.Lower(l.p, original)
 			l.p.At(step)
 		}
@@ -67,7 +67,8 @@ func (l *lowering) spawnBwrap() error {
 	return err
 }
 
-// watchBwrap gives up what is bubblewrap's, waits until bubblewrap or nsrun has ended, and kills the process group, which ends this process too.
+// watchBwrap closes bubblewrap's descriptors, waits until bubblewrap or nsrun has ended, and kills the process group, this process
+// included.
 func (l *lowering) watchBwrap() error {
 	l.step("watchdog", "close all")
 	for _, fd := range append([]int{0, 1, 2, l.fds.report}, l.bwrap.files...) {
@@ -80,7 +81,7 @@ func (l *lowering) watchBwrap() error {
 	return nil
 }
 
-// adoptOrphans makes this process the parent of what bubblewrap's monitor or the watchdog leave behind, until undo is called.
+// adoptOrphans makes this process the parent of the children that bubblewrap's monitor and the watchdog leave behind, until undo is called.
 func adoptOrphans() (undo func(), err error) {
 	var was int32
 	get, set := &sys.Program{}, func(on int32) error {
@@ -93,8 +94,9 @@ func adoptOrphans() (undo func(), err error) {
 	return func() { _ = set(was) }, err
 }
 
-// gone kills what is left of the watchdog's process group, waits until all of it has ended, and takes what the watchdog has reported. The
-// watchdog has ended by then, but for an error, and its number cannot mean another group before it has been waited for.
+// gone kills the rest of the watchdog's process group, waits until all of the group has ended, and reads the watchdog's reports. The
+// watchdog has ended by then, unless there was an error. The kernel cannot reuse its number for another group before this process has
+// waited for it.
 func (o *bwrapRun) gone() (watchdog unix.WaitStatus, err error) {
 	_ = unix.Kill(-o.pid, unix.SIGKILL)
 	watchdog, err = waitGroup(o.pid)
@@ -105,7 +107,7 @@ func (o *bwrapRun) gone() (watchdog unix.WaitStatus, err error) {
 		return watchdog, err
 	}
 	o.readReport()
-	for o.exit == nil && o.readStatus() { // nobody is left to wait for: it ends
+	for o.exit == nil && o.readStatus() { // every sender has ended, so the socket ends
 	}
 	if o.exit == nil && o.failure == nil && watchdog.Exited() {
 		err = fmt.Errorf("the process that watches bubblewrap ended with status %d and reported nothing", watchdog.ExitStatus())
@@ -113,7 +115,7 @@ func (o *bwrapRun) gone() (watchdog unix.WaitStatus, err error) {
 	return watchdog, err
 }
 
-// waitGroup waits for a process, and for the other children of this one that are in the process group that it has led.
+// waitGroup waits for the leader of a process group, and for the other children of this process in that group.
 func waitGroup(leader int) (status unix.WaitStatus, err error) {
 	status, err = waitFor(leader)
 	for err == nil {
@@ -125,7 +127,7 @@ func waitGroup(leader int) (status unix.WaitStatus, err error) {
 	return status, err
 }
 
-// waitFor waits for a child, or for one of a process group: wait4(2).
+// waitFor waits for a child, or, if which is negative, for a child in that process group: wait4(2).
 func waitFor(which int) (status unix.WaitStatus, err error) {
 	for {
 		if _, err = unix.Wait4(which, &status, 0, nil); !errors.Is(err, unix.EINTR) {

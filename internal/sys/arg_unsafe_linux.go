@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// argKind selects how an argument prints, and how the child computes its value.
 type argKind uint8
 
 const (
@@ -23,14 +24,14 @@ const (
 	argCounter
 )
 
-// Arg is one argument of a system call: its value for the kernel, and what prints for people.
+// Arg is one argument of a system call: its value for the kernel, and its text for people.
 type Arg struct {
 	kind argKind
 	val  uintptr
 	text string
-	ptr  unsafe.Pointer // keeps what val points to alive
-	size int            // of that, in bytes
-	obj  any            // what prints, formatted only when printed
+	ptr  unsafe.Pointer // keeps the memory alive that val points to
+	size int            // of that memory, in bytes
+	obj  any            // the value to print; it is formatted only then
 }
 
 // Int is a number, printed in decimal.
@@ -55,7 +56,7 @@ func AtCWD() Arg {
 // Null is the pointer NULL.
 func Null() Arg { return Arg{kind: argWords, text: "NULL"} }
 
-// Str is a string, NUL-terminated for the kernel. A NUL inside it would cut it short: callers validate before.
+// Str is a string, NUL-terminated for the kernel. A NUL inside it would cut it short, so callers must have checked it.
 func Str(s string) Arg {
 	b := make([]byte, len(s)+1)
 	copy(b, s)
@@ -70,13 +71,13 @@ func Bytes(b []byte) Arg {
 	return Arg{kind: argBytes, val: addr(unsafe.Pointer(&b[0])), ptr: unsafe.Pointer(&b[0]), size: len(b), obj: b}
 }
 
-// Struct is a pointer to *v, laid out as the kernel wants it. Memory that *v itself points to must be kept by the caller until
-// the program has run. It prints as its String method says, or as Go prints *v.
+// Struct is a pointer to *v, laid out as the kernel expects it. The caller keeps memory alive that *v itself points to, until the program
+// has run. It prints by its String method, or as Go prints *v.
 func Struct[T any](v *T) Arg {
 	return Arg{kind: argStruct, val: addr(unsafe.Pointer(v)), ptr: unsafe.Pointer(v), size: int(unsafe.Sizeof(*v)), obj: v}
 }
 
-// List is a NULL-terminated array of strings, as execve wants its argv.
+// List is a NULL-terminated array of strings, as execve(2) expects its argv.
 func List(words []string) Arg {
 	ptrs := make([]*byte, len(words)+1)
 	for i, w := range words {
@@ -87,23 +88,25 @@ func List(words []string) Arg {
 	return Arg{kind: argList, val: addr(unsafe.Pointer(&ptrs[0])), ptr: unsafe.Pointer(&ptrs[0]), size: 8 * len(ptrs), obj: words}
 }
 
-// Addr returns the address of v as a struct field for the kernel wants it. The caller keeps v alive.
+// Addr returns the address of v for a struct field. The caller keeps v alive.
 func Addr[T any](v *T) uint64 { return uint64(addr(unsafe.Pointer(v))) }
 
 // Size returns the size of *v in bytes, as an argument.
 func Size[T any](v *T) Arg { return Int(unsafe.Sizeof(*v)) }
 
-// Of is the value that the program kept in slot s.
+// Of is the value that the program has kept in slot s.
 func Of(s Slot) Arg { return Arg{kind: argSlot, val: uintptr(s)} }
 
 // Counter is the running value of a call under [Call.Repeat].
 func Counter() Arg { return Arg{kind: argCounter} }
 
-// addr is the one place where a pointer becomes a number. Go's collector does not move heap objects; Arg.ptr keeps them.
+// addr converts a pointer to a number. It is the only place that does: Go's collector does not move heap objects, and Arg.ptr keeps them
+// alive.
 func addr(p unsafe.Pointer) uintptr { return uintptr(p) }
 
-const maxShown = 64 // bytes of a buffer that print
+const maxShown = 64 // the bytes of a buffer that are printed
 
+// print returns the text of an argument of call c.
 func (a Arg) print(c *Call) string {
 	switch a.kind {
 	case argInt:
@@ -130,33 +133,33 @@ func (a Arg) print(c *Call) string {
 	return a.text
 }
 
-// Memory is n bytes at a place of this process that holds nothing Go owns: see [ArgArea].
+// Memory is the address of an area, which must hold nothing that Go owns: see [ArgArea].
 func Memory(a Area) Arg { return Arg{kind: argHex, val: a.start} }
 
-// Area is a stretch of this process's memory.
+// Area is a range of this process's memory.
 type Area struct{ start, end uintptr }
 
 // Len returns its length in bytes.
 func (a Area) Len() int { return int(a.end - a.start) }
 
-// Addr returns where it begins.
+// Addr returns its start address.
 func (a Area) Addr() uint64 { return uint64(a.start) }
 
-// ArgArea returns where the kernel put the strings of argv and of the environment, which /proc/PID/cmdline and environ show. Go's
-// strings of os.Args and os.Environ point into it: only a process that will never look at them again may overwrite it.
+// ArgArea returns the memory where the kernel put the strings of argv and of the environment, which /proc/PID/cmdline and environ show.
+// Go's strings of os.Args and os.Environ point into it, so only a process that never reads them again may overwrite it.
 func ArgArea(args, environ []string) Area {
 	if len(args) == 0 || len(args[0]) == 0 {
 		return Area{}
 	}
 	first := addr(unsafe.Pointer(unsafe.StringData(args[0])))
 	a := Area{first, first}
-	const most = 8 << 20 // what argv and environment may take at the most: execve(2), a quarter of the stack limit
+	const most = 8 << 20 // the largest size of argv and environment: execve(2), a quarter of the stack limit
 	for _, s := range append(args[:len(args):len(args)], environ...) {
 		if len(s) == 0 {
 			continue
 		}
 		at := addr(unsafe.Pointer(unsafe.StringData(s)))
-		if at >= first && at-first < most { // a string that was set since lies on the heap
+		if at >= first && at-first < most { // a string that the process has set itself lies on the heap
 			a.end = max(a.end, at+uintptr(len(s)))
 		}
 	}
@@ -171,5 +174,5 @@ func Cell(b []byte) *int32 {
 	return (*int32)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// BytePointer is the address of *v as the structures of x/sys want it.
+// BytePointer is the address of *v in the type that structures of x/sys use.
 func BytePointer[T any](v *T) *byte { return (*byte)(unsafe.Pointer(v)) }

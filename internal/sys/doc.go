@@ -1,8 +1,8 @@
 // Package sys runs lists of system calls, in place or in a forked child.
 //
-// A Linux sandbox is a few dozen system calls in the right order. Here that order is a value: a [Program] is a flat list of
-// [Call]s with every string and struct marshalled beforehand. It prints like strace, a test can make call i fail with errno e,
-// and whoever runs it is a loop without decisions: the child after fork makes no allocation, takes no lock and never enters the
+// A Linux sandbox is a few dozen system calls in the right order. This package makes that order a value: a [Program] is a flat list of
+// [Call]s with every string and struct marshalled beforehand. It prints like strace, and a test can make call i fail with errno e.
+// A loop without decisions runs it: the child after fork makes no allocation, takes no lock and never enters the
 // Go runtime, which is the contract of syscall.forkAndExecInChild in the Go tree.
 //
 //	var p sys.Program
@@ -12,6 +12,6 @@
 //
 // This is the only package that may use unsafe, linkname or fork.
 //
-// It does not know what any call is for and protects against nothing by itself: the order of the calls, which is the whole
-// security argument, belongs to whoever writes the Program.
+// The package does not know the purpose of any call, and protects against nothing by itself. The order of the calls is the whole
+// security argument, and the code that writes the Program is responsible for it.
 package sys

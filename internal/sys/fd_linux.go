@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SpareFD returns a descriptor number for something that a path in /proc/self/fd is to name, or that is to be kept by number: the highest
-// below 250, and below the limit on open files, that is neither open nor among used. What a program opens comes from below.
+// SpareFD returns a descriptor number that is neither open nor in used, for a descriptor that needs a fixed number: the highest one below
+// 250 and below the limit on open files. The descriptors that a program opens get low numbers.
 func SpareFD(used []int) int {
 	var r unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil {
@@ -24,7 +24,7 @@ func SpareFD(used []int) int {
 	return n
 }
 
-// MemoryFile returns a file in memory that data can be read from, close-on-exec.
+// MemoryFile returns a close-on-exec file in memory that contains data, at its start.
 func MemoryFile(data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("nsrun", unix.MFD_CLOEXEC)
 	if err != nil {

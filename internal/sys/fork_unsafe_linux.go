@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's own brackets around fork. They block signals, and the third resets handlers in the child. Their names are kept
+// The runtime's own hooks around fork. They block signals, and the third one resets handlers in the child. Their names are kept
 // stable for gVisor (see runtime/proc.go).
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
@@ -22,7 +22,7 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// Failure is the record that a child sends when a call failed: the whole of what it can say.
+// Failure is the record that a child sends when a call failed. A child sends nothing else about it.
 type Failure struct {
 	Index uint32
 	Errno uint32
@@ -36,7 +36,7 @@ func (p *Program) Failed(f Failure) *fault.Error {
 
 // Exit is the record that [Program.Reap] sends: the wait status and the resources of one process and those it waited for.
 type Exit struct {
-	Status uint64 // as wait4 gives it
+	Status uint64 // as wait4(2) returns it
 	Usage  unix.Rusage
 }
 
@@ -69,12 +69,12 @@ type CloneArgs struct {
 	Flags, Pidfd, ChildTID, ParentTID, Signal, Stack, StackSize, TLS, SetTID, SetTIDSize, Cgroup uint64
 }
 
-// String gives "{flags, cgroup}".
+// String returns "{flags, cgroup}".
 func (a *CloneArgs) String() string {
 	return fmt.Sprintf("{flags=%#x, cgroup=%d}", a.Flags, int64(a.Cgroup))
 }
 
-// machine is everything the loop needs, on the heap before the fork.
+// machine is the state of the loop that runs a program. It is allocated before the fork.
 type machine struct {
 	code    []Call
 	slots   []uintptr
@@ -84,12 +84,12 @@ type machine struct {
 	pidfd   int32
 	polls   [3]unix.PollFd // of guard, serve and attend
 	info    [32]uint32     // a siginfo_t, or a signalfd_siginfo
-	// now is where the loop stands; fields rather than results, because a nosplit chain has few bytes of stack.
+	// The state of the current call. These are fields, not results, because a nosplit chain has few bytes of stack.
 	index  int
 	errno  uintptr
-	to     int     // of a child: where its calls end
-	helper bool    // of a child: its end is success
-	last   uintptr // what this process ends with, if it has waited for another one
+	to     int     // of a child: the index after its last call
+	helper bool    // of a child: to reach that index is success
+	last   uintptr // the exit code of this process, if reap has set one
 	child  *machine
 	stack  []uintptr // of a child
 	entry  uintptr   // of spawned
@@ -99,6 +99,7 @@ type machine struct {
 // stackWords is the size of a spawned child's stack. A nosplit chain needs at most some 800 bytes.
 const stackWords = 1024
 
+// assemble allocates everything that the run of p needs: after the fork nothing can be allocated.
 func assemble(p *Program, report int) *machine {
 	m := &machine{code: p.calls, slots: make([]uintptr, p.slots+1), report: report}
 	for i := range p.calls {
@@ -114,8 +115,8 @@ func assemble(p *Program, report int) *machine {
 	return m
 }
 
-// Run makes the calls in this process, on this thread. The caller has locked the goroutine to it when that matters. An error is a [*fault.Error]
-// with the step of the call that failed.
+// Run makes the calls in this process, on this thread. If that matters, the caller has locked the goroutine to it. An error is a
+// [*fault.Error] with the step of the call that failed.
 func (p *Program) Run() error {
 	m := assemble(p, -1)
 	end := run(m, 0, len(m.code))
@@ -135,8 +136,9 @@ func (p *Program) Fork(flags uintptr, report int) (pid, pidfd int, err error) {
 	return p.ForkInto(-1, flags, report)
 }
 
-// ForkInto is [Program.Fork] by clone3(2), with the child born in the cgroup of version 2 that a descriptor of its directory stands for
-// (Linux 5.7): to move it there later takes a grace period of RCU, which is milliseconds. -1 is no such descriptor.
+// ForkInto is [Program.Fork] by clone3(2). The kernel starts the child inside the version-2 cgroup whose directory descriptor is group
+// (Linux 5.7): to move the child there later takes a grace period of RCU, which is milliseconds. If group is -1, the child stays in this
+// process's cgroup.
 func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int, err error) {
 	m := assemble(p, report)
 	m.pidfd = -1
@@ -156,6 +158,8 @@ func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int
 	return int(r), int(m.pidfd), nil
 }
 
+// fork makes the clone call nr. In the child it runs the program and does not return.
+//
 //go:noinline
 //go:norace
 //go:nocheckptr
@@ -166,7 +170,7 @@ func fork(nr uintptr, args [3]uintptr, m *machine) (pid, errno uintptr) {
 		afterFork()
 		return pid, uintptr(e)
 	}
-	afterForkInChild()
+	afterForkInChild() // before any call of the program: it resets signal handlers
 	child(m, 0, len(m.code))
 	return 0, 0 // not reached
 }
@@ -183,7 +187,7 @@ func child(m *machine, from, to int) {
 	exit(m.last)
 }
 
-// exit ends this process, by a fault if a filter refuses to let it go.
+// exit ends this process: by exit_group(2), or by a fault if a seccomp filter refuses that call.
 //
 //go:nosplit
 //go:norace
@@ -263,7 +267,7 @@ func run(m *machine, i, to int) int {
 	return to
 }
 
-// skip says how many calls to leave out after c failed with m.errno, or -1 if that errno is not tolerated.
+// skip returns how many calls to leave out after c failed with m.errno, or -1 if c does not tolerate that errno.
 //
 //go:nosplit
 //go:norace
@@ -276,6 +280,8 @@ func skip(m *machine, c *Call) int {
 	return -1
 }
 
+// do makes one system call, with slots and counter filled in, and repeats it after EINTR. It leaves the errno in m.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -308,6 +314,8 @@ func do(m *machine, c *Call, n int) {
 	}
 }
 
+// store keeps a result in the slot and the cell that c names.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -320,14 +328,16 @@ func store(m *machine, c *Call, r uintptr) {
 	}
 }
 
-// spawn starts a child that shares this process's memory, on a stack of its own, while this process stands still until the child
-// has executed a program or ended: vfork(2). It saves copying page tables twice on the way to the command.
+// spawn starts a child that shares this process's memory, on a stack of its own: vfork(2). This process stops until the child has executed
+// a program or ended. That saves two copies of the page tables on the way to the command. A child of SpawnApart has a copy of the memory
+// instead, and this process does not stop.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func spawn(m *machine, c *Call, i int) {
 	flags := uintptr(unix.SIGCHLD)
+	// With CLONE_VM alone both processes would change the same memory at the same time: CLONE_VFORK stops this one.
 	if c.to != spawnApart {
 		flags |= unix.CLONE_VM | unix.CLONE_VFORK
 	}
@@ -348,7 +358,7 @@ func spawn(m *machine, c *Call, i int) {
 	m.slots[c.keep] = pid
 }
 
-// beside starts a child that goes its own way with the next calls, and reports whether this is it.
+// beside forks a child that runs the next calls, and reports whether this process is the child. The child sends no failures.
 //
 //go:nosplit
 //go:norace
@@ -361,13 +371,13 @@ func beside(m *machine) bool {
 	return true
 }
 
-// vclone is clone(2). In the child it calls entry, which is that of spawned, with its argument. By its address, because the linker would take
-// the call for a recursion without end, which no stack is enough for; but the child begins with an empty one.
+// vclone is clone(2). In the child it calls the function at address entry with argument. It takes an address because the linker would see a
+// direct call as endless recursion, for which no nosplit stack is large enough; in fact the child starts with an empty stack.
 //
 //go:noescape
 func vclone(flags, stack uintptr, pidfd *int32, entry uintptr, argument unsafe.Pointer) (pid uintptr)
 
-// spawned is the life of a child of spawn, which does not return.
+// spawned is a child of spawn from start to end; it does not return.
 //
 //go:nosplit
 //go:norace
@@ -377,12 +387,12 @@ func spawned(m *machine) {
 		if m.helper {
 			exit(0)
 		}
-		m.errno = uintptr(unix.ENOEXEC) // fell off the end without exec
+		m.errno = uintptr(unix.ENOEXEC) // the calls ended without exec
 	}
 	fail(m)
 }
 
-// fail ends this process with a report of m.index and m.errno.
+// fail reports m.index and m.errno and ends this process.
 //
 //go:nosplit
 //go:norace
@@ -443,7 +453,7 @@ func copyAll(m *machine, c *Call) {
 	}
 }
 
-// join lets a sibling go on from here, and ends this process.
+// join ends this process after it has started a sibling that goes on from here.
 //
 //go:nosplit
 //go:norace

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name returns the name of system call nr as the kernel spells it, for those that programs here are made of. A switch, not a
-// map: it costs nothing at start-up.
+// Name returns the kernel's name of system call nr, for the calls that programs use. It is a switch, not a map, because a switch costs
+// nothing at start-up.
 func Name(nr uintptr) string {
 	switch nr {
 	case unix.SYS_CAPSET:

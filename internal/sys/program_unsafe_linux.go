@@ -9,10 +9,10 @@ import (
 	"unsafe"
 )
 
-// Slot names a cell that a call's result is kept in for later calls. The zero Slot keeps nothing.
+// Slot names a cell that keeps a call's result for later calls. The zero Slot keeps nothing.
 type Slot int
 
-// Step says what a run of calls is for, in the caller's words; errors are told in these words.
+// Step describes the purpose of a run of calls, in the caller's words. Errors name it.
 type Step struct {
 	Stage string // the part of the set-up: "namespaces", "mount", "exec"
 	Index int    // which op of that stage, counted from 1; 0 when the stage has no ops
@@ -20,7 +20,7 @@ type Step struct {
 	Path  string // its object, if it has one
 }
 
-// String gives "mount 7 (bind /a)", or "stage (op path)" for a stage without numbered ops.
+// String returns "mount 7 (bind /a)", or "stage (op path)" for a stage without numbered ops.
 func (s Step) String() string {
 	text := s.Stage
 	if s.Index > 0 {
@@ -35,6 +35,7 @@ func (s Step) String() string {
 	return text
 }
 
+// kind selects the code of run that carries out a call.
 type kind uint8
 
 const (
@@ -48,21 +49,21 @@ const (
 	kindReport       // send failures to another descriptor
 	kindJoin         // fork a sibling that goes on with the program; this process ends
 	kindFork         // fork; the child runs the next n calls in a memory of its own, this process skips them
-	kindGuard        // wait for children until one pid ends, or until whoever reads its status is gone
+	kindGuard        // wait for children until one pid ends, or until the reader of its status has ended
 	kindDrain        // wait for children until there is none
 	kindForeign      // a call of another architecture
 	kindExpect       // wait for one child, and fail unless it ended as it should
-	kindServe        // start processes on request; a holds where the calls of each part begin, and where they end
+	kindServe        // start processes on request; a has the index of each part's first call, and of the first call after them
 )
 
-// Call is one system call, as the child reads it: fixed size, no interfaces, no strings. Its methods refine it and return it, for
-// chaining; they must be used before the next call is added.
+// Call is one system call, as the child reads it: fixed size, no interfaces, no strings. Its methods change it and return it, for chaining;
+// they must be used before the next call is added.
 type Call struct {
 	a        [6]uintptr
 	into     *int32 // also receives the result
 	nr       uint32
 	min      int32
-	from, to int32 // kindRepeat: values of Counter; kindSpawn: from is the number of calls of the child, to says what it shares; kindReap: the descriptor
+	from, to int32 // kindRepeat: values of Counter; kindSpawn: the number of the child's calls, and what it shares; kindReap: the descriptor
 	keep     int32
 	step     int32
 	tol      [maxTolerate]tolerance
@@ -71,13 +72,14 @@ type Call struct {
 	slots    uint8 // bit n: argument n names a slot
 	counter  uint8 // bit n: argument n is the counter
 	ntol     uint8
-	ptrs     uint8 // bit n: argument n points to memory of the program's
+	ptrs     uint8 // bit n: argument n points to the program's memory
 	strs     uint8 // bit n: that is a NUL-terminated string
-	memory   int32 // where Program.alive has the first of those
+	memory   int32 // the index in Program.alive of the first of those
 }
 
 const maxTolerate = 4
 
+// tolerance is an errno that a call may fail with, and how many calls are left out then.
 type tolerance struct{ errno, skip int16 }
 
 // Keep stores the result in slot s.
@@ -86,10 +88,10 @@ func (c *Call) Keep(s Slot) *Call { c.keep = int32(s); return c }
 // Into stores the result in *cell too, which may lie inside a buffer that a later call sends.
 func (c *Call) Into(cell *int32) *Call { c.into = cell; return c }
 
-// Min makes any result below n the error EPIPE: a short write, or a read that met the end of its stream.
+// Min makes any result below n the error EPIPE: a short write, or a read at the end of its stream.
 func (c *Call) Min(n int) *Call { c.min = int32(n); return c }
 
-// Any is the errno that tolerates every one.
+// Any stands for every errno in [Call.Tolerate].
 const Any = syscall.Errno(0)
 
 // Tolerate lets the call fail with errno e; the next skip calls are then left out.
@@ -102,7 +104,7 @@ func (c *Call) Tolerate(e syscall.Errno, skip int) *Call {
 	return c
 }
 
-// Repeat makes the call once for each value from..to of its Counter argument, tolerances applying to each.
+// Repeat makes the call once for each value from..to of its Counter argument. Tolerances apply to each of them.
 func (c *Call) Repeat(from, to int) *Call {
 	c.kind, c.from, c.to = kindRepeat, int32(from), int32(to)
 	return c
@@ -111,27 +113,27 @@ func (c *Call) Repeat(from, to int) *Call {
 // Program is a list of system calls. The zero value is empty and ready to use. A Program is written once and run once; it can be forked
 // more than once, because a child works on a copy of its memory.
 type Program struct {
-	// Trace keeps what is needed to print the program. It is set before the first call is added, by those who want to print: a run
-	// does without, since memory touched before a fork costs twice.
+	// Trace keeps the arguments, so that the program can be printed. Set it before the first call is added, and only to print: memory
+	// that is touched before a fork costs twice.
 	Trace bool
 
 	calls []Call
 	args  [][]Arg // of each call, when tracing
 	steps []Step
-	alive []memory // what the calls' arguments point to
+	alive []memory // the memory that arguments point to
 	slots int
 }
 
-// memory is a stretch of it that an argument points to.
+// memory is a range of memory that an argument points to.
 type memory struct {
 	ptr  unsafe.Pointer
 	size int
 }
 
-// At says what the calls added from here on are for.
+// At sets the step of the calls that are added from here on.
 func (p *Program) At(s Step) { p.steps = append(p.steps, s) }
 
-// Slot hands out a new slot.
+// Slot returns a new slot.
 func (p *Program) Slot() Slot { p.slots++; return Slot(p.slots) }
 
 // Grow makes room for n calls, so that a long program is not copied as it grows.
@@ -172,10 +174,10 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 	return c
 }
 
-// Fail appends a call that always fails with errno e, for ends of a list of alternatives that must not be reached.
+// Fail appends a call that always fails with errno e, for the end of a list of alternatives that must not be reached.
 func (p *Program) Fail(e syscall.Errno) { p.add(Call{kind: kindFail, errno: int16(e)}) }
 
-// Then lets the call that was added last fail with one of errnos: the calls that body adds are left out in that case.
+// Then lets the last call fail with one of errnos. If it does, the calls that body adds are left out.
 func (p *Program) Then(body func(), errnos ...syscall.Errno) {
 	at := len(p.calls) - 1
 	body()
@@ -184,7 +186,7 @@ func (p *Program) Then(body func(), errnos ...syscall.Errno) {
 	}
 }
 
-// Else lets the call that was added last fail with one of errnos: the calls that body adds are made in that case alone.
+// Else lets the last call fail with one of errnos. The calls that body adds are made only if it does.
 func (p *Program) Else(body func(), errnos ...syscall.Errno) {
 	for _, e := range errnos {
 		p.calls[len(p.calls)-1].Tolerate(e, 1)
@@ -194,7 +196,8 @@ func (p *Program) Else(body func(), errnos ...syscall.Errno) {
 	p.Then(body, over)
 }
 
-// Compare appends a check, without a call, that the first n bytes of buf are by then the same as its last n. It fails with errno e.
+// Compare appends a check that the first n bytes of buf equal its last n when the program gets there. It fails with errno e, and makes no
+// system call.
 func (p *Program) Compare(buf []byte, n int, e syscall.Errno) {
 	if len(buf) < 2*n {
 		panic("bug: a buffer to compare is too short")
@@ -202,26 +205,27 @@ func (p *Program) Compare(buf []byte, n int, e syscall.Errno) {
 	p.add(Call{kind: kindCompare, errno: int16(e), into: (*int32)(unsafe.Pointer(&buf[0])), from: int32(n), to: int32(len(buf) - n)})
 }
 
-// Spawn appends a vfork(2): the calls that body adds are the child's, which shares this process's memory while this process stands
-// still, until the child has executed a program or ended. The child must not fall off the end of its calls, which ends it as a
-// failure with ENOEXEC. The child's pid is kept in pid. If pidfd is not nil it receives a close-on-exec pidfd of the child.
+// Spawn appends a vfork(2). The child makes the calls that body adds; it shares this process's memory, and this process stops until the
+// child has executed a program or ended. If the child reaches the end of its calls, it ends with the failure ENOEXEC. The child's pid is
+// kept in pid. If pidfd is not nil, it receives a close-on-exec pidfd of the child.
 func (p *Program) Spawn(pid Slot, pidfd *int32, body func()) { p.spawn(pid, pidfd, spawnShared, body) }
 
 // SpawnApart is [Program.Spawn] by fork(2): the child has a copy of this process's memory, and this process goes on. It is for a child that
-// may be killed by a signal that dumps core, such as a seccomp filter's SIGSYS: before Linux 5.16 that ends all processes that share
-// the memory (commit 0258b5fd7c71).
+// may be killed by a signal that dumps core, such as a seccomp filter's SIGSYS: before Linux 5.16 that ends all processes that share the
+// memory (commit 0258b5fd7c71).
 func (p *Program) SpawnApart(pid Slot, body func()) { p.spawn(pid, nil, spawnApart, body) }
 
-// SpawnHelper is [Program.Spawn] of a child that shares this process's descriptors too, and ends with its calls: it is sent into a namespace
-// for something that this process is to have from there.
+// SpawnHelper is [Program.Spawn] of a child that also shares this process's descriptors, and ends after its calls. Such a child enters a
+// namespace to open a descriptor there for this process.
 func (p *Program) SpawnHelper(pid Slot, body func()) { p.spawn(pid, nil, spawnHelper, body) }
 
 const (
-	spawnShared = int32(iota) // the memory
-	spawnApart                // nothing
-	spawnHelper               // the memory and the descriptors
+	spawnShared = int32(iota) // shares the memory
+	spawnApart                // shares nothing
+	spawnHelper               // shares the memory and the descriptors
 )
 
+// spawn appends the fork, and notes how many calls body adds.
 func (p *Program) spawn(pid Slot, pidfd *int32, shares int32, body func()) {
 	p.add(Call{kind: kindSpawn, keep: int32(pid), into: pidfd, to: shares})
 	at := len(p.calls) - 1
@@ -229,8 +233,8 @@ func (p *Program) spawn(pid Slot, pidfd *int32, shares int32, body func()) {
 	p.calls[at].from = int32(len(p.calls) - 1 - at)
 }
 
-// Beside appends a fork(2): the calls that body adds are the child's, in a copy of this process's memory, while this process goes on. The child
-// ends with its calls; one that fails ends it in silence.
+// Beside appends a fork(2). The child makes the calls that body adds, in a copy of this process's memory, while this process goes on. The
+// child ends after its calls. If one of them fails, the child ends and reports nothing.
 func (p *Program) Beside(body func()) {
 	p.add(Call{kind: kindFork})
 	at := len(p.calls) - 1
@@ -238,9 +242,9 @@ func (p *Program) Beside(body func()) {
 	p.calls[at].from = int32(len(p.calls) - 1 - at)
 }
 
-// Reap appends the life of an init process: wait for any child until the one in slot pid ends, then write its [Exit] record to
-// descriptor fd. It fails with ECHILD if there is no such child, and ignores a status that nobody reads. With all it goes on waiting
-// until there is no child left, and the process ends with the exit code that a shell would give that child.
+// Reap appends the wait of an init process: it waits for any child until the one in slot pid ends, then writes that child's [Exit] record
+// to descriptor fd. It fails with ECHILD if there is no such child, and ignores an error of the write. With all it waits on until there is
+// no child left, and the process ends with the exit code that a shell would give that child.
 func (p *Program) Reap(pid Slot, fd int, all bool) {
 	c := p.add(Call{kind: kindReap, keep: int32(pid), from: int32(fd)})
 	if all {
@@ -248,10 +252,10 @@ func (p *Program) Reap(pid Slot, fd int, all bool) {
 	}
 }
 
-// Guard appends the life of a process that keeps others without being their pid 1: wait for any child until the one in slot pid ends,
-// then write its [Exit] record to descriptor fd; but stop at once when the other end of fd, a socket, is gone or shut down. With group it
-// then kills the process group of that child, before its pid can mean another. Slot signals has a signalfd for SIGCHLD, which must be
-// blocked.
+// Guard appends the wait of a process that watches others and is not their pid 1. It waits for any child until the one in slot pid ends,
+// then writes that child's [Exit] record to descriptor fd. It stops at once when the other end of fd, a socket, is closed or shut down.
+// With group it then kills the process group of that child, before the kernel can give the child's pid to another process. Slot signals has
+// a signalfd for SIGCHLD, which must be blocked.
 func (p *Program) Guard(pid Slot, fd int, signals Slot, group bool) {
 	c := p.add(Call{kind: kindGuard, keep: int32(pid), from: int32(fd), to: int32(signals)})
 	if group {
@@ -259,11 +263,11 @@ func (p *Program) Guard(pid Slot, fd int, signals Slot, group bool) {
 	}
 }
 
-// Drain appends waiting for children until there is none left.
+// Drain appends a wait until there is no child left.
 func (p *Program) Drain() { p.add(Call{kind: kindDrain}) }
 
-// Expect appends waiting for the child in slot pid. It fails with errno e unless that child has ended with exit code 0, or, with killed,
-// by a signal.
+// Expect appends a wait for the child in slot pid. It fails with errno e unless that child has ended with exit code 0, or, with killed, by
+// a signal.
 func (p *Program) Expect(pid Slot, killed bool, e syscall.Errno) {
 	c := p.add(Call{kind: kindExpect, keep: int32(pid), errno: int16(e)})
 	if killed {
@@ -271,25 +275,27 @@ func (p *Program) Expect(pid Slot, killed bool, e syscall.Errno) {
 	}
 }
 
-// Foreign appends a harmless system call, getpid(2), of another architecture: i386's, by int $0x80, on amd64. On arm64 there is no
-// such instruction, and nothing is done.
+// Foreign appends a harmless system call, getpid(2), of another architecture: i386's, by int $0x80, on amd64. On arm64 there is no such
+// instruction, and the call does nothing.
 func (p *Program) Foreign() { p.add(Call{kind: kindForeign}) }
 
-// Copy appends reading descriptor from to its end and writing all of it to the one in slot to.
+// Copy appends a loop that reads descriptor from to its end and writes all of it to the descriptor in slot to.
 func (p *Program) Copy(from int, to Slot) {
 	buf := make([]byte, copySize)
 	p.add(Call{kind: kindCopy, from: int32(from), keep: int32(to), into: (*int32)(unsafe.Pointer(&buf[0]))})
 }
 
+// copySize is the size of Copy's buffer in bytes.
 const copySize = 1 << 16
 
-// ReportTo has failures from here on sent to descriptor fd.
+// ReportTo makes later failures go to descriptor fd.
 func (p *Program) ReportTo(fd int) { p.add(Call{kind: kindReport, from: int32(fd)}) }
 
-// Join appends a clone(2) with CLONE_PARENT: a child of this process's parent goes on with the program, and this process ends. It is
-// how a process gets into a pid namespace that it has chosen for its children.
+// Join appends a clone(2) with CLONE_PARENT: a child of this process's parent goes on with the program, and this process ends. A process
+// gets into a pid namespace that it has chosen for its children (setns(2), unshare(2)) only by such a fork.
 func (p *Program) Join() { p.add(Call{kind: kindJoin}) }
 
+// add appends a call under the current step.
 func (p *Program) add(c Call) *Call {
 	c.step = int32(len(p.steps) - 1)
 	p.calls = append(p.calls, c)
@@ -299,7 +305,7 @@ func (p *Program) add(c Call) *Call {
 	return &p.calls[len(p.calls)-1]
 }
 
-// Inject replaces call i by one that fails with errno e, tolerances kept: the fault a test wants to see survived. restore puts the call back.
+// Inject replaces call i by one that fails with errno e and tolerates the same errnos: a fault for tests. restore puts the call back.
 func (p *Program) Inject(i int, e syscall.Errno) (restore func()) {
 	c := &p.calls[i]
 	was := *c
@@ -310,7 +316,7 @@ func (p *Program) Inject(i int, e syscall.Errno) (restore func()) {
 	return func() { *c = was }
 }
 
-// IsFail reports whether call i is one of [Program.Fail], which a good run does not reach.
+// IsFail reports whether call i was added by [Program.Fail]. A run without faults does not reach such a call.
 func (p *Program) IsFail(i int) bool { return p.calls[i].kind == kindFail }
 
 // Tolerates reports whether call i may fail with errno e.
@@ -319,7 +325,7 @@ func (p *Program) Tolerates(i int, e syscall.Errno) bool {
 	return slices.ContainsFunc(c.tol[:c.ntol], func(t tolerance) bool { return t.errno == int16(e) || t.errno == int16(Any) })
 }
 
-// Conditional reports whether a run may leave call i out: one before it skips it when it fails.
+// Conditional reports whether a run may leave call i out, because an earlier call skips it when it fails.
 func (p *Program) Conditional(i int) bool {
 	for j := range p.calls[:i] {
 		c := &p.calls[j]
@@ -332,7 +338,7 @@ func (p *Program) Conditional(i int) bool {
 	return false
 }
 
-// AfterSpawn reports whether call i comes after a spawned child's, in the process that spawned it.
+// AfterSpawn reports whether call i comes after a spawned child's calls, in the process that spawned the child.
 func (p *Program) AfterSpawn(i int) bool {
 	for j := range p.calls[:i] {
 		if c := &p.calls[j]; c.kind == kindSpawn && i > j+int(c.from) {

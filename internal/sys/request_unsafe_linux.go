@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Request returns p as a message for a process that runs [Program.Serve]: the first cut of its calls come before those of the service's
-// Confine, the others, which must end in an exec, after them. p must have Trace set, and can have strings, lists and buffers that are
-// only read as arguments, beside numbers and slots.
+// Request returns p as a message for a process that runs [Program.Serve]. Its first cut calls come before the calls of Service.Confine. The
+// others come after them, and must end in an exec. p must have Trace set. Its arguments can be numbers, slots, strings, lists, and buffers
+// that the kernel only reads.
 func (p *Program) Request(cut int, terminal bool) []byte {
 	if !p.Trace {
 		panic("bug: a request without its arguments")
@@ -43,15 +43,15 @@ func (p *Program) Request(cut int, terminal bool) []byte {
 	return r.data
 }
 
-// request is a message that grows.
+// request is a message under construction.
 type request struct {
 	data    []byte
 	relocs  []uint32
-	strings map[*byte]uint32          // what stands where already, by where the caller has it
+	strings map[*byte]uint32          // offsets of strings and lists in data, by their addresses in this process
 	lists   map[unsafe.Pointer]uint32 //
 }
 
-// argument writes what an argument points to, and returns where, if it points to anything.
+// argument appends the memory that an argument points to, and returns its offset. It returns false for an argument that is no pointer.
 func (r *request) argument(a *Arg) (uint32, bool) {
 	switch a.kind {
 	case argStr:
@@ -74,6 +74,7 @@ func (r *request) argument(a *Arg) (uint32, bool) {
 	return 0, false
 }
 
+// text appends a NUL-terminated string, or finds the copy that is there, and returns its offset.
 func (r *request) text(s string) uint32 {
 	key := unsafe.StringData(s)
 	if at, ok := r.strings[key]; ok && s != "" && string(r.data[at:min(int(at)+len(s)+1, len(r.data))]) == s+"\x00" {
@@ -87,6 +88,7 @@ func (r *request) text(s string) uint32 {
 	return at
 }
 
+// list appends a NULL-terminated array of strings and returns its offset. Each pointer is listed for relocation.
 func (r *request) list(words []string) uint32 {
 	offsets := make([]uint32, len(words))
 	for i, w := range words {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that runs [Program.Serve] keeps a supervisor ready, which shares its memory on a stack of its own and waits for a request on a
-// stream socket. With that it starts the command, by vfork(2), and the server starts the next supervisor. The calls that are the same for
-// all commands are part of the server's program; the rest comes with the request.
+// A process that runs [Program.Serve], the server, keeps one supervisor ready. The supervisor shares the server's memory, has its own stack,
+// and waits for a request on a stream socket. With a request it starts the command by vfork(2), and the server starts the next supervisor.
+// The calls that are the same for all commands are part of the server's program; the other calls come with the request.
 //
 //	server ── clone(CLONE_VM) ──► supervisor ── vfork ──► the request's calls up to its cut, Confine's, the request's other calls
 //	   ▲      next, please            │ ▲ ▲
@@ -17,38 +17,38 @@ import (
 //	                                  │ │ │ then 'k': kill all that the command has started
 //	caller ◄──────────────────────────┘ └─┘ one Failure, whose Errno is 0 if exec happened, with a pidfd; then one Exit; then the end
 //
-// The supervisor adopts the command's orphans, and lives until the last of them has ended. A server whose socket has ended, which its
-// supervisor sees at the next request and the server when nobody holds the other end any more, goes on with its program. Where no
-// supervisor can be started, for want of pids, the server tries for a second from a request on, and then refuses that itself.
+// The supervisor adopts the command's orphans, and ends after the last of them. When the socket ends, the server goes on with its program:
+// the waiting supervisor sees that instead of a request, and the server itself when no process holds the other end any more. If no
+// supervisor can be started, for want of pids, the server tries for a second after a request comes, and then refuses the request itself.
 
-// What a request brings stands in the first slots; so does what its calls may want to know.
+// The first slots hold the descriptors of a request, and others that its calls may use.
 const (
 	SlotChannel  Slot = 1 + iota // the supervisor's end of a SEQPACKET socket
 	SlotIn                       // the command's standard descriptors
 	SlotOut                      //
 	SlotErr                      //
-	SlotTerminal                 // the command's end of its terminal, which Service.Terminal makes
-	SlotMaster                   // the other end of that, which goes to the caller
-	SlotUsers                    // a user namespace, which the program has made
+	SlotTerminal                 // the command's end of its terminal, which Service.Terminal opens
+	SlotMaster                   // the terminal's other end, which goes to the caller
+	SlotUsers                    // a user namespace that the program has made
 	servedSlots  = iota
 )
 
-// Service says what a server does beside what it is asked to do.
+// Service describes a server: its descriptors, and the calls that are the same for all requests.
 type Service struct {
 	Socket  int    // a stream socket that requests come over
 	Signals Slot   // a signalfd for SIGCHLD; all signals are blocked
-	Prepare func() // calls of the supervisor
+	Prepare func() // adds the calls that each supervisor makes first
 	// Terminal adds the calls of a supervisor whose request asks for a terminal.
 	Terminal func()
-	Confine  func() // calls of the command
-	// Scope says that Prepare puts the supervisor into a Landlock domain that scopes signals: it kills by kill(-1), which no fork outruns.
-	// Without it the command's process group is killed.
+	Confine  func() // adds the calls that each command makes
+	// Scope means that Prepare puts the supervisor into a Landlock domain that scopes signals. The supervisor then kills by kill(-1), which
+	// no fork can outrun. Without Scope it kills the command's process group.
 	Scope bool
-	// Die has a supervisor die with the server, and the command with its supervisor, where no pid namespace ends them.
+	// Die makes a supervisor die with the server, and the command with its supervisor, for sandboxes without a pid namespace.
 	Die bool
 }
 
-// ForRequests reserves the slots that requests are written in terms of. It must come before the first [Program.Slot].
+// ForRequests reserves the slots that requests use by number. It must come before the first [Program.Slot].
 func (p *Program) ForRequests() {
 	if p.slots != 0 {
 		panic("bug: slots are handed out already")
@@ -56,7 +56,7 @@ func (p *Program) ForRequests() {
 	p.slots = servedSlots
 }
 
-// Serve appends the life of a server: see [Service]. It ends when the socket does.
+// Serve appends a server: see [Service]. The call ends when the server's socket does, and the program goes on after it.
 func (p *Program) Serve(s Service) {
 	at := len(p.calls)
 	p.add(Call{kind: kindServe, from: int32(s.Socket), keep: int32(s.Signals)})
@@ -73,8 +73,8 @@ func (p *Program) Serve(s Service) {
 	}
 }
 
-// requestHead begins a request. Addresses in the request are offsets from its begin, and listed at its end as 32-bit offsets of the words
-// that hold them.
+// requestHead begins a request. Addresses in a request are offsets from its start. Its end lists, as 32-bit offsets, the words that hold
+// them.
 type requestHead struct {
 	Size     uint32
 	Calls    uint32
@@ -87,7 +87,7 @@ type requestHead struct {
 const (
 	callSize = unsafe.Sizeof(Call{})
 	headSize = unsafe.Sizeof(requestHead{})
-	// MaxRequest is the size of the largest request. A command whose name is looked for in PATH has lists of its arguments for each place.
+	// MaxRequest is the size of the largest request. A command without a path has a list of its arguments for each directory of PATH.
 	MaxRequest = 128 << 20
 	// OfRequest marks the Index of a Failure that happened in a call of the request.
 	OfRequest = 1 << 31
@@ -95,12 +95,12 @@ const (
 	maxPassed = 4
 )
 
-// server is what a machine needs to serve, on the heap before the fork.
+// server is the state of kindServe. It is allocated before the fork.
 type server struct {
 	workers uintptr // the list of *worker
-	idle    uintptr // the one of them that has not asked for its successor, or 0
-	tries   uintptr // to start the next one while somebody waits, in vain
-	over    bool    // somebody could not be told that it was in vain
+	idle    uintptr // the worker that has not asked for its successor yet, or 0
+	tries   uintptr // failed attempts to start a worker while a request waits
+	over    bool    // a request could not even be refused: the server ends
 	next    [2]int32
 	word    [1]uintptr
 	nslots  uintptr
@@ -109,6 +109,7 @@ type server struct {
 	entries [2]uintptr // of supervise and become
 }
 
+// newServer returns the state of a server. The entries are code addresses: vclone starts supervisors and commands at them.
 func newServer(m *machine) *server {
 	s := &server{nslots: uintptr(len(m.slots))}
 	supervisor, command := supervise, become
@@ -116,6 +117,9 @@ func newServer(m *machine) *server {
 	return s
 }
 
+// serve runs the server until its socket ends, or until it cannot go on. It keeps one supervisor waiting for the next request, and reaps
+// those that have ended.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -127,17 +131,17 @@ func serve(m *machine, c *Call) {
 	}
 	s.pid, _, _ = syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 	for {
-		var wait uintptr // for ever; but without a supervisor, for which there was no room, not for long
+		var wait uintptr // 0 is for ever; if no supervisor could be started, serve tries again soon
 		if s.idle == 0 && !startWorker(m, c) {
 			if s.over {
 				return
 			}
-			s.pause = [2]uintptr{0, 10e6} // which the call changes
+			s.pause = [2]uintptr{0, 10e6} // set each time: ppoll(2) may change it
 			wait = uintptr(unsafe.Pointer(&s.pause))
 		}
 		m.polls[0] = unix.PollFd{Fd: int32(m.slots[c.keep]), Events: unix.POLLIN}
 		m.polls[1] = unix.PollFd{Fd: s.next[0], Events: unix.POLLIN}
-		m.polls[2] = unix.PollFd{Fd: c.from} // POLLHUP: the supervisor that reads it may be stopped, or there may be none
+		m.polls[2] = unix.PollFd{Fd: c.from} // for POLLHUP: the supervisor that reads it may be stopped, or missing
 		n, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 3, wait, 0, 0, 0)
 		if e == unix.EINTR || e == 0 && n == 0 {
 			continue
@@ -158,9 +162,9 @@ func serve(m *machine, c *Call) {
 	}
 }
 
-// reapWorkers waits for what has ended, and unmaps what belonged to it. An orphan whose supervisor was killed is reaped like any other. It
-// reports whether it is over: a supervisor has ended without a request, since the socket has; or one was killed, and with it the control
-// over what its command has started, which only the server's end makes up for.
+// reapWorkers reaps ended children, and unmaps the memory of ended supervisors. An orphan whose supervisor was killed is reaped like any
+// other child. It reports whether the server must end: because a supervisor has ended without a request, which means that the socket has
+// ended; or because a supervisor was killed, and nothing but the server's end can still kill what its command has started.
 //
 //go:nosplit
 //go:norace
@@ -182,9 +186,9 @@ func reapWorkers(s *server) (over bool) {
 				continue
 			}
 			if s.word[0]&0x7f != 0 {
-				return true // killed: what it has started may still be on its way, in memory of w's
+				return true // killed: its command may still use the memory of w on the way to exec
 			}
-			over = over || w.request == 0 // by itself: that it asked for the next one may still lie in the pipe
+			over = over || w.request == 0 // not s.idle: the worker's message in the pipe may be unread
 			*link = w.list
 			syscall.RawSyscall(unix.SYS_MUNMAP, w.request, w.size, 0)
 			syscall.RawSyscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(w)), w.length, 0)
@@ -193,25 +197,25 @@ func reapWorkers(s *server) (over bool) {
 	}
 }
 
-// setSlice writes a slice that lies outside of the heap, without a write barrier.
+// setSlice writes a slice of memory outside of the heap, without a write barrier.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func setSlice(into unsafe.Pointer, at, n uintptr) { *(*[3]uintptr)(into) = [3]uintptr{at, n, n} }
 
-// pointer makes an address outside of the heap a pointer.
+// pointer converts an address outside of the heap to a pointer.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func pointer(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }
 
-// maxStartTries is how many times the start of a supervisor is tried for a request before that is refused: for a second, if nothing happens
-// meanwhile. What has ended may not have made room yet.
+// maxStartTries is how many times the server tries to start a supervisor for a waiting request before it refuses the request: for a second,
+// if nothing else happens. Processes that have ended may not have freed their pids yet.
 const maxStartTries = 100
 
-// startWorker starts a supervisor. If there is no room for one, and has not been, whoever waits is told.
+// startWorker starts a supervisor, and reports whether it could. After too many attempts it refuses the request that waits.
 //
 //go:nosplit
 //go:norace
@@ -222,7 +226,7 @@ func startWorker(m *machine, c *Call) bool {
 	length := (unsafe.Sizeof(worker{}) + 8*s.nslots + 2*8*stackWords + page - 1) &^ (page - 1)
 	at, e := mapMemory(length)
 	if e != 0 {
-		s.over = hopeless(m, c) // there is no memory to tell anybody with
+		s.over = hopeless(m, c) // without memory the request cannot be refused
 		return false
 	}
 	w := (*worker)(pointer(at))
@@ -241,8 +245,9 @@ func startWorker(m *machine, c *Call) bool {
 	*(*uintptr)(unsafe.Pointer(&w.service)) = uintptr(unsafe.Pointer(c))
 	stacks := (slots + 8*s.nslots + 15) &^ 15
 	w.stack, w.entry = stacks+2*8*stackWords-64, s.entries[1]
+	// Without CLONE_VFORK: the server goes on, and the supervisor has its own stack, slots and machines.
 	w.pid = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM, stacks+8*stackWords-64, nil, s.entries[0], unsafe.Pointer(w))
-	if w.pid > ^uintptr(4095) {
+	if w.pid > ^uintptr(4095) { // a negated errno
 		s.over = hopeless(m, c) && !refuse(w, c)
 		syscall.RawSyscall(unix.SYS_MUNMAP, at, length, 0)
 		return false
@@ -251,7 +256,7 @@ func startWorker(m *machine, c *Call) bool {
 	return true
 }
 
-// hopeless reports whether there is a request that has waited long enough.
+// hopeless reports whether a request waits and maxStartTries attempts to start a supervisor for it have failed. It counts them.
 //
 //go:nosplit
 //go:norace
@@ -267,6 +272,8 @@ func hopeless(m *machine, c *Call) bool {
 	return m.server.tries > maxStartTries
 }
 
+// mapMemory maps private memory that is all zero.
+//
 //go:nosplit
 //go:norace
 func mapMemory(length uintptr) (at uintptr, errno syscall.Errno) {

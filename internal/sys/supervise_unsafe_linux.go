@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The supervisor of one command, and the command's way to exec: see Serve. All of it is under the contract of [Program.Fork]'s child, in memory
-// that it shares with the server and other supervisors: each writes to its own worker alone.
+// The supervisor of one command, and the command until exec: see Serve. All of it is under the contract of [Program.Fork]'s child. It runs
+// in memory that it shares with the server and other supervisors; each of them writes only to its own worker.
 
-// rawMsghdr is unix.Msghdr without pointers, since there are no write barriers in a forked child.
+// rawMsghdr is unix.Msghdr without pointers: a forked child can run no write barriers.
 type rawMsghdr struct {
 	name             uintptr
 	namelen          uint32
@@ -19,37 +19,39 @@ type rawMsghdr struct {
 	flags            int32
 }
 
-// worker is a supervisor with its command, at the begin of a mapping of its own.
+// worker is the state of a supervisor and its command, at the start of a mapping of its own.
 type worker struct {
 	list, length  uintptr // the next worker, and the size of the mapping
-	request, size uintptr // a mapping of the request's, if there is one
-	pid           uintptr // of the supervisor, as the server knows it
+	request, size uintptr // the mapping of the request; 0 before one has come
+	pid           uintptr // of the supervisor; the server writes it
 	server        uintptr // pid of the server
-	self          uintptr // pid of the supervisor, as itself knows it
+	self          uintptr // the same, from the supervisor's own getpid
 	command       uintptr // pid of the command
 	service       *Call
-	next          uintptr // the pipe to ask for the next supervisor with
+	next          uintptr // the pipe by which it asks the server for the next supervisor
 	head          requestHead
 	own           machine // runs the program's calls in the supervisor
 	confine       machine // runs them in the command
 	asked         machine // runs the request's calls in the command
-	failed        int     // whose call failed before exec: 0, or one of these
-	passed        uintptr // how many descriptors have come
-	cut           bool    // not all have: there were no numbers left for them
-	stack         uintptr // top of the command's
-	entry         uintptr
+	failed        int     // which machine failed before exec: 0, or a failed constant
+	passed        uintptr // how many descriptors came with the request
+	cut           bool    // some were lost, for want of free descriptor numbers
+	stack         uintptr // top of the command's stack
+	entry         uintptr // code address of become
 	vector        [2]uintptr
 	message       rawMsghdr
 	control       [8]uintptr
 }
 
+// Values of worker.failed.
 const (
 	failedSupervisor = 1 + iota
 	failedProgram
 	failedRequest
 )
 
-// supervise is the life of a supervisor, which does not return. It ends without an error when the socket has.
+// supervise is a supervisor from start to end; it does not return. It makes its own calls before a request comes, so that they cost the
+// command no time. It exits with 0 if the socket ends instead.
 //
 //go:nosplit
 //go:norace
@@ -60,19 +62,19 @@ func supervise(w *worker) {
 		dieWith(w.server)
 		w.self, _, _ = syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 	}
-	prepared := run(m, int(c.a[0]), int(c.a[1])) >= 0
+	prepared := run(m, int(c.a[0]), int(c.a[1])) >= 0 // a failure is reported to the request that comes
 	if !receive(w, c) {
 		exit(0)
 	}
-	syscall.RawSyscall(unix.SYS_WRITE, w.next, uintptr(unsafe.Pointer(&w.head)), 1) // the next one, however long exec takes
+	syscall.RawSyscall(unix.SYS_WRITE, w.next, uintptr(unsafe.Pointer(&w.head)), 1) // now, because exec may take long
 	if w.cut {
-		m.index, m.errno, w.failed = int(c.a[0])-1, uintptr(unix.EMFILE), failedSupervisor // of the serve call itself
+		m.index, m.errno, w.failed = int(c.a[0])-1, uintptr(unix.EMFILE), failedSupervisor // reported as a failure of the serve call
 	} else if !prepared || w.head.Terminal != 0 && run(m, int(c.a[1]), int(c.a[2])) < 0 {
 		w.failed = failedSupervisor
 	} else {
 		w.command = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD, w.stack, &m.pidfd, w.entry, unsafe.Pointer(w))
 		if w.command > ^uintptr(4095) {
-			m.index, m.errno, w.failed = int(c.a[0])-1, -w.command, failedSupervisor // of the serve call, too
+			m.index, m.errno, w.failed = int(c.a[0])-1, -w.command, failedSupervisor // reported likewise
 		}
 	}
 	channel := m.slots[SlotChannel]
@@ -89,7 +91,7 @@ func supervise(w *worker) {
 	exit(1)
 }
 
-// receive waits for a request, and maps memory that it reads it into. It reports whether there was one that can be answered.
+// receive waits for a request and reads it into memory that it maps. It reports whether a request came that can be answered.
 //
 //go:nosplit
 //go:norace
@@ -115,7 +117,7 @@ func receive(w *worker, c *Call) bool {
 		}
 	}
 	w.cut = w.message.flags&unix.MSG_CTRUNC != 0
-	if w.passed == 0 { // nobody can be told
+	if w.passed == 0 { // no channel to answer over
 		return false
 	}
 	size := uintptr(w.head.Size)
@@ -124,17 +126,19 @@ func receive(w *worker, c *Call) bool {
 		return false
 	}
 	w.request, w.size = at, size
+	// The rest of the message. A sender writes a request as a whole, so no other request comes in between.
 	for done := headSize; done < size; {
 		n, _, e := syscall.RawSyscall(unix.SYS_READ, uintptr(c.from), at+done, size-done)
 		if e == unix.EINTR {
 			continue
 		}
 		if e != 0 || n == 0 {
-			w.request = 0 // there is none
+			w.request = 0 // it is not complete
 			return false
 		}
 		done += n
 	}
+	// Offsets become addresses. They are not checked, because the sandbox's owner writes the requests.
 	relocs := at + size - 4*uintptr(w.head.Relocs)
 	for i := uintptr(0); i < uintptr(w.head.Relocs); i++ {
 		*(*uintptr)(pointer(at + uintptr(*(*uint32)(pointer(relocs + 4*i))))) += at
@@ -151,7 +155,7 @@ func receive(w *worker, c *Call) bool {
 func refuse(w *worker, c *Call) bool {
 	ok := receive(w, c)
 	if ok {
-		w.own.index, w.own.errno = int(c.a[0])-1, -w.pid // of the serve call itself
+		w.own.index, w.own.errno = int(c.a[0])-1, -w.pid // the errno of vclone, as a failure of the serve call
 		reportStart(w, w.own.slots[SlotChannel], &w.own, 0)
 	}
 	for i := uintptr(0); i < w.passed; i++ {
@@ -163,7 +167,8 @@ func refuse(w *worker, c *Call) bool {
 	return ok
 }
 
-// become is the way of a process to the command, which does not return.
+// become is the command's process until exec; it does not return. It makes the request's calls up to the cut, those of Confine, and the
+// request's other calls, which end in exec.
 //
 //go:nosplit
 //go:norace
@@ -172,15 +177,15 @@ func become(w *worker) {
 	c := w.service
 	w.failed = failedRequest
 	if run(&w.asked, 0, int(w.head.Cut)) >= 0 {
-		if c.to != 0 {
+		if c.to != 0 { // no pid namespace ends the command with its supervisor
 			dieWith(w.self)
 		}
 		w.failed = failedProgram
 		if run(&w.confine, int(c.a[2]), int(c.a[3])) >= 0 {
 			w.failed = 0
-			// From here on the supervisor's memory says that exec has happened, unless it fails.
+			// The supervisor goes on when exec succeeds or this process ends; failed stays 0 only if exec succeeds.
 			if run(&w.asked, int(w.head.Cut), int(w.head.Calls)) >= 0 {
-				w.asked.errno = uintptr(unix.ENOEXEC) // fell off the end
+				w.asked.errno = uintptr(unix.ENOEXEC) // the calls ended without exec
 			}
 			w.failed = failedRequest
 		}
@@ -188,7 +193,8 @@ func become(w *worker) {
 	exit(127)
 }
 
-// dieWith asks for SIGKILL when the parent ends, and ends this process if another is its parent by now: that signal never comes.
+// dieWith requests SIGKILL for the time when the parent ends. It exits if this process has another parent already, because the signal would
+// never come.
 //
 //go:nosplit
 //go:norace
@@ -200,8 +206,8 @@ func dieWith(parent uintptr) {
 	}
 }
 
-// reportStart sends the caller a Failure of a machine's; or, of none, that there was none, with the descriptors that it is to have: 2, and with a
-// terminal 3. It reports whether that was sent.
+// reportStart sends the caller one Failure: that of the machine of; or, if of is nil, one that means success, with the descriptors for the
+// caller: 2, and 3 for a terminal. It reports whether it was sent.
 //
 //go:nosplit
 //go:norace
@@ -213,7 +219,7 @@ func reportStart(w *worker, channel uintptr, of *machine, mark uint32) bool {
 	w.message = rawMsghdr{iov: uintptr(unsafe.Pointer(&w.vector)), iovlen: 1}
 	if of != nil {
 		m.failure.Index, m.failure.Errno = uint32(of.index)|mark, uint32(of.errno)
-		if of.errno == 0 { // killed on its way
+		if of.errno == 0 { // the command was killed before exec
 			m.failure.Errno = uint32(unix.EINTR)
 		}
 	} else {
@@ -228,8 +234,8 @@ func reportStart(w *worker, channel uintptr, of *machine, mark uint32) bool {
 	return e == 0
 }
 
-// keepChannels leaves a supervisor nothing but its channel, as descriptor 0, the signalfd, as 1, and what goes to the caller: a pipe of the
-// command's must end when the command lets go of it.
+// keepChannels closes all descriptors of a supervisor but its channel (as 0), the signalfd (as 1), and those that go to the caller (from 2
+// on). Otherwise the command's pipes would not end when the command closes them.
 //
 //go:nosplit
 //go:norace
@@ -250,8 +256,8 @@ func keepChannels(w *worker, c *Call, m *machine) {
 	}
 }
 
-// attend waits for the command and whatever it leaves behind, and kills them when it is told to. A command that ends at once is told of
-// when it has: the caller, who waits for both words, wakes up once.
+// attend waits for the command and the processes that it leaves behind, and kills them at the caller's request. It reports the start of a
+// command that ends within fastExit only when the command has ended: the caller waits for both messages, and wakes up once.
 //
 //go:nosplit
 //go:norace
@@ -260,9 +266,10 @@ func attend(w *worker, c *Call, m *machine) {
 	keepChannels(w, c, m)
 	m.polls[0] = unix.PollFd{Fd: 1, Events: unix.POLLIN}
 	m.polls[1] = unix.PollFd{Fd: 0, Events: unix.POLLIN}
-	w.vector = [2]uintptr{0, fastExit} // a timespec, which the call changes
+	w.vector = [2]uintptr{0, fastExit} // a timespec; the vector is not in use now
 	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&m.polls)), 1, uintptr(unsafe.Pointer(&w.vector)), 0, 0, 0)
-	if !reportStart(w, 0, nil, 0) { // nobody has its pidfd, and nobody waits for it
+	// The pidfd and the terminal go to the caller with the report; after that the supervisor needs neither.
+	if !reportStart(w, 0, nil, 0) { // the caller has ended: no process has the command's pidfd
 		killAll(w, c)
 	}
 	syscall.RawSyscall(unix.SYS_CLOSE, 2, 0, 0)
@@ -281,20 +288,20 @@ func attend(w *worker, c *Call, m *machine) {
 		if m.polls[1].Revents != 0 {
 			n, _, e := syscall.RawSyscall(unix.SYS_READ, 0, uintptr(unsafe.Pointer(&m.info)), 1)
 			switch {
-			case e != 0: // ECONNRESET comes once, before what the caller said last: unix_release_sock in net/unix/af_unix.c
+			case e != 0: // ECONNRESET comes once, before the caller's last messages: unix_release_sock in net/unix/af_unix.c
 			case n == 1:
 				killAll(w, c)
 			default:
-				m.polls[1].Fd = -1 // the caller has no more to say: what the command has left lives on
+				m.polls[1].Fd = -1 // the caller has closed the channel: the processes that the command left go on
 			}
 		}
 	}
 }
 
-// fastExit is how soon a command may end to be told of only then, in nanoseconds.
+// fastExit is a time in nanoseconds: a command that ends within it is reported once, when it ends.
 const fastExit = 2e6
 
-// killAll kills the command and all that it has started.
+// killAll kills the command and everything that it has started, or, without a Landlock scope, its process group.
 //
 //go:nosplit
 //go:norace
@@ -307,7 +314,7 @@ func killAll(w *worker, c *Call) {
 	}
 }
 
-// alone reaps what has ended, tells how the command has, and reports whether no child is left.
+// alone reaps children that have ended, reports how the command ended, and returns whether no child is left.
 //
 //go:nosplit
 //go:norace
@@ -325,7 +332,7 @@ func alone(w *worker, m *machine) bool {
 			return false
 		}
 		if pid == w.command {
-			w.command = 0 // its number can mean another from now on
+			w.command = 0 // the kernel may give its pid to another process from now on
 			syscall.RawSyscall6(unix.SYS_SENDTO, 0, uintptr(unsafe.Pointer(&m.exit)), unsafe.Sizeof(m.exit), unix.MSG_NOSIGNAL, 0, 0)
 		}
 	}

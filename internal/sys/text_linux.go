@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteTo prints a program that was written with Trace like strace, one call a line, numbered as errors number them. Slots print as $n;
-// an indented run of calls after spawn is the child's.
+// WriteTo prints a program that was written with Trace in the style of strace: one call a line, with the numbers that errors use. Slots
+// print as $n. The indented calls after a spawn are the child's.
 func (p *Program) WriteTo(w io.Writer) (int64, error) {
 	var out strings.Builder
 	step, end := -1, -1
@@ -45,7 +45,7 @@ func (p *Program) String() string {
 	return out.String()
 }
 
-// text prints one call: openat(AT_FDCWD, "/", O_PATH) = $1, or ENOENT: skip 2.
+// text returns one call as a line: openat(AT_FDCWD, "/", O_PATH) = $1, or ENOENT: skip 2.
 func (c *Call) text(args []Arg) string {
 	var out strings.Builder
 	switch c.kind {
@@ -128,7 +128,7 @@ func (c *Call) text(args []Arg) string {
 	return out.String()
 }
 
-// CallName returns the name of call i: that of its system call, or a word for a call that the program makes up, such as "spawn".
+// CallName returns the name of call i: that of its system call, or for a call that is no system call the name that prints, such as "spawn".
 func (p *Program) CallName(i int) string {
 	name, _, _ := strings.Cut(p.calls[i].text(nil), "(")
 	return name

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// View is one call of a finished program as the kernel will read it. It reads the memory that the call's arguments point to, not the text
-// that prints, so a program needs no [Program.Trace] to be viewed.
+// View is one call of a finished program as the kernel will read it. It reads the memory that the call's arguments point to, not their
+// printed text, so the program needs no [Program.Trace].
 type View struct {
 	p *Program
 	c *Call
@@ -16,7 +16,7 @@ type View struct {
 // View returns call i.
 func (p *Program) View(i int) View { return View{p, &p.calls[i]} }
 
-// Kind says what a call is.
+// Kind is the kind of a call.
 type Kind = kind
 
 // The kinds. All but the first two are no system calls of their own: see the methods of [Program] that add them.
@@ -38,10 +38,10 @@ const (
 	KindServe   = kindServe
 )
 
-// Kind returns what the call is.
+// Kind returns the call's kind.
 func (v View) Kind() Kind { return v.c.kind }
 
-// What a spawned child shares with the process that spawns it: the second number of [View.Range].
+// The sharing between a spawned child and its parent: the second number of [View.Range].
 const (
 	ShareMemory      = int(spawnShared)
 	ShareNothing     = int(spawnApart)
@@ -104,7 +104,7 @@ func startsWith(p *byte, s string) bool {
 	return *(*byte)(unsafe.Add(unsafe.Pointer(p), len(s))) == 0
 }
 
-// FilterIs reports whether argument i is a struct sock_fprog whose instructions are exactly those in raw, as the kernel has them.
+// FilterIs reports whether argument i is a struct sock_fprog with exactly the instructions in raw, which has the kernel's encoding.
 func (v View) FilterIs(i int, raw []byte) bool {
 	b := v.Mem(i)
 	if len(b) != int(unsafe.Sizeof(syscall.SockFprog{})) {
@@ -115,20 +115,20 @@ func (v View) FilterIs(i int, raw []byte) bool {
 	return size == len(raw) && (size == 0 || string(unsafe.Slice((*byte)(unsafe.Pointer(f.Filter)), size)) == string(raw))
 }
 
-// Keep returns the slot that the result goes to, or 0.
+// Keep returns the slot that receives the result, or 0.
 func (v View) Keep() Slot { return Slot(v.c.keep) }
 
-// Into returns the address that the result is also written to, or 0. For [Program.Compare] and [Program.Copy] it is the address of the buffer.
+// Into returns the address that also receives the result, or 0. For [Program.Compare] and [Program.Copy] it is the address of the buffer.
 func (v View) Into() uint64 { return uint64(uintptr(unsafe.Pointer(v.c.into))) }
 
-// Min returns the least result that is no failure.
+// Min returns the least result that is not a failure.
 func (v View) Min() int { return int(v.c.min) }
 
-// Range returns the first and the last value of a repeated call's counter. For the other kinds it returns the two numbers that
-// the method of [Program] which adds them has noted: a spawned child's number of calls comes first.
+// Range returns the first and the last value of a repeated call's counter. For other kinds it returns two numbers that the method of
+// [Program] has noted, such as a spawned child's number of calls and its sharing.
 func (v View) Range() (from, to int) { return int(v.c.from), int(v.c.to) }
 
-// Tolerated returns the errno number j that the call may fail with, and how many calls are left out then.
+// Tolerated returns errno number j that the call may fail with, and how many calls are left out then.
 func (v View) Tolerated(j int) (e syscall.Errno, skip int, ok bool) {
 	if j >= int(v.c.ntol) {
 		return 0, 0, false
@@ -136,5 +136,5 @@ func (v View) Tolerated(j int) (e syscall.Errno, skip int, ok bool) {
 	return syscall.Errno(v.c.tol[j].errno), int(v.c.tol[j].skip), true
 }
 
-// Errno returns the error that a call of a made-up kind fails with.
+// Errno returns the error of a call that is no system call.
 func (v View) Errno() syscall.Errno { return syscall.Errno(v.c.errno) }

@@ -7,8 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ways of a forked process to wait for its children. All are under the contract of [Program.Fork]'s child.
+// How a forked process waits for its children. All of this is under the contract of [Program.Fork]'s child.
 
+// reap waits for children until the one in slot c.keep has ended, and writes its Exit record. With c.to it then waits until no child is
+// left, and sets this process's exit code: the child's, or 128 and the number of the signal that ended it.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -21,14 +24,14 @@ func reap(m *machine, c *Call) {
 			continue
 		}
 		m.errno = uintptr(e)
-		if reported && e == unix.ECHILD {
+		if reported && e == unix.ECHILD { // the last child has ended
 			m.errno = 0
 			return
 		}
 		if e != 0 {
 			return
 		}
-		if r != m.slots[c.keep] {
+		if r != m.slots[c.keep] { // an orphan
 			continue
 		}
 		syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.from), uintptr(unsafe.Pointer(&m.exit)), unsafe.Sizeof(m.exit))
@@ -42,8 +45,8 @@ func reap(m *machine, c *Call) {
 	}
 }
 
-// guard waits with poll(2) rather than wait4(2), to notice its reader's end too: a death signal would end this process before those it
-// keeps.
+// guard waits for the child in slot c.keep and writes its Exit record. It waits with ppoll(2), not wait4(2), to notice the end of the
+// reader, too. A death signal instead would end this process before the processes that it must kill.
 //
 //go:nosplit
 //go:norace
@@ -68,14 +71,15 @@ func guard(m *machine, c *Call) {
 	}
 }
 
-// ended reaps what there is to reap, and reports whether the child of guard was among it.
+// ended reaps the children that have ended, and reports whether the guarded child was one of them.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func ended(m *machine, c *Call) bool {
 	for {
-		m.info[4] = 0 // si_pid: stays 0 if nobody has ended
+		m.info[4] = 0 // si_pid: stays 0 if no child has ended
+		// WNOWAIT: the child stays a zombie, so that its pid is valid until its group is killed.
 		_, _, e := syscall.RawSyscall6(unix.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&m.info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
 		if e == unix.EINTR {
 			continue
@@ -86,7 +90,7 @@ func ended(m *machine, c *Call) bool {
 		}
 		mine := pid == m.slots[c.keep]
 		if mine {
-			killGroup(m, c)
+			killGroup(m, c) // before the wait, which frees the pid for another process
 		}
 		syscall.RawSyscall6(unix.SYS_WAIT4, pid, uintptr(unsafe.Pointer(&m.exit.Status)), 0, uintptr(unsafe.Pointer(&m.exit.Usage)), 0, 0)
 		if mine {
@@ -95,6 +99,8 @@ func ended(m *machine, c *Call) bool {
 	}
 }
 
+// killGroup kills the guarded child's process group, if Guard was asked to.
+//
 //go:nosplit
 //go:norace
 func killGroup(m *machine, c *Call) {
@@ -103,6 +109,8 @@ func killGroup(m *machine, c *Call) {
 	}
 }
 
+// reapAll waits until no child is left.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -116,6 +124,8 @@ func reapAll(m *machine) {
 	}
 }
 
+// expect waits for one child, and fails with c.errno unless it ended as it should: with exit code 0, or, with c.to, by a signal.
+//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -126,7 +136,7 @@ func expect(m *machine, c *Call) {
 			continue
 		}
 		m.errno = uintptr(e)
-		status := m.exit.Status & 0xffff // as wait4 gives it: the code in the second byte, a signal in the first
+		status := m.exit.Status & 0xffff // of wait4(2): the exit code in the second byte, a signal in the first
 		if e == 0 && status != 0 && (c.to == 0 || status&0x7f == 0) {
 			m.errno = uintptr(c.errno)
 		}
