@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tmpfsOptions returns the mount options of a tmpfs, with mode 0755 if op has none.
 func tmpfsOptions(op Op) string {
 	mode := op.Mode
 	if mode == 0 {
@@ -24,7 +25,7 @@ func tmpfsOptions(op Op) string {
 	return options
 }
 
-// fileSystem mounts a file system of its own at op.Dest.
+// fileSystem mounts a new file system at op.Dest. A tmpfs without flags gets nosuid and nodev.
 func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	dest, err := l.mountPoint(op, op.Dest, true)
 	if errors.Is(err, errSkip) {
@@ -40,8 +41,8 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	}
 	l.mountOn(dest, fstype, options, flags)
 	if op.Kind == Proc {
-		// Only processes that may be traced can be seen, so not pid 1, which is none of the program's. Before Linux 5.8 there is
-		// no such option; then permissions alone keep it out (proc_pid(5), hidepid).
+		// hidepid=ptraceable shows only the processes that the reader may trace. Pid 1 is not among them, so the command cannot look into
+		// it. Kernels before Linux 5.8 refuse the option; there, permissions alone protect pid 1 (proc_pid(5), hidepid).
 		l.enter(dest)
 		l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("."), sys.Null(), sys.Words(unix.MS_REMOUNT|flags.ms(), "MS_REMOUNT|nosuid|nodev|noexec"),
 			sys.Str("hidepid=ptraceable")).Tolerate(unix.EINVAL, 0)
@@ -50,7 +51,8 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	return nil
 }
 
-// mountOn mounts a file system of its own on dest. A directory of the sandbox's own is entered first, which takes one call less than a number.
+// mountOn mounts a new file system on dest. It enters a directory that only the sandbox can change, which takes one call less than a
+// descriptor number.
 func (l *lowering) mountOn(dest, fstype, options string, flags Flags) {
 	if !l.view.private(dest) {
 		l.mountByNumber(dest, fstype, options, flags)
@@ -60,8 +62,8 @@ func (l *lowering) mountOn(dest, fstype, options string, flags Flags) {
 	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
 }
 
-// mountByNumber mounts a file system of its own on dest, which a path in /proc/self/fd names. It does not enter dest: that takes the right to
-// search it, which the caller may lack in a directory of the host's, and even root in a user namespace.
+// mountByNumber mounts a new file system on dest, which a path in /proc/self/fd names. It does not enter dest: fchdir needs search
+// permission, which the caller, and even root in a user namespace, may lack on a directory of the host.
 func (l *lowering) mountByNumber(dest, fstype, options string, flags Flags) {
 	l.openDest(dest, l.dst)
 	l.numbered(l.dst, l.fdDest)
@@ -76,6 +78,7 @@ func (l *lowering) enter(dest string) {
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 
+// msWords returns flags as the argument of mount(2), with their names for listings.
 func msWords(flags Flags) sys.Arg {
 	var words []string
 	for _, f := range flags {
@@ -87,6 +90,7 @@ func msWords(flags Flags) sys.Arg {
 	return sys.Words(flags.ms(), strings.Join(words, "|"))
 }
 
+// optional returns s as an argument, or NULL if s is empty.
 func optional(s string) sys.Arg {
 	if s == "" {
 		return sys.Null()
@@ -94,6 +98,7 @@ func optional(s string) sys.Arg {
 	return sys.Str(s)
 }
 
+// dir makes an empty directory, or accepts one that exists. On the host it must exist already.
 func (l *lowering) dir(op Op) error {
 	n, _, rest := l.view.find(op.Dest)
 	switch {
@@ -109,7 +114,7 @@ func (l *lowering) dir(op Op) error {
 		l.view.set(op.Dest, node{origin: private, dir: true})
 		return nil
 	}
-	_, err := l.mountPoint(op, op.Dest, true) // on the host it must exist already
+	_, err := l.mountPoint(op, op.Dest, true)
 	if errors.Is(err, errSkip) {
 		l.resolved.Missing = true
 		return nil
@@ -117,6 +122,7 @@ func (l *lowering) dir(op Op) error {
 	return err
 }
 
+// symlink makes a symlink in a file system of the sandbox, and nowhere else: nothing is created on the host.
 func (l *lowering) symlink(op Op, target string) error {
 	n, at, rest := l.view.find(op.Dest)
 	switch {
@@ -132,9 +138,11 @@ func (l *lowering) symlink(op Op, target string) error {
 	return nil
 }
 
-// staged is where a file is made before it is mounted over one of the host's; it is unlinked as soon as it is mounted.
+// staged is the path at which a file is made that will be mounted over a file of the host. It is unlinked as soon as the file is mounted.
 const staged = "/.nsrun-file"
 
+// file makes a file with op.Data. Below a directory of the host it cannot be made, so a file of that name must exist there, and the new
+// file is mounted over it.
 func (l *lowering) file(op Op) error {
 	mode := op.Mode
 	if mode == 0 {
@@ -162,12 +170,14 @@ func (l *lowering) file(op Op) error {
 	if err := l.attach(flags, staged, dest, false); err != nil {
 		return err
 	}
+	// The mount keeps the file. Without this, the sandbox would have it under a second name.
 	l.p.Add(unix.SYS_UNLINKAT, sys.Of(l.root), sys.Str(relative(staged)), sys.Int(0))
 	l.view.cover(dest, node{origin: private})
 	l.resolved.Dest, l.resolved.File = dest, true
 	return nil
 }
 
+// write makes a new file with data. O_EXCL and O_NOFOLLOW refuse a file or symlink that exists already; a short write fails the start.
 func (l *lowering) write(dest string, data []byte, mode uint32) {
 	p := l.p
 	p.Add(unix.SYS_OPENAT, sys.Of(l.root), sys.Str(relative(dest)),
@@ -179,6 +189,7 @@ func (l *lowering) write(dest string, data []byte, mode uint32) {
 	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 
+// remount adds op.Flags to the mount at op.Dest, without its submounts.
 func (l *lowering) remount(op Op) error {
 	l.openDest(op.Dest, l.dst)
 	l.setFlags(l.dst, op.Flags, 0)
@@ -186,7 +197,8 @@ func (l *lowering) remount(op Op) error {
 	return nil
 }
 
-// rebind mounts what is at op.Dest over itself with op.Flags. The place is procfs or a bind, whose like the host has.
+// rebind mounts what is at op.Dest over itself with op.Flags. op.Dest is in a procfs or a bind, so the resolver can look up its type in the
+// matching place on the host.
 func (l *lowering) rebind(op Op) error {
 	dir, found, err := l.kindAt(op)
 	if err != nil || !found {
@@ -206,10 +218,10 @@ func (l *lowering) rebind(op Op) error {
 	return nil
 }
 
-// maskFlags keep a mask from being a way to change the mode of the host's /dev/null.
+// maskFlags are the flags of a mask. They keep the sandbox from changing the mode of the host's /dev/null.
 var maskFlags = Flags{ReadOnly, NoSuid, NoExec}
 
-// mask covers a file by /dev/null, a directory by an empty read-only tmpfs.
+// mask covers a file with the host's /dev/null, or a directory with an empty read-only tmpfs.
 func (l *lowering) mask(op Op) error {
 	dir, found, err := l.kindAt(op)
 	if err != nil || !found {
@@ -234,7 +246,7 @@ func (l *lowering) mask(op Op) error {
 	return l.attachOld(maskFlags, "/dev/null", op.Dest)
 }
 
-// openNull opens the host's /dev/null once, having looked that it is what it says: CVE-2025-31133.
+// openNull opens the host's /dev/null once, after a check of its device number: CVE-2025-31133.
 func (l *lowering) openNull() error {
 	if l.haveNull {
 		return nil
@@ -251,13 +263,14 @@ func (l *lowering) openNull() error {
 	return nil
 }
 
-// kindAt tells what stands at op.Dest: what an operation has made, or below a bind or a procfs what the host has there.
+// kindAt reports whether something is at op.Dest and whether it is a directory. The view knows what an operation has made there; below a
+// bind or a procfs it asks the resolver for the matching place on the host.
 func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	n, at, rest := l.view.find(op.Dest)
 	if rest == "" {
 		return n.dir, true, nil
 	}
-	if n.origin == private && op.Optional { // what is not known there is not there
+	if n.origin == private && op.Optional { // the view knows everything in a private file system
 		return false, false, nil
 	}
 	if n.source == "" {
