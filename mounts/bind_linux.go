@@ -23,12 +23,14 @@ func (l *lowering) number() int {
 // planted in between makes the start fail instead of leading elsewhere (CVE-2019-16884, CVE-2021-30465).
 func (l *lowering) bind(op Op) error {
 	stat, err := l.resolver.Stat(op.Source)
+	// A symlink such as /bin becomes the same symlink in the sandbox, where its target is looked up anew.
 	if err == nil && op.KeepLink && stat.Type() == unix.S_IFLNK {
 		return l.symlink(op, stat.Target)
 	}
 	if err == nil && stat.Type() == unix.S_IFLNK {
 		stat, err = resolve(l.resolver, op.Source)
 	}
+	// Only absence leaves a source out. An optional source that exists and cannot be examined is an error.
 	if op.Optional && Absent(err) {
 		l.resolved.Missing = true
 		return nil
@@ -48,6 +50,7 @@ func (l *lowering) bind(op Op) error {
 	if err != nil {
 		return err
 	}
+	// The resolved path is opened, never op.Source again: its symlinks may have changed since the checks.
 	l.openSource(stat.Path, l.src)
 	if err := l.attach(op.Flags, stat.Path, dest, dir); err != nil {
 		return err
@@ -64,6 +67,7 @@ func (l *lowering) accept(op Op, stat Stat) error {
 	if noFollow && len(stat.Links) > 0 {
 		return planted(op.Source, stat.Links[0], stat.Path)
 	}
+	// The resolved path counts, because a symlink in a permitted directory may lead out of it.
 	if len(op.Within) > 0 && !slices.ContainsFunc(op.Within, func(dir string) bool { return within(stat.Path, dir) }) {
 		return hint("grant a path inside "+strings.Join(op.Within, " or "), "%s leads to %s, outside what is permitted", op.Source, stat.Path)
 	}
@@ -83,6 +87,7 @@ func (l *lowering) noKernelFiles(op Op, stat Stat) error {
 	if err := l.readMounts(); err != nil {
 		return err
 	}
+	// A bind shows its submounts too, so each of them is checked, and the mount that contains the source.
 	at, _ := At(l.mounts, stat.Path)
 	for _, m := range append(Below(l.mounts, stat.Path), at) {
 		mask := m.FSType == "devtmpfs" && m.Root == "/null" // /dev/null over a file: a mask, by this package or another program
@@ -198,6 +203,7 @@ func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 		return l.attachOld(flags, source, dest)
 	}
 	p := l.p
+	// AT_EMPTY_PATH copies what the descriptor has open; no path is resolved a second time.
 	p.Add(unix.SYS_OPEN_TREE, sys.Of(l.src), sys.Str(""),
 		sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 			"OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH|AT_RECURSIVE")).Keep(l.tree)
@@ -206,6 +212,7 @@ func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 	if dir {
 		recursive = unix.AT_RECURSIVE
 	}
+	// Flags first, then the mount. In the other order a read-only grant could be written for a moment.
 	l.setFlags(l.tree, flags, recursive)
 	l.move(dest)
 	return nil
@@ -215,6 +222,7 @@ func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 func (l *lowering) move(dest string) {
 	p := l.p
 	l.openDest(dest, l.dst)
+	// Both ends are descriptors, so a symlink that is planted now has no effect.
 	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.tree), sys.Str(""), sys.Of(l.dst), sys.Str(""),
 		sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH|MOVE_MOUNT_T_EMPTY_PATH"))
 	p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
@@ -265,6 +273,7 @@ func (l *lowering) attachOld(flags Flags, source, dest string) error {
 	}
 	at, _ := At(l.mounts, source)
 	l.remountAt(dest, flags, at.Options)
+	// A bind remount changes one mount only (mount(2), MS_REMOUNT).
 	for _, sub := range Below(l.mounts, source) {
 		l.remountAt(join(dest, strings.TrimPrefix(strings.TrimPrefix(sub.Point, source), "/")), flags, sub.Options)
 	}
@@ -283,6 +292,7 @@ func (l *lowering) remountAt(dest string, flags Flags, locked []string) {
 // without them the kernel refuses the remount with EPERM.
 func (l *lowering) remountOld(flags Flags, locked []string) {
 	ms, words := uintptr(unix.MS_REMOUNT|unix.MS_BIND)|flags.ms(), "MS_REMOUNT|MS_BIND"
+	// A remount clears each flag that it does not repeat, and nosymfollow is one that a host may have set.
 	for _, option := range locked {
 		ms |= Flags{Flag(option)}.ms()
 		if option == "nosymfollow" {

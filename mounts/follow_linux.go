@@ -49,6 +49,7 @@ func (l *lowering) follow(dest string, make func(dir string) error) (location, e
 		switch name {
 		case "", ".":
 			continue
+		// at.path has no symlinks, so the parent in the path is the parent directory.
 		case "..":
 			at = location{path: path.Dir(at.path), mode: unix.S_IFDIR}
 			continue
@@ -62,6 +63,7 @@ func (l *lowering) follow(dest string, make func(dir string) error) (location, e
 			return next, err
 		}
 		switch {
+		// The target is resolved inside the new root, where an absolute one begins at the new "/".
 		case next.isLink() && !last:
 			if left--; left < 0 || next.magic { // RESOLVE_NO_MAGICLINKS
 				return next, unix.ELOOP
@@ -127,6 +129,7 @@ func (l *lowering) at(dest string) (location, error) {
 
 // hostAt returns what is at a path of the host, or what an earlier operation will have made there.
 func (l *lowering) hostAt(s location, source string) (location, error) {
+	// The calls of earlier operations have not run yet, so the host does not show what they make.
 	if made, ok := l.made[source]; ok {
 		s.mode, s.target = made.mode(), made.target
 		return s, nil

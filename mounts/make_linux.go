@@ -114,6 +114,7 @@ func (l *lowering) dir(op Op) error {
 		l.view.set(op.Dest, node{origin: private, dir: true})
 		return nil
 	}
+	// The place is on the host: mountPoint makes nothing there, and it must be a directory already.
 	_, err := l.mountPoint(op, op.Dest, true)
 	if errors.Is(err, errSkip) {
 		l.resolved.Missing = true
@@ -164,6 +165,8 @@ func (l *lowering) file(op Op) error {
 	if err != nil {
 		return err
 	}
+	// The place is on the host, so the file is made in the root tmpfs and mounted from there. It is data: nosuid, nodev and noexec cost
+	// nothing.
 	l.write(staged, op.Data, mode)
 	l.openDest(staged, l.src)
 	flags := append(Flags{NoSuid, NoDev, NoExec}, op.Flags...)
@@ -214,6 +217,7 @@ func (l *lowering) rebind(op Op) error {
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
 	p.Add(unix.SYS_MOUNT, sys.Str(l.procFD(l.fdDest)), sys.Str(l.procFD(l.fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
 	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	// The bind covers the place, which is opened again to reach the new mount.
 	l.remountAt(op.Dest, op.Flags, nil)
 	return nil
 }
@@ -229,6 +233,7 @@ func (l *lowering) mask(op Op) error {
 		return err
 	}
 	if dir {
+		// Read-only and as small as a tmpfs can be: it only hides what is below.
 		l.mountByNumber(op.Dest, "tmpfs", "size=4k,nr_inodes=2", Flags{ReadOnly, NoSuid, NoDev, NoExec})
 		return nil
 	}
@@ -238,10 +243,12 @@ func (l *lowering) mask(op Op) error {
 	if l.have.NewAPI {
 		l.p.Add(unix.SYS_OPEN_TREE, sys.Of(l.null), sys.Str(""),
 			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH, "OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH")).Keep(l.tree)
+		// The copy gets its flags before it is attached, so the host's device is never in the sandbox on a writable mount.
 		l.setFlags(l.tree, maskFlags, 0)
 		l.move(op.Dest)
 		return nil
 	}
+	// attachOld closes its source. A duplicate keeps /dev/null open for the next mask.
 	l.p.Add(unix.SYS_FCNTL, sys.Of(l.null), sys.Words(unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"), sys.Int(0)).Keep(l.src)
 	return l.attachOld(maskFlags, "/dev/null", op.Dest)
 }
@@ -253,6 +260,7 @@ func (l *lowering) openNull() error {
 	}
 	stat, err := resolve(l.resolver, "/dev/null")
 	if err == nil {
+		// The device number decides, not the name.
 		err = rightType(Op{Source: "/dev/null", Only: "device"}, stat)
 	}
 	if err != nil {
@@ -273,6 +281,7 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	if n.origin == private && op.Optional { // the view knows everything in a private file system
 		return false, false, nil
 	}
+	// A private file system, an overlay or devpts: the host has no matching place.
 	if n.source == "" {
 		return false, false, fmt.Errorf("nothing is known of %s below %s", op.Dest, at)
 	}
@@ -280,6 +289,7 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	if Absent(err) && op.Optional {
 		return false, false, nil
 	}
+	// A mount on a symlink would land on its target instead.
 	if err == nil && stat.Type() == unix.S_IFLNK {
 		err = fmt.Errorf("%s is a symlink; nothing is mounted on one", op.Dest)
 	}

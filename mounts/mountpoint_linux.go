@@ -39,6 +39,7 @@ func (l *lowering) mountPoint(op Op, dest string, dir bool) (string, error) {
 func (l *lowering) mountPointFollowing(op Op, dest string, dir bool, left int) (string, error) {
 	n, at, rest := l.view.find(dest)
 	switch {
+	// The symlink of an operation may lead to any directory, also to one that a bind shows.
 	case n.origin == link:
 		return "", hint("name the directory that it leads to", "%s is a symlink in the sandbox; nothing is mounted through one", at)
 	case rest == "":
@@ -53,11 +54,13 @@ func (l *lowering) mountPointFollowing(op Op, dest string, dir bool, left int) (
 			l.p.Add(unix.SYS_MKNODAT, sys.Of(l.root), sys.Str(relative(dest)), sys.Words(unix.S_IFREG|0o444, "S_IFREG|0444"), sys.Int(0))
 		}
 		return dest, nil
+	// For example devpts or an overlay: nothing can be made there, and the host has no matching place.
 	case n.source == "":
 		return "", fmt.Errorf("nothing can be mounted in %s", at)
 	}
 	stat, err := l.resolver.Stat(n.source + "/" + rest)
 	switch {
+	// Nothing is created on the host, so that a run leaves its directories as they were.
 	case Absent(err):
 		if op.Optional {
 			return "", errSkip
@@ -80,6 +83,7 @@ func (l *lowering) followDest(op Op, dest string, dir bool, stat Stat, left int)
 	if !op.FollowDest || left == 0 {
 		return "", hint("mount at "+stat.Target+" instead", "%s is a symlink on the host; nothing is mounted on one", dest)
 	}
+	// A relative target begins at the symlink's directory in the sandbox. The host's directory may be another one.
 	target := stat.Target
 	if !path.IsAbs(target) {
 		target = path.Join(path.Dir(dest), target)
@@ -154,6 +158,7 @@ func relative(dest string) string {
 // openDest opens dest below the new root into slot and follows no symlink. CVE-2026-87766 was a mount point made through a planted symlink.
 func (l *lowering) openDest(dest string, slot sys.Slot) {
 	if l.have.Openat2 {
+		// RESOLVE_BENEATH also refuses ".." and absolute paths that would leave the new root.
 		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH}
 		l.p.Add(unix.SYS_OPENAT2, sys.Of(l.root), sys.Str(relative(dest)), sys.Struct(how), sys.Size(how)).Keep(slot)
 		return
@@ -165,9 +170,11 @@ func (l *lowering) openDest(dest string, slot sys.Slot) {
 // or the walk, refuses one that was swapped in since (attack case ST06).
 func (l *lowering) openSource(source string, slot sys.Slot) {
 	root, name := sys.AtCWD(), source
+	// In a compat tree "/" is no longer the host's root by then, so the path begins at a descriptor of it.
 	if l.host != 0 {
 		root, name = sys.Of(l.host), relative(source)
 	}
+	// Compat trees only: the kernel alone can follow this procfs link, so RESOLVE_NO_SYMLINKS cannot be used.
 	if slices.Contains(l.magicLinks, source) {
 		l.p.Add(unix.SYS_OPENAT, root, sys.Str(name), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(slot)
 		return

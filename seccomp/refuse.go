@@ -13,7 +13,7 @@ const (
 	RefuseIPC      = "ipc"      // System V and POSIX message queues, semaphores and shared memory
 	RefuseSessions = "sessions" // leaving the process group
 
-	RefuseProcesses = "processes"  // priority, processors and limits of other processes; also of the process itself if it passes its own number
+	RefuseProcesses = "processes"  // priority, processors and limits of other processes; and of itself by its own number
 	RefuseMemfdExec = "memfd-exec" // executable files in memory: memfd_create(2) without MFD_NOEXEC_SEAL
 )
 

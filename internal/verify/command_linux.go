@@ -103,6 +103,7 @@ func (c *checker) spawn() {
 	}
 	var pidfd uint64
 	c.command, pidfd = c.child(Order, sys.KindSpawn, sys.ShareMemory, func() { c.stages(Confinement[:], by) })
+	// A pid could belong to another process by the time the caller uses it (pidfd_open(2)).
 	if pidfd == 0 {
 		c.fail("the child's pidfd is written nowhere")
 	}
@@ -305,6 +306,7 @@ func (c *checker) selfTest() {
 			c.stages(Confinement[:], by)
 			c.acts(foreign)
 		})
+		// An exit code other than 0 means that a stage failed, or that an act succeeded which had to fail.
 		c.expect(Order, pid, raw || foreign, unix.ECHILD)
 	}
 	if tests == 0 {

@@ -45,6 +45,7 @@ func (c *checker) build() sys.Slot {
 		if r.File {
 			r.Access &= fileRights
 		}
+		// The kernel refuses a rule without rights (landlock_add_rule(2), ENOMSG), so there is none.
 		if r.Access == 0 {
 			continue
 		}
@@ -144,6 +145,7 @@ func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 		if op.Kind != mounts.Mask || s.Missing {
 			continue
 		}
+		// A right granted above a masked place would also hold at that place: Landlock has no rule that takes a right away.
 		if inside(r.Path, s.Source) || inside(s.Source, r.Path) && r.Access&^landlock.ReadDir != 0 {
 			c.failFor(Rules, "%s is granted %s, though %s is masked", r.Path, r.Access, s.Source)
 		}

@@ -16,9 +16,9 @@ import (
 // A mismatch panics with a *Violation, which [Check] recovers.
 type matcher struct {
 	p                                *sys.Program
-	at                               int // the call at hand
+	at                               int // the current call
 	next                             int // the call after it, or the first call of a process
-	end                              int // where the calls of the process at hand end
+	end                              int // where the calls of the current process end
 	v                                sys.View
 	claim                            Claim
 	arg                              int        // the argument to be named next

@@ -78,7 +78,7 @@ func (c *checker) stage(s StageID) {
 	}
 }
 
-// hold requires the calls of a stage after the private root stands, in a process that holds a sandbox together.
+// hold requires the calls of a stage from the private root on, in a process that holds a sandbox together.
 func (c *checker) hold(s StageID) {
 	switch s {
 	case Root:
