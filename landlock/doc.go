@@ -4,7 +4,7 @@
 // calls. Both work for the ABI of another machine, too.
 //
 //	want := landlock.Ruleset{
-//		Paths: []landlock.PathRule{{Path: "/usr", Access: landlock.ReadExec}, {Path: "/work", Access: landlock.ReadWrite}},
+//		Paths:     []landlock.PathRule{{Path: "/usr", Access: landlock.ReadExec}, {Path: "/work", Access: landlock.ReadWrite}},
 //		HandledFS: landlock.AllFS,
 //		Scoped:    landlock.ScopeAll,
 //	}

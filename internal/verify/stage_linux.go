@@ -29,7 +29,7 @@ func (c *checker) stage(s StageID) {
 		c.call(Order, unix.SYS_SETSID)
 	case Cgroup:
 		c.joinCgroup()
-	// The pipes of the caller replace standard output and error. dup3 without O_CLOEXEC: the command inherits them.
+	// The caller's pipes replace standard output and error. dup3 without O_CLOEXEC: the command inherits them.
 	case Output:
 		for i, fd := range c.Input.Output {
 			if fd > 0 {
