@@ -4,8 +4,8 @@ package landlock
 
 import "errors"
 
-// Apply is for Linux; elsewhere it gives [errors.ErrUnsupported].
+// Apply works on Linux only. Elsewhere it returns [errors.ErrUnsupported].
 func Apply(Ruleset) error { return errors.ErrUnsupported }
 
-// ABI is for Linux; elsewhere it gives [errors.ErrUnsupported].
+// ABI works on Linux only. Elsewhere it returns [errors.ErrUnsupported].
 func ABI() (int, error) { return 0, errors.ErrUnsupported }

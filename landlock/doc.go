@@ -1,15 +1,16 @@
-// Package landlock restricts a thread and its children with Landlock, from a list of rules that is plain data.
+// Package landlock restricts a thread and its children with Landlock. The rules are plain data.
 //
-// Rules say what stays allowed. [Fit] takes away what a kernel's ABI does not know and names the loss; [Lower] writes the system
-// calls. All of it can be computed for another machine's ABI.
+// Rules list what stays allowed. [Fit] removes the rights that a kernel's ABI does not have and names them as lost. [Lower] writes the system
+// calls. Both work for the ABI of another machine, too.
 //
 //	want := landlock.Ruleset{
-//		Paths: []landlock.PathRule{{Path: "/usr", Access: landlock.ReadExec}, {Path: "/work", Access: landlock.ReadWrite}},
-//		Scoped: landlock.ScopeAll,
+//		Paths:     []landlock.PathRule{{Path: "/usr", Access: landlock.ReadExec}, {Path: "/work", Access: landlock.ReadWrite}},
+//		HandledFS: landlock.AllFS,
+//		Scoped:    landlock.ScopeAll,
 //	}
 //	got, lost := landlock.Fit(want, abi)
 //	err := landlock.Apply(got) // this thread, and what it starts
 //
 // Landlock does not cover chmod, chown, setxattr, utime, stat, access or chdir, nor (before ABI 9) connecting to a Unix socket by
-// its path, nor (before ABI 10) UDP. What must not be touched must not be in view: package mounts.
+// its path, nor (before ABI 10) UDP. A file that must not be touched at all has to be out of view: see package mounts.
 package landlock

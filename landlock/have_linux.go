@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ABI returns the Landlock ABI that the running kernel offers. A kernel without Landlock gives [errors.ErrUnsupported] and ENOSYS, one
-// with Landlock not among its active LSMs [errors.ErrUnsupported] and EOPNOTSUPP; any other error means that it could not be told (a
-// seccomp filter, for instance).
-// Source: landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION.
+// ABI returns the Landlock ABI of the running kernel. The error is [errors.ErrUnsupported] and ENOSYS if the kernel has no Landlock, and
+// [errors.ErrUnsupported] and EOPNOTSUPP if Landlock is not among the active LSMs. Any other error means that the ABI is unknown, for
+// instance because a seccomp filter refused the call. Source: landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION.
 func ABI() (int, error) { return query(unix.LANDLOCK_CREATE_RULESET_VERSION) }
 
-// Errata returns the set of errata that the running kernel has fixed for its ABI, erratum n in bit n-1. A kernel before 6.15
-// cannot tell and gives [errors.ErrUnsupported].
+// Errata returns the set of errata that the running kernel has fixed for its ABI, with erratum n in bit n-1. A kernel before 6.15 does not
+// report them; the error is then [errors.ErrUnsupported].
 func Errata() (int, error) { return query(unix.LANDLOCK_CREATE_RULESET_ERRATA) }
 
 func query(flag int) (int, error) {
@@ -36,12 +35,13 @@ func query(flag int) (int, error) {
 	return 0, err
 }
 
-// Accepts reports whether the kernel takes the rights of ABI abi, by making a ruleset of them and closing it: some vendor kernels
-// report an ABI and refuse its bits. nil means yes.
+// Accepts returns nil if the kernel accepts the rights of ABI abi. It makes a ruleset of them and closes it, because some vendor kernels
+// report an ABI and refuse some of its bits.
 func Accepts(abi int) error { return takes(rights(abi)) }
 
-// Usable returns the newest ABI whose rights the kernel takes, and the names of those among them that it refuses all the same: a ruleset
-// must leave them out, see [Without]. Errors are those of [ABI]; a kernel that takes no right at all gives [errors.ErrUnsupported].
+// Usable returns the newest ABI whose rights the kernel accepts, and the names of single rights of that ABI which it refuses. A ruleset
+// must leave those out, see [Without]. The errors are those of [ABI]; if the kernel accepts no right at all, the error is
+// [errors.ErrUnsupported].
 func Usable() (abi int, refused []string, err error) {
 	offered, err := ABI()
 	if err != nil {
@@ -54,6 +54,7 @@ func Usable() (abi int, refused []string, err error) {
 	return abi, refused, nil
 }
 
+// takes returns nil if the kernel accepts a ruleset that handles what r handles.
 func takes(r Ruleset) error {
 	var p sys.Program
 	fd := p.Slot()

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lower appends the system calls that enforce r on the calling thread: one ruleset, one rule for each path opened where the
-// program runs, and restrict_self. The thread must have no_new_privs set. r must have been through [Fit].
+// Lower appends the system calls that enforce r on the calling thread: one ruleset, one rule for each path, and restrict_self. The paths
+// are opened when the program runs. The thread must have no_new_privs set, and r must be a result of [Fit].
 func Lower(p *sys.Program, r Ruleset) {
 	ruleset := Build(p, r)
 	Restrict(p, ruleset)
 	p.Add(unix.SYS_CLOSE, sys.Of(ruleset))
 }
 
-// Build appends the calls that make a ruleset of r, and returns the slot that keeps its descriptor: [Restrict] enforces it, any number of
+// Build appends the calls that make a ruleset from r, and returns the slot with its descriptor. [Restrict] can enforce it any number of
 // times.
 func Build(p *sys.Program, r Ruleset) sys.Slot {
 	ruleset := p.Slot()
@@ -63,8 +63,8 @@ func Build(p *sys.Program, r Ruleset) sys.Slot {
 	return ruleset
 }
 
-// walk opens a path name by name into fd, and its directory, unless the path is "/", into parent. A symlink on the way is an error
-// (O_DIRECTORY); a rule for a last one is a rule for the link itself, and grants nothing where that leads.
+// walk opens path, name by name, into fd. It opens the directory of the last name into parent, unless path is "/". A symlink on the way is
+// an error (O_DIRECTORY). If the last name is a symlink, the rule holds for the symlink itself and grants nothing at its target.
 func walk(p *sys.Program, path string, fd sys.Slot) (open *sys.Call, parent sys.Slot) {
 	names := append([]string{"/"}, strings.FieldsFunc(path, func(r rune) bool { return r == '/' })...)
 	at := sys.AtCWD()
@@ -89,7 +89,7 @@ func walk(p *sys.Program, path string, fd sys.Slot) (open *sys.Call, parent sys.
 	return open, parent
 }
 
-// Restrict appends the call that enforces a ruleset which [Build] has made.
+// Restrict appends the call that enforces a ruleset made by [Build].
 func Restrict(p *sys.Program, ruleset sys.Slot) {
 	p.At(sys.Step{Stage: "landlock", Op: "restrict"})
 	p.Add(unix.SYS_LANDLOCK_RESTRICT_SELF, sys.Of(ruleset), sys.Int(0))
@@ -102,7 +102,7 @@ type openHow struct{ Flags, Mode, Resolve uint64 }
 
 func (h *openHow) String() string { return "{O_PATH|O_NOFOLLOW|O_CLOEXEC, RESOLVE_NO_SYMLINKS}" }
 
-// pathBeneath is struct landlock_path_beneath_attr, which is packed; the four bytes after FD are not read.
+// pathBeneath is struct landlock_path_beneath_attr. The kernel's structure is packed; it does not read the last four bytes here.
 type pathBeneath struct {
 	Access Access
 	FD     int32
@@ -118,8 +118,8 @@ func (a *netPort) String() string {
 	return fmt.Sprintf("{%s, %d}", strings.Join(Net(a.Access).Names(), "|"), a.Port)
 }
 
-// rulesetAttr is struct landlock_ruleset_attr as of ABI 6. An older kernel accepts it as long as the fields that it does not know
-// are zero (copy_min_struct_from_user).
+// rulesetAttr is struct landlock_ruleset_attr as of ABI 6. An older kernel accepts it if the fields that the kernel does not know are zero
+// (copy_min_struct_from_user).
 type rulesetAttr struct {
 	FS     Access
 	Net    Net
@@ -131,13 +131,14 @@ func (a *rulesetAttr) String() string {
 		strings.Join(a.Scoped.Names(), "|"))
 }
 
+// create appends the call that makes a ruleset which handles the rights of r.
 func create(p *sys.Program, r Ruleset, fd sys.Slot) {
 	attr := &rulesetAttr{FS: r.HandledFS, Net: r.HandledNet, Scoped: r.Scoped}
 	p.Add(unix.SYS_LANDLOCK_CREATE_RULESET, sys.Struct(attr), sys.Size(attr), sys.Int(0)).Keep(fd)
 }
 
-// Apply enforces r on the calling thread and what it starts from then on, and sets no_new_privs, which cannot be undone. The
-// goroutine should be locked to its thread. It stops at the first failure; rules take effect only if all were accepted.
+// Apply sets no_new_privs and enforces r on the calling thread and on everything that it starts later. Neither can be undone. The goroutine
+// should be locked to its thread. Apply stops at the first failure; the rules take effect only if the kernel accepts all of them.
 func Apply(r Ruleset) error {
 	var p sys.Program
 	p.At(sys.Step{Stage: "no_new_privs"})

@@ -1,8 +1,9 @@
 package landlock
 
-// fitKernel finds what of the rights that the newest usable ABI, from abi downwards, should have the kernel takes: some vendor kernels report
-// an ABI and refuse some of its bits. takes reports whether a ruleset that handles what r handles can be made. The rights that are refused
-// singly are named; an ABI of which all are refused, or that is refused for no single right, is none.
+// fitKernel finds the newest usable ABI, from abi downwards, and the rights of it that the kernel refuses one by one: some vendor kernels
+// report an ABI and refuse some of its bits. takes reports whether the kernel accepts a ruleset that handles what r handles.
+//
+// An ABI is not usable if the kernel refuses all of its rights, or refuses them together but none of them alone.
 func fitKernel(abi int, takes func(r Ruleset) bool) (usable int, refused []string) {
 	for ; abi > 0; abi-- {
 		full := rights(abi)
@@ -22,13 +23,13 @@ func fitKernel(abi int, takes func(r Ruleset) bool) (usable int, refused []strin
 	return 0, nil
 }
 
-// rights handles all that ABI abi has.
+// rights returns a ruleset that handles every right of ABI abi.
 func rights(abi int) Ruleset {
 	full, _ := Fit(Ruleset{HandledFS: AllFS, HandledNet: BindTCP | ConnectTCP | BindUDP | ConnectSendUDP, Scoped: ScopeAll}, abi)
 	return full
 }
 
-// Without returns r with the named rights left out of all that it handles and allows.
+// Without returns r without the named rights: it neither handles nor allows them.
 func Without(r Ruleset, names []string) Ruleset {
 	var gone right
 	for _, row := range table {

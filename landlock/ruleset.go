@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// Access is a set of file system rights, in the bits of the kernel (include/uapi/linux/landlock.h).
+// Access is a set of file system rights, with the kernel's bits (include/uapi/linux/landlock.h).
 type Access uint64
 
 // Net is a set of network rights.
 type Net uint64
 
-// Scope is a set of things that are confined to the domain.
+// Scope is a set of interactions that are confined to the Landlock domain.
 type Scope uint64
 
-// PathRule allows Access to Path and, for a directory, to all below it.
+// PathRule allows Access to Path and, if Path is a directory, to everything below it.
 type PathRule struct {
 	Path   string `json:"path"`
 	Access Access `json:"access"`
-	// Optional lets the rule be left out when Path does not exist.
+	// Optional leaves the rule out if Path does not exist.
 	Optional bool `json:"optional,omitempty"`
-	// Exact refuses a Path with a symlink anywhere on the way: it has been resolved already, and must not lead elsewhere by now.
+	// Exact refuses a symlink anywhere in Path. Path has been resolved already and must still lead to the same place.
 	Exact bool `json:"exact,omitempty"`
-	// File says that Path is not a directory; the kernel takes fewer rights for it, and the others are left out.
+	// File means that Path is not a directory. The kernel accepts fewer rights for it, and the others are left out.
 	File bool `json:"file,omitempty"`
 }
 
@@ -33,26 +33,27 @@ type PortRule struct {
 	Access Net    `json:"access"`
 }
 
-// Ruleset is what stays allowed once it is enforced. Every file system right is handled, so whatever Paths do not allow is
-// refused. Network rights are handled only if they are in HandledNet.
+// Ruleset lists what stays allowed once it is enforced. The rights in HandledFS, HandledNet and Scoped are refused, except where a rule in
+// Paths or Ports allows them. A right that is not handled stays allowed everywhere.
 type Ruleset struct {
 	Paths      []PathRule `json:"paths"`
 	HandledFS  Access     `json:"handled_fs"`
 	HandledNet Net        `json:"handled_net,omitempty"`
 	Ports      []PortRule `json:"ports,omitempty"`
 	Scoped     Scope      `json:"scoped,omitempty"`
-	// ByName opens the paths of exact rules name by name, where openat2(2) is missing or a seccomp filter refuses it, as in a sandbox.
+	// ByName opens the paths of exact rules name by name. It is for hosts without openat2(2) and for sandboxes whose seccomp filter refuses
+	// it.
 	ByName bool `json:"-"`
 }
 
 // Loss is one right that a kernel cannot enforce.
 type Loss struct {
-	Right string // as the kernel's header names it, in lower case: "truncate", "scope_signal"
-	Since int    // the ABI that has it
+	Right string // the kernel header's name, in lower case: "truncate", "scope_signal"
+	Since int    // the ABI that introduced it
 }
 
-// Fit returns the part of r that ABI abi can enforce, and what was lost. abi 0 means no Landlock: all is lost. Before ABI 2 moving
-// and linking files between directories is always refused; that is stricter than asked and not a loss.
+// Fit returns the part of r that ABI abi can enforce, and the rights that are lost. abi 0 means no Landlock: everything is lost. Before ABI
+// 2, moving and linking files between directories is always refused. That is stricter than requested, so it is no loss.
 func Fit(r Ruleset, abi int) (Ruleset, []Loss) {
 	var lost []Loss
 	var fs Access
@@ -82,7 +83,7 @@ func Fit(r Ruleset, abi int) (Ruleset, []Loss) {
 	return out, lost
 }
 
-// Merge joins rules for the same path and sorts them, so that equal rulesets print alike.
+// Merge combines the rules for each path and sorts them by path, so that equal rulesets print alike.
 func Merge(rules []PathRule) []PathRule {
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b PathRule) int { return cmp.Compare(a.Path, b.Path) })
@@ -98,7 +99,7 @@ func Merge(rules []PathRule) []PathRule {
 	return out
 }
 
-// Names lists the rights in a, in the kernel's order.
+// Names returns the names of the rights in a, in the kernel's order.
 func (a Access) Names() []string {
 	var out []string
 	for _, right := range table {
@@ -109,10 +110,10 @@ func (a Access) Names() []string {
 	return out
 }
 
-// String gives "r", "rx", "rw", "rwx" for the usual sets, and the names of the rights otherwise.
+// String returns "r", "rx", "rw" or "rwx" for the usual sets, and otherwise the names of the rights.
 func (a Access) String() string { return a.Word(AllFS) }
 
-// Word gives the same for rights of which only those in handled can be enforced.
+// Word returns the same as String if only the rights in handled can be enforced.
 func (a Access) Word(handled Access) string {
 	for _, set := range []struct {
 		access Access
@@ -125,7 +126,7 @@ func (a Access) Word(handled Access) string {
 	return strings.Join(a.Names(), ",")
 }
 
-// Names lists the scopes in s.
+// Names returns the names of the scopes in s.
 func (s Scope) Names() []string {
 	var out []string
 	for _, right := range table {
@@ -136,7 +137,7 @@ func (s Scope) Names() []string {
 	return out
 }
 
-// Names lists the network rights in n.
+// Names returns the names of the network rights in n.
 func (n Net) Names() []string {
 	var out []string
 	for _, right := range table {

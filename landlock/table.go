@@ -29,7 +29,7 @@ const (
 	ReadOnly  = ReadFile | ReadDir
 	ReadExec  = ReadOnly | Execute
 	ReadWrite = AllFS &^ (MakeChar | MakeBlock | IoctlDev)
-	// Device is what a device node needs.
+	// Device has the rights that a device node needs.
 	Device = ReadFile | WriteFile | IoctlDev | Truncate
 )
 
@@ -55,7 +55,7 @@ const (
 // MaxABI is the newest ABI in the table.
 const MaxABI = 10
 
-// right is one row: a bit of one of the three sets, and the ABI that brought it.
+// right is one row of the table: a bit in one of the three sets, and the ABI that introduced it.
 type right struct {
 	Name  string
 	Since int
@@ -92,5 +92,5 @@ var table = [...]right{
 	{Name: "connect_send_udp", Since: 10, Net: ConnectSendUDP},
 }
 
-// fileRights are those that a rule for something other than a directory may hold (landlock_add_rule(2), EINVAL).
+// fileRights are the rights that a rule for something other than a directory may have (landlock_add_rule(2), EINVAL).
 const fileRights = Execute | WriteFile | ReadFile | Truncate | IoctlDev | ResolveUnix

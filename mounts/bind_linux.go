@@ -11,22 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// number picks a descriptor number for what a path in /proc/self/fd names. In a compat tree the caller's descriptors are the program's, so
-// it is one that is not open.
+// number picks a descriptor number that a path in /proc/self/fd can name. It is one that is not open: in a compat tree the program also
+// inherits the caller's descriptors.
 func (l *lowering) number() int {
 	n := sys.SpareFD(l.taken)
 	l.taken = append(l.taken, n)
 	return n
 }
 
+// bind shows the host's source at op.Dest. The source is resolved now and opened in the child without following symlinks, so a symlink
+// planted in between makes the start fail instead of leading elsewhere (CVE-2019-16884, CVE-2021-30465).
 func (l *lowering) bind(op Op) error {
 	stat, err := l.resolver.Stat(op.Source)
+	// A symlink such as /bin becomes the same symlink in the sandbox, where its target is looked up anew.
 	if err == nil && op.KeepLink && stat.Type() == unix.S_IFLNK {
 		return l.symlink(op, stat.Target)
 	}
 	if err == nil && stat.Type() == unix.S_IFLNK {
 		stat, err = resolve(l.resolver, op.Source)
 	}
+	// Only absence leaves a source out. An optional source that exists and cannot be examined is an error.
 	if op.Optional && Absent(err) {
 		l.resolved.Missing = true
 		return nil
@@ -46,6 +50,7 @@ func (l *lowering) bind(op Op) error {
 	if err != nil {
 		return err
 	}
+	// The resolved path is opened, never op.Source again: its symlinks may have changed since the checks.
 	l.openSource(stat.Path, l.src)
 	if err := l.attach(op.Flags, stat.Path, dest, dir); err != nil {
 		return err
@@ -55,13 +60,14 @@ func (l *lowering) bind(op Op) error {
 	return nil
 }
 
-// accept says whether what stands at the source may be shown.
+// accept returns an error if the operation does not permit what is at the source.
 func (l *lowering) accept(op Op, stat Stat) error {
-	// What lies below a writable grant may be exchanged for a symlink between the looks at it as a source and as a place.
+	// A program in an earlier sandbox may have written below a writable grant. Anything there may be a symlink that it planted.
 	noFollow := op.NoFollow || slices.ContainsFunc(l.writable, func(w string) bool { return w != op.Source && within(op.Source, w) })
 	if noFollow && len(stat.Links) > 0 {
 		return planted(op.Source, stat.Links[0], stat.Path)
 	}
+	// The resolved path counts, because a symlink in a permitted directory may lead out of it.
 	if len(op.Within) > 0 && !slices.ContainsFunc(op.Within, func(dir string) bool { return within(stat.Path, dir) }) {
 		return hint("grant a path inside "+strings.Join(op.Within, " or "), "%s leads to %s, outside what is permitted", op.Source, stat.Path)
 	}
@@ -71,18 +77,20 @@ func (l *lowering) accept(op Op, stat Stat) error {
 	return l.noKernelFiles(op, stat)
 }
 
-// kernelTypes are file systems through which a kernel is controlled or watched.
+// kernelTypes are file systems that control or reveal the kernel.
 var kernelTypes = []string{"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "bpf", "devtmpfs", "devpts", "configfs",
 	"efivarfs", "pstore", "binfmt_misc"}
 
-// noKernelFiles refuses a source with such a file system in it, as a chroot has: the sandbox covers only its own.
+// noKernelFiles refuses a source that contains one of kernelTypes, as a chroot does. The sandbox masks the dangerous files only in the
+// procfs that it mounts itself.
 func (l *lowering) noKernelFiles(op Op, stat Stat) error {
 	if err := l.readMounts(); err != nil {
 		return err
 	}
+	// A bind shows its submounts too, so each of them is checked, and the mount that contains the source.
 	at, _ := At(l.mounts, stat.Path)
 	for _, m := range append(Below(l.mounts, stat.Path), at) {
-		mask := m.FSType == "devtmpfs" && m.Root == "/null" // as this package and others cover files
+		mask := m.FSType == "devtmpfs" && m.Root == "/null" // /dev/null over a file: a mask, by this package or another program
 		if slices.Contains(kernelTypes, m.FSType) && !mask {
 			return hint("name the directories beside it", "%s shows the %s at %s of the host", op.Source, m.FSType, m.Point)
 		}
@@ -90,6 +98,7 @@ func (l *lowering) noKernelFiles(op Op, stat Stat) error {
 	return nil
 }
 
+// readMounts reads the host's mount table, once.
 func (l *lowering) readMounts() (err error) {
 	if l.mounts == nil {
 		l.mounts, err = l.resolver.Mountinfo()
@@ -97,6 +106,8 @@ func (l *lowering) readMounts() (err error) {
 	return err
 }
 
+// rightType checks the file type of a source. A device must also have the number that belongs to its name: in CVE-2025-31133, /dev/null was
+// something else.
 func rightType(op Op, stat Stat) error {
 	switch t := stat.Type(); op.Only {
 	case "device":
@@ -122,6 +133,7 @@ func rightType(op Op, stat Stat) error {
 	return nil
 }
 
+// typeName returns a file type for error messages, with its article.
 func typeName(t uint32) string {
 	switch t {
 	case unix.S_IFIFO:
@@ -151,7 +163,7 @@ func (a *mountAttr) String() string {
 	return "{set " + strings.Join(words, "|") + "}"
 }
 
-// flagTable translates words. MS_* and MOUNT_ATTR_* differ in value only from noatime on.
+// flagTable has the kernel's two values of each flag. MS_* and MOUNT_ATTR_* agree for these four; they differ from noatime on.
 var flagTable = [...]struct {
 	flag Flag
 	attr uint64
@@ -181,13 +193,17 @@ func (s Flags) ms() (ms uintptr) {
 	return ms
 }
 
-// attach mounts a copy of the tree at l.src, which is the host's at path source or, without one, the sandbox's own, on dest, and closes
-// l.src.
+// attach mounts a copy of what l.src has open on dest, with flags, and closes l.src. source is its path on the host, or "" for a file that
+// the sandbox made itself.
+//
+// The copy is detached while it gets its flags (open_tree, mount_setattr), so no path ever leads to a mount with too few flags. For a
+// directory the flags also hold for every submount.
 func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 	if !l.have.NewAPI {
 		return l.attachOld(flags, source, dest)
 	}
 	p := l.p
+	// AT_EMPTY_PATH copies what the descriptor has open; no path is resolved a second time.
 	p.Add(unix.SYS_OPEN_TREE, sys.Of(l.src), sys.Str(""),
 		sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 			"OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH|AT_RECURSIVE")).Keep(l.tree)
@@ -196,22 +212,25 @@ func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 	if dir {
 		recursive = unix.AT_RECURSIVE
 	}
+	// Flags first, then the mount. In the other order a read-only grant could be written for a moment.
 	l.setFlags(l.tree, flags, recursive)
 	l.move(dest)
 	return nil
 }
 
-// move attaches the detached tree in l.tree at dest.
+// move attaches the detached copy in l.tree at dest, which it opens without following symlinks.
 func (l *lowering) move(dest string) {
 	p := l.p
 	l.openDest(dest, l.dst)
+	// Both ends are descriptors, so a symlink that is planted now has no effect.
 	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.tree), sys.Str(""), sys.Of(l.dst), sys.Str(""),
 		sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH|MOVE_MOUNT_T_EMPTY_PATH"))
 	p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
 	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 
-// setFlags adds flags to the mount that the descriptor in slot is the root of.
+// setFlags adds flags to the mount whose root slot has open, and with AT_RECURSIVE to the mounts below it. It takes no flag away: the mask
+// of cleared flags is 0.
 func (l *lowering) setFlags(slot sys.Slot, flags Flags, recursive uint64) {
 	if !l.have.NewAPI {
 		l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
@@ -226,14 +245,17 @@ func (l *lowering) setFlags(slot sys.Slot, flags Flags, recursive uint64) {
 	l.p.Add(unix.SYS_MOUNT_SETATTR, sys.Of(slot), sys.Str(""), sys.Words(unix.AT_EMPTY_PATH|recursive, words), sys.Struct(attr), sys.Size(attr))
 }
 
-// attachOld does the same with mount(2). Flags of a bind take a remount, which must repeat the flags that the kernel has locked
-// (mount_namespaces(7)), and one more for each submount; which there are is in mountinfo.
+// attachOld is attach by mount(2), for kernels before Linux 5.12. A bind mount takes no flags there. They need a remount, which must repeat
+// the flags that the kernel has locked (mount_namespaces(7)), and another remount for each submount. Mountinfo lists the submounts.
+//
+// The mounts have too few flags between the bind and the remount. Nothing can use that moment, because the command has not been started.
 func (l *lowering) attachOld(flags Flags, source, dest string) error {
 	if err := l.readMounts(); err != nil {
 		return err
 	}
 	p := l.p
 	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")
+	// Paths in /proc/self/fd name what is open, so mount(2) resolves no path that could have changed.
 	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.fdSource), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
 	l.openDest(dest, l.dst)
@@ -243,7 +265,7 @@ func (l *lowering) attachOld(flags Flags, source, dest string) error {
 	p.Add(unix.SYS_CLOSE, sys.Int(l.fdSource))
 	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 	if dest == "/" {
-		l.reopenRoot() // remount what was just mounted, not what it covers
+		l.reopenRoot() // the remount must reach the new mount, not the one below it
 	}
 	if source == "" {
 		l.remountAt(dest, flags, nil)
@@ -251,12 +273,14 @@ func (l *lowering) attachOld(flags Flags, source, dest string) error {
 	}
 	at, _ := At(l.mounts, source)
 	l.remountAt(dest, flags, at.Options)
+	// A bind remount changes one mount only (mount(2), MS_REMOUNT).
 	for _, sub := range Below(l.mounts, source) {
 		l.remountAt(join(dest, strings.TrimPrefix(strings.TrimPrefix(sub.Point, source), "/")), flags, sub.Options)
 	}
 	return nil
 }
 
+// remountAt opens dest again, which is now the mounted tree, and sets flags and the locked options on it.
 func (l *lowering) remountAt(dest string, flags Flags, locked []string) {
 	l.openDest(dest, l.dst)
 	l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
@@ -264,9 +288,11 @@ func (l *lowering) remountAt(dest string, flags Flags, locked []string) {
 	l.remountOld(flags, locked)
 }
 
-// remountOld sets flags on the mount that fdDest is the root of, and closes it.
+// remountOld sets flags on the mount whose root fdDest has open, and closes fdDest. locked are mount options, as mountinfo has them;
+// without them the kernel refuses the remount with EPERM.
 func (l *lowering) remountOld(flags Flags, locked []string) {
 	ms, words := uintptr(unix.MS_REMOUNT|unix.MS_BIND)|flags.ms(), "MS_REMOUNT|MS_BIND"
+	// A remount clears each flag that it does not repeat, and nosymfollow is one that a host may have set.
 	for _, option := range locked {
 		ms |= Flags{Flag(option)}.ms()
 		if option == "nosymfollow" {
@@ -282,5 +308,5 @@ func (l *lowering) remountOld(flags Flags, locked []string) {
 	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 }
 
-// procFD is the path of descriptor fd, which mount(2) follows to what is open there.
+// procFD returns the path of descriptor fd. mount(2) follows it to what is open there.
 func (l *lowering) procFD(fd int) string { return fmt.Sprintf("%s/proc/self/fd/%d", l.prefix, fd) }

@@ -12,21 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A compat tree is built as bubblewrap builds it: in a tmpfs that becomes the root first, with the new root and the host's below it,
-// so that the host's root can be bound without what is being built. The words that steps and errors are named by here are the ones
-// that a front end translates into its messages.
+// A compat tree is built as bubblewrap builds it. A tmpfs becomes the root first, with the new root and the host's root below it, so that
+// the host's root can be bound without including the tree itself.
+//
+// The constants name the parts of an operation in steps and errors. A front end translates them into bubblewrap's messages.
 const (
 	partSource    = "source"       // a source cannot be found
 	partParents   = "parents"      // directories above a destination
 	partMkdir     = "mkdir"        // a directory at a destination
 	partFile      = "file"         // a file at a destination
 	partOnLink    = "symlink-dest" // a destination is a symlink
-	partNotDir    = "not-dir"      // a destination is there and no directory
-	partNotFile   = "not-file"     // a destination is there and no file
+	partNotDir    = "not-dir"      // a destination exists and is no directory
+	partNotFile   = "not-file"     // a destination exists and is no file
 	partBind      = "bind"
 	partOpen      = "open"
 	partStat      = "stat-fd"
-	partRace      = "race" // what is bound is not what a descriptor names
+	partRace      = "race" // the source is no longer the file that a descriptor has open
 	partRemount   = "remount"
 	partTmpfs     = "tmpfs"
 	partProc      = "proc"
@@ -38,13 +39,13 @@ const (
 	partMqueue    = "mqueue"
 	partWrite     = "write" // the content of a file
 	partSymlink   = "symlink"
-	partOtherLink = "symlink-differs" // another symlink is there already: the path is its target
-	partNotLink   = "symlink-exists"  // something is there already
+	partOtherLink = "symlink-differs" // another symlink is at the destination; the path is its target
+	partNotLink   = "symlink-exists"  // something other than a symlink is at the destination
 	partChmod     = "chmod"
 	partOverlay   = "overlay"
 )
 
-// part names what the calls added next are for.
+// part sets the name and path of the step that the next calls belong to.
 func (l *lowering) part(name, path string) {
 	l.p.At(sys.Step{Stage: "mount", Index: l.index + 1, Op: name, Path: path})
 }
@@ -53,7 +54,7 @@ func (l *lowering) part(name, path string) {
 func (l *lowering) lowerCompatTree(tree Tree) ([]Resolved, error) {
 	l.made, l.prefix = map[string]node{}, "/"+oldRoot
 	sources := make([]*Stat, len(tree.Ops))
-	for i, op := range tree.Ops { // all of them before anything is made, as bubblewrap does
+	for i, op := range tree.Ops { // every source before anything is made, as bubblewrap does
 		l.index = i
 		stat, err := l.source(op)
 		if err != nil {
@@ -89,19 +90,19 @@ func (l *lowering) compatError(op Op, err error) error {
 	return &fault.Error{Stage: "mount", Index: l.index + 1, Op: string(op.Kind), Path: op.Dest, Err: err}
 }
 
-// failed says in which part of an operation lowering found a fault, and with which path.
+// failed returns the error for one part of an operation, with the path that it concerns.
 func failed(part, path string, err error) error {
 	return &fault.Error{Stage: "mount", Op: part, Path: path, Err: err}
 }
 
-// Directories of the tmpfs that everything is built in.
+// Directories in the tmpfs in which everything is built.
 const (
 	newRoot = "newroot"
 	oldRoot = "oldroot"
 )
 
-// compatRoot makes that tmpfs the root, which is how the host's root comes to have nothing of it below itself. It is stacked on "/":
-// no directory of the host is mounted on.
+// compatRoot makes that tmpfs the root directory, so that the host's root does not contain it. The tmpfs is stacked on "/", so no directory
+// of the host serves as a mount point.
 func (l *lowering) compatRoot() {
 	p := l.p
 	l.base, l.host = p.Slot(), p.Slot()
@@ -122,13 +123,13 @@ func (l *lowering) compatRoot() {
 	p.Add(unix.SYS_PIVOT_ROOT, sys.Str("."), sys.Str(oldRoot))
 }
 
-// reopenRoot is called when something has been mounted over the new root as a whole.
+// reopenRoot opens the new root again after something has been mounted over all of it.
 func (l *lowering) reopenRoot() {
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.root))
 	l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(newRoot), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).Keep(l.root)
 }
 
-// mounted records that n was mounted at dest.
+// mounted records that n is mounted at dest.
 func (l *lowering) mounted(dest string, n node) {
 	n.op = l.index + 1
 	l.view.cover(dest, n)
@@ -137,7 +138,7 @@ func (l *lowering) mounted(dest string, n node) {
 	}
 }
 
-// source resolves what op binds; nil says that there is nothing.
+// source resolves the source of a bind. It returns nil for other operations and for an optional bind without a source.
 func (l *lowering) source(op Op) (*Stat, error) {
 	if op.Kind != Bind {
 		return nil, nil
@@ -155,8 +156,8 @@ func (l *lowering) source(op Op) (*Stat, error) {
 	return &stat, nil
 }
 
-// closed reports whether source names a descriptor of this process's that is not open, but for those of the look itself: a walk there opens
-// some, and would find them.
+// closed reports whether source names a descriptor that this process does not have open. A walk to that path would open descriptors itself
+// and could find one of those instead.
 func (l *lowering) closed(source string) bool {
 	rest, ok := strings.CutPrefix(source, "/proc/self/fd/")
 	number, _, _ := strings.Cut(rest, "/")
@@ -171,9 +172,11 @@ func (l *lowering) closed(source string) bool {
 	return errors.Is(err, unix.EBADF)
 }
 
-// magic finds what source leads to although its path does not: through a link of procfs that only the kernel can follow, as /proc/self/ns/user
-// is. Launchers bind that one to enter the namespace later. The child follows it, so that it is the child's. It is nil if there is nothing. The
-// walk has found that there is no such path: that this process may not look there, below a closed directory of the caller's, is no other answer.
+// magic handles a source that leads through a procfs link which only the kernel can follow, such as /proc/self/ns/user: launchers bind that
+// one to enter the namespace later. The child follows the link, so the result is the child's namespace.
+//
+// magic returns nil if there is nothing. The walk has already found that the path does not exist, so EACCES, below a directory that this
+// process may not search, means the same.
 func (l *lowering) magic(source string) (*Stat, error) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
@@ -193,6 +196,7 @@ func (l *lowering) magic(source string) (*Stat, error) {
 	return &Stat{Path: source, Mode: st.Mode}, nil
 }
 
+// compatOp appends the calls of one operation of a compat tree.
 func (l *lowering) compatOp(op Op, source *Stat) error {
 	switch op.Kind {
 	case Bind:
@@ -223,8 +227,8 @@ func (l *lowering) compatOp(op Op, source *Stat) error {
 	return fmt.Errorf("bug: operation %q in a compat tree", op.Kind)
 }
 
-// parentMode is what directories above op's destination get. A bind and its like have no mode of their own, which bubblewrap takes for
-// the mode 0.
+// parentMode returns the mode of the directories that are made above op's destination. Operations without a mode of their own, such as a
+// bind, count as mode 0, as in bubblewrap.
 func parentMode(op Op) uint32 {
 	own := uint32(0)
 	switch op.Kind {
@@ -241,7 +245,7 @@ func parentMode(op Op) uint32 {
 	return mode
 }
 
-// reach finds op's destination and makes the directories above it.
+// reach resolves op's destination and makes the missing directories above it.
 func (l *lowering) reach(op Op) (location, error) {
 	s, err := l.follow(op.Dest, func(dir string) error {
 		l.part(partParents, op.Dest)
@@ -259,7 +263,7 @@ func (l *lowering) reach(op Op) (location, error) {
 	return s, failed(partFile, op.Dest, err)
 }
 
-// point makes sure that a directory or a file is at op's destination, to be mounted on.
+// point makes sure that a mount point for a directory or a file exists at op's destination, and returns its path.
 func (l *lowering) point(op Op, dir bool) (string, error) {
 	s, err := l.reach(op)
 	switch {
@@ -281,7 +285,9 @@ func (l *lowering) point(op Op, dir bool) (string, error) {
 	return s.path, nil
 }
 
-// within lets body make something in the directory above dest, by a descriptor and a name or, where nobody else can interfere, by path.
+// within calls body to make something in the directory above dest. If only the sandbox can change that directory, body gets the new root's
+// descriptor and a path. Otherwise it gets a descriptor of the directory, opened without following symlinks, and a name, so that no symlink
+// can come in between.
 func (l *lowering) within(dest string, body func(dir sys.Arg, name string)) {
 	parent := path.Dir(dest)
 	if l.view.private(parent) {
@@ -293,7 +299,7 @@ func (l *lowering) within(dest string, body func(dir sys.Arg, name string)) {
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 
-// record notes that an operation has made n at dest, wherever that lies.
+// record records that an operation has made n at dest: in the view, or below a bind in l.made, because it is then on the host.
 func (l *lowering) record(dest string, n node) {
 	near, _, rest := l.view.find(dest)
 	n.op = l.index + 1
@@ -307,6 +313,7 @@ func (l *lowering) record(dest string, n node) {
 	l.view.set(dest, n)
 }
 
+// makeDir makes a directory. An existing one is no error: on the host, another process may have made it since lowering looked.
 func (l *lowering) makeDir(dest string, mode uint32) {
 	l.within(dest, func(dir sys.Arg, name string) {
 		l.p.Add(unix.SYS_MKDIRAT, dir, sys.Str(name), octalMode(mode)).Tolerate(unix.EEXIST, 0)
@@ -314,6 +321,7 @@ func (l *lowering) makeDir(dest string, mode uint32) {
 	l.record(dest, node{origin: private, dir: true})
 }
 
+// makeFile makes an empty file, to be mounted on. An existing one is no error, as for makeDir.
 func (l *lowering) makeFile(dest string, mode uint32) {
 	l.within(dest, func(dir sys.Arg, name string) {
 		l.p.Add(unix.SYS_MKNODAT, dir, sys.Str(name), sys.Words(unix.S_IFREG|mode, fmt.Sprintf("S_IFREG|%04o", mode)), sys.Int(0)).Tolerate(unix.EEXIST, 0)

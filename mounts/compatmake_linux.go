@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// compatBind binds source, or does nothing if it is nil.
 func (l *lowering) compatBind(op Op, source *Stat) error {
 	if source == nil {
 		l.resolved.Missing = true
@@ -36,12 +37,12 @@ func (l *lowering) compatBind(op Op, source *Stat) error {
 	return nil
 }
 
-// sameAs makes sure that what is open in l.src is what descriptor fd names: its path may have been given to something else since
-// (CVE-2024-42472).
+// sameAs makes the child compare the file that l.src has open with the one that descriptor fd has open, by device and inode number. The
+// path of fd may name another file by then (CVE-2024-42472).
 func (l *lowering) sameAs(fd int, dest string) error {
 	want, got := new(unix.Stat_t), make([]byte, 144+identity)
 	err := error(unix.EBADF)
-	if !slices.Contains(l.boundFDs, fd) { // it counts as closed once it is bound
+	if !slices.Contains(l.boundFDs, fd) { // a descriptor counts as closed after its first bind
 		l.boundFDs = append(l.boundFDs, fd)
 		err = unix.Fstat(fd, want)
 	}
@@ -61,9 +62,10 @@ func (l *lowering) sameAs(fd int, dest string) error {
 	return nil
 }
 
-// identity is the size of st_dev and st_ino, the first two words of struct stat on amd64 and arm64 alike.
+// identity is the size of st_dev and st_ino, the first two words of struct stat on amd64 and arm64.
 const identity = 16
 
+// compatTmpfs returns the mount options of a tmpfs in a compat tree. Mode 0 is used as it is.
 func compatTmpfs(op Op) string {
 	options := fmt.Sprintf("mode=%04o", op.Mode)
 	if op.Size > 0 {
@@ -75,7 +77,7 @@ func compatTmpfs(op Op) string {
 	return options
 }
 
-// compatFS mounts a file system of its own at op's destination.
+// compatFS mounts a new file system at op's destination.
 func (l *lowering) compatFS(op Op, part, fstype, options string, n node) error {
 	dest, err := l.point(op, true)
 	if err != nil {
@@ -88,9 +90,10 @@ func (l *lowering) compatFS(op Op, part, fstype, options string, n node) error {
 	return nil
 }
 
-// compatCovered are places below /proc that are made read-only if they can be written to.
+// compatCovered are places below /proc that are made read-only if the child can write to them.
 var compatCovered = []string{"sys", "sysrq-trigger", "irq", "bus"}
 
+// compatProc mounts a procfs, or binds the host's, and covers compatCovered.
 func (l *lowering) compatProc(op Op) error {
 	if op.Source != "" {
 		stat, err := l.realpath(op.Source)
@@ -120,11 +123,12 @@ func (l *lowering) compatProc(op Op) error {
 	return nil
 }
 
-// compatLinks are the symlinks of a /dev, in the order they are made.
+// compatLinks are the symlinks in /dev, in the order in which they are made.
 var compatLinks = []struct{ Name, Target string }{
 	{"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}, {"fd", "/proc/self/fd"}, {"core", "/proc/kcore"},
 }
 
+// compatDev builds a /dev: a tmpfs with bound device nodes, symlinks, a private devpts and, with op.Source, a console.
 func (l *lowering) compatDev(op Op) error {
 	tmpfs := Op{Kind: Dev, Dest: op.Dest, Mode: 0o755, Flags: Flags{NoSuid, NoDev}, Context: op.Context}
 	if err := l.compatFS(tmpfs, partTmpfs, "tmpfs", compatTmpfs(tmpfs), node{origin: private, dir: true}); err != nil {
@@ -154,7 +158,7 @@ func (l *lowering) compatDev(op Op) error {
 	return l.devNode(partConsole, partConsole, op, op.Source, join(dest, "console"))
 }
 
-// devNode shows a device of the host at dest. The parts are for what goes wrong with the device, and with the place.
+// devNode binds a device of the host at dest. open names the step for errors about the device, part the step for errors about dest.
 func (l *lowering) devNode(open, part string, op Op, source, dest string) error {
 	stat, err := l.realpath(source)
 	if err != nil {
@@ -170,6 +174,7 @@ func (l *lowering) devNode(open, part string, op Op, source, dest string) error 
 	return nil
 }
 
+// compatDir makes a directory, or accepts one that exists.
 func (l *lowering) compatDir(op Op) error {
 	s, err := l.reach(op)
 	switch {
@@ -185,7 +190,7 @@ func (l *lowering) compatDir(op Op) error {
 	return nil
 }
 
-// compatFile writes a file, over one that is there already.
+// compatFile writes a file. It truncates one that exists.
 func (l *lowering) compatFile(op Op) error {
 	s, err := l.reach(op)
 	switch {
@@ -208,7 +213,7 @@ func (l *lowering) compatFile(op Op) error {
 	return nil
 }
 
-// fill writes op's data into the file that is open in slot, and closes it.
+// fill writes op's content into the file that slot file has open, and closes it.
 func (l *lowering) fill(file sys.Slot, op Op) {
 	l.part(partWrite, op.Dest)
 	if op.FD != nil {
@@ -220,7 +225,7 @@ func (l *lowering) fill(file sys.Slot, op Op) {
 	l.p.Add(unix.SYS_CLOSE, sys.Of(file))
 }
 
-// compatData binds a file that is nowhere else: it is made beside the new root, and unlinked once it is mounted.
+// compatData binds a file that has no other name: it is made outside of the new root, and unlinked once it is mounted.
 func (l *lowering) compatData(op Op) error {
 	dest, err := l.point(op, false)
 	if err != nil {
@@ -242,6 +247,7 @@ func (l *lowering) compatData(op Op) error {
 	return nil
 }
 
+// compatSymlink makes a symlink. One with the same target may exist already.
 func (l *lowering) compatSymlink(op Op) error {
 	s, err := l.reach(op)
 	switch {
@@ -267,13 +273,14 @@ func (l *lowering) makeLink(target, dest string) {
 	l.record(dest, node{origin: link, target: target})
 }
 
+// compatRemount adds op.Flags to the mount at an existing destination.
 func (l *lowering) compatRemount(op Op) error {
 	s, err := l.reach(op)
 	switch {
 	case err != nil:
 		return err
 	case !s.exists():
-		return failed(partFile, op.Dest, unix.ENOENT) // there is nothing to make here; the word is bubblewrap's
+		return failed(partFile, op.Dest, unix.ENOENT) // no file is made here, but this part has bubblewrap's message
 	case s.isLink():
 		return failed(partOnLink, op.Dest, unix.ELOOP)
 	}
@@ -284,6 +291,7 @@ func (l *lowering) compatRemount(op Op) error {
 	return nil
 }
 
+// compatChmod changes the mode of what is at the destination. It names the file by its descriptor, so the path is not resolved twice.
 func (l *lowering) compatChmod(op Op) error {
 	s, err := l.follow(op.Dest, nil)
 	if err == nil && !s.exists() {
@@ -294,7 +302,7 @@ func (l *lowering) compatChmod(op Op) error {
 	}
 	l.part(partChmod, op.Dest)
 	opened := l.dst
-	if s.isLink() { // which of the reasons against it counts is up to the kernel
+	if s.isLink() { // the kernel decides with which error it refuses a symlink
 		l.within(s.path, func(dir sys.Arg, name string) {
 			l.p.Add(unix.SYS_OPENAT, dir, sys.Str(name), sys.Words(unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_PATH|O_NOFOLLOW|O_CLOEXEC")).Keep(l.src)
 		})
@@ -308,13 +316,13 @@ func (l *lowering) compatChmod(op Op) error {
 	return nil
 }
 
-// numbered moves the descriptor in slot to number n, by which paths can name it.
+// numbered moves the descriptor in slot to number n, which a path in /proc/self/fd can name.
 func (l *lowering) numbered(slot sys.Slot, n int) {
 	l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(n), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(slot))
 }
 
-// compatOverlay mounts an overlay whose layers are named by descriptors: no path needs escaping, and none is looked up twice.
+// compatOverlay mounts an overlay whose layers are named by descriptor numbers: no path needs escaping, and none is resolved twice.
 func (l *lowering) compatOverlay(op Op) error {
 	dirs, hosts, err := l.overlayDirs(op)
 	if err != nil {
@@ -350,7 +358,8 @@ func (l *lowering) compatOverlay(op Op) error {
 	return nil
 }
 
-// ownProc binds the host's procfs where it is without a word before it: the options of an overlay can be read in its mount table.
+// ownProc binds the host's procfs at /proc of the current root, so that paths in it need no prefix. The options of an overlay stay readable
+// in its mount table, and they should not name the place of the host's root.
 func (l *lowering) ownProc() {
 	if l.prefix == "" {
 		return
@@ -360,7 +369,7 @@ func (l *lowering) ownProc() {
 	l.prefix = ""
 }
 
-// scratch makes the upper and work directories of an overlay beside the new root, and returns the options that name them.
+// scratch makes the upper and work directories of an overlay outside of the new root, and returns the options that name them.
 func (l *lowering) scratch() string {
 	var options []string
 	for _, kind := range []string{"upper", "work"} {
@@ -372,11 +381,11 @@ func (l *lowering) scratch() string {
 	return strings.Join(options, ",")
 }
 
-// overlayDirs returns the directories to be opened for an overlay: layers from the top, upper, work. hosts are those that can be looked
-// into, topmost first.
+// overlayDirs resolves the directories of an overlay: the layers from the top, then upper and work. hosts are those in which a name of the
+// overlay can be looked up, topmost first.
 func (l *lowering) overlayDirs(op Op) (dirs, hosts []string, err error) {
 	paths := slices.Clone(op.Layers)
-	slices.Reverse(paths) // the kernel wants the topmost first
+	slices.Reverse(paths) // the kernel expects the topmost first
 	if op.Upper != "" {
 		paths = append(paths, op.Upper, op.Work)
 	}

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// planted is the error of a path that leads through a symlink that a sandboxed program could have planted: see [Stat].
+// planted returns the error for a path through a symlink that a sandboxed program could have planted, see [Stat].
 func planted(name, link, real string) error {
 	return &fault.Error{Err: fmt.Errorf("%s is reached through the symlink %s, which a sandboxed program could have planted", name, link),
 		Hint: "name " + real + " instead, if that is what you mean"}
 }
 
-// OpenDir opens a directory in which this process is to make or write files for its caller, with O_PATH, and returns its path without symlinks. A
-// path through a symlink that an earlier sandbox could have planted is a [*fault.Error] with a hint.
+// OpenDir opens a directory with O_PATH and returns its path without symlinks. It is for a directory in which this process makes or writes
+// files on behalf of its caller. A path through a symlink that an earlier sandbox could have planted is a [*fault.Error] with a hint.
 func OpenDir(name string) (*os.File, string, error) {
 	var host Host
 	defer host.Close()
@@ -35,7 +35,7 @@ func OpenDir(name string) (*os.File, string, error) {
 	return os.NewFile(uintptr(fd), stat.Path), stat.Path, nil
 }
 
-// OpenExact opens an absolute path with O_PATH, and fails if a symlink is on the way or at its end.
+// OpenExact opens an absolute path with O_PATH. A symlink on the way or at the end is an error.
 func OpenExact(name string) (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // before Linux 5.6, or refused by a container's filter
@@ -44,8 +44,8 @@ func OpenExact(name string) (int, error) {
 	return fd, err
 }
 
-// openNames opens an absolute path name by name. A symlink is opened as itself: what comes after it is not in a directory, and at the end it is
-// an error too.
+// openNames opens an absolute path name by name. It opens a symlink itself (O_NOFOLLOW): the next name then fails with ENOTDIR, and at the
+// end of the path the error is ELOOP.
 func openNames(name string) (int, error) {
 	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for part := range strings.SplitSeq(name, "/") {

@@ -1,8 +1,9 @@
-// Package mounts builds a private root file system from an ordered list of operations, as system calls written beforehand.
+// Package mounts builds a private root file system from an ordered list of operations. It writes all system calls down before the first one
+// is made.
 //
-// The list is plain data: bind this there, a tmpfs here, a symlink, a file with this content. [Lower] looks at the host once, and
-// appends to a program the calls for what it saw: an empty tmpfs stacked on "/", the operations in order, pivot_root, and the
-// old root detached. If the world changed in between, a call fails and so does the start.
+// The list is plain data: bind this there, a tmpfs here, a symlink, a file with this content. [Lower] looks at the host once and appends the
+// system calls to a program: an empty tmpfs stacked on "/", the operations in order, pivot_root, and the detaching of the old root. If the
+// host changes before the program runs, a call fails, and so does the start.
 //
 //	tree := mounts.Tree{Ops: []mounts.Op{
 //		{Kind: mounts.Bind, Source: "/usr", Dest: "/usr", Flags: mounts.Flags{mounts.ReadOnly}},
@@ -11,10 +12,10 @@
 //	}}
 //	seen, err := mounts.Lower(&program, tree, mounts.Have{NewAPI: true, Openat2: true}, &mounts.Host{})
 //
-// Two rules hold for every operation. Nothing is ever created on the host: mount points are made only in the sandbox's own
-// tmpfs file systems, and must exist where the place is the host's. And no destination is reached through a symlink: each is
-// walked from a descriptor of the new root with openat2(RESOLVE_NO_SYMLINKS), or name by name where openat2 is missing.
+// Two rules hold for every operation. First, nothing is ever created on the host: mount points are made only in the sandbox's own tmpfs
+// file systems, and must exist already in a directory of the host. Second, no destination is reached through a symlink: each is opened from
+// a descriptor of the new root, with openat2(RESOLVE_NO_SYMLINKS) or, without openat2, name by name. Compat trees differ, see [Tree].
 //
-// It needs a mount namespace of its own and CAP_SYS_ADMIN over it. It does not protect what it shows: a writable bind is
-// writable, a read-only one can be read, and Unix sockets in it can be connected to.
+// The caller needs a mount namespace of its own and CAP_SYS_ADMIN over it. The package does not protect what a tree shows: a writable bind
+// can be written, a read-only one can be read, and Unix sockets in either accept connections.
 package mounts

@@ -2,8 +2,8 @@ package mounts
 
 import "slices"
 
-// deviceNodes are the nodes of a minimal /dev with their device numbers (Documentation/admin-guide/devices.txt). The numbers are
-// checked before a node is bound or used as a mask: CVE-2025-31133 was a /dev/null that was something else.
+// deviceNodes are the nodes of a minimal /dev with their device numbers (Documentation/admin-guide/devices.txt). Lowering checks the number
+// before it binds a node or uses it as a mask: in CVE-2025-31133, /dev/null was something else.
 var deviceNodes = []struct {
 	Name         string
 	Major, Minor uint32
@@ -17,29 +17,29 @@ var devLinks = []struct{ Name, Target string }{
 	{"ptmx", "pts/ptmx"},
 }
 
-// procReadOnly are places below /proc through which the host could be controlled; they can be read.
+// procReadOnly are places below /proc that control the host when they are written to. They stay readable.
 var procReadOnly = []string{"sys", "bus", "fs", "irq"}
 
-// procMasked are places below /proc that tell of the host's kernel, memory, keys or other processes, or control it. The list is
-// that of runc's default maskedPaths and docker's, and what security.md's rows PR01-PR11 and PR26 name.
+// procMasked are places below /proc that reveal or control the host's kernel, memory, keys or processes. The list has runc's default
+// maskedPaths, Docker's, and those of the attack cases PR01-PR11 and PR26.
 var procMasked = []string{
 	"acpi", "asound", "cmdline", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg",
 	"kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "pagetypeinfo", "sched_debug", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
 }
 
-// ProcMasked lists the places below a procfs that [Proc] covers, where the kernel has them.
+// ProcMasked returns the places below a procfs that [Proc] covers, if the kernel has them.
 func ProcMasked() []string { return slices.Clone(procMasked) }
 
-// BootID is the operation that covers the id of the host's boot below a procfs at dest, by which what runs in different sandboxes, or in the
-// same one later, could be brought together. Programs want a UUID there (random(4)), so it is one, and always the same: a plan is the same
-// on every machine.
+// BootID returns the operation that covers the boot id in the procfs at dest. The id would link what runs in different sandboxes on one
+// host, or in one sandbox at different times. Programs expect a UUID there (random(4)), so the file has one. It is the same on every
+// machine, as plans must be.
 func BootID(dest string) Op {
 	return Op{Kind: File, Dest: dest + "/sys/kernel/random/boot_id", Data: []byte("00000000-0000-4000-8000-000000000000\n"), Mode: 0o444,
 		Flags: Flags{ReadOnly}, Optional: true}
 }
 
-// Expand writes the composite operations [Dev] and [Proc] out as simple ones, and returns for each the position of the operation that it came
-// from. It is what [Lower] carries out, in this order.
+// Expand replaces the composite operations [Dev] and [Proc] by simple ones, and returns for each simple one the index of the operation that
+// it came from. [Lower] carries out the result in this order.
 func Expand(ops []Op) (simple []Op, from []int) {
 	for i, op := range ops {
 		var parts []Op
@@ -58,12 +58,14 @@ func Expand(ops []Op) (simple []Op, from []int) {
 	return simple, from
 }
 
+// expandDev returns the operations of a minimal /dev: a tmpfs with bound device nodes, symlinks and a private devpts.
 func expandDev(op Op) []Op {
 	at := func(name string) string { return op.Dest + "/" + name }
 	ops := []Op{{Kind: Tmpfs, Dest: op.Dest, Flags: Flags{NoSuid, NoDev, NoExec}, Size: 1 << 16, Inodes: 64, Mode: 0o755}}
 	for _, n := range deviceNodes {
 		ops = append(ops, Op{Kind: Bind, Source: "/dev/" + n.Name, Dest: at(n.Name),
-			// Devices can be written through a read-only mount; their mode and times cannot be changed: to root they are its own.
+			// A device works through a read-only mount, but its mode and times cannot be changed: root in the sandbox would change the
+			// host's.
 			Flags: Flags{ReadOnly, NoSuid, NoExec}, Only: "device"})
 	}
 	for _, l := range devLinks {
@@ -72,10 +74,11 @@ func expandDev(op Op) []Op {
 	return append(ops,
 		Op{Kind: Devpts, Dest: at("pts")},
 		Op{Kind: Dir, Dest: at("shm")},
-		// Last, so that no program can put files beside the nodes (FS31); what is mounted below stays as it is.
+		// Last, so that no program can put files beside the nodes (attack case FS31). What is mounted below keeps its flags.
 		Op{Kind: Remount, Dest: op.Dest, Flags: Flags{ReadOnly, NoSuid, NoDev, NoExec}})
 }
 
+// expandProc returns the operations of a procfs: the mount itself, then what covers the places that reveal or control the host.
 func expandProc(op Op) []Op {
 	ops := []Op{{Kind: Proc, Dest: op.Dest, Flags: Flags{NoSuid, NoDev, NoExec}}}
 	for _, name := range procReadOnly {

@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resolving of destinations in a compat tree. What the sandbox's own operations have put where is in the view; what a bind shows is
-// looked at on the host, name by name, with symlinks followed inside the new root as RESOLVE_IN_ROOT would. The child then opens the
-// resolved path without following anything, so a link that is planted in between makes the start fail: CVE-2026-87766.
+// This file resolves the destinations of a compat tree. The view knows what the sandbox's own operations have put where. Below a bind, the
+// resolver looks at the host, name by name, and symlinks are followed inside the new root, as RESOLVE_IN_ROOT does. The child then opens
+// the resolved path and follows no symlink, so a symlink that is planted in between makes the start fail: CVE-2026-87766.
 
 // location is a place in the new root: its path, free of symlinks, and what is there.
 type location struct {
 	path   string
-	mode   uint32 // file type and permissions; 0 when nothing is there
+	mode   uint32 // file type and permissions; 0 if nothing is there
 	target string // of a symlink
-	magic  bool   // a symlink that is not followed
-	final  bool   // with an error: it is about the place itself, and all above is a directory
+	magic  bool   // a procfs symlink that only the kernel can follow
+	final  bool   // with an error: the error concerns the last name, and everything above it is a directory
 }
 
-// nameMax is the longest name of a file: NAME_MAX of limits.h(0p).
+// nameMax is the longest name of a file, NAME_MAX of limits.h(0p).
 const nameMax = 255
 
 func (s location) exists() bool { return s.mode != 0 }
 func (s location) isDir() bool  { return s.mode&unix.S_IFMT == unix.S_IFDIR }
 func (s location) isLink() bool { return s.mode&unix.S_IFMT == unix.S_IFLNK }
 
-// follow finds where dest leads, following every symlink but a last one. make is called for each directory that is missing on the
-// way and makes it; without make a missing one is ENOENT.
+// follow resolves dest, following every symlink but one at the end. It calls make for each directory that is missing on the way. If make is
+// nil, or the missing name comes from a symlink's target, the error is ENOENT.
 func (l *lowering) follow(dest string, make func(dir string) error) (location, error) {
 	if len(dest) >= unix.PathMax {
 		return location{}, unix.ENAMETOOLONG
@@ -41,7 +41,7 @@ func (l *lowering) follow(dest string, make func(dir string) error) (location, e
 	}
 	at := location{path: "/", mode: unix.S_IFDIR}
 	rest := strings.Split(dest, "/")
-	linked := 0 // how many names of rest come from a symlink: where one leads is not made
+	linked := 0 // how many names at the start of rest come from a symlink; missing ones among them are not made
 	for left := maxLinks; len(rest) > 0; linked-- {
 		name := rest[0]
 		rest = rest[1:]
@@ -49,19 +49,21 @@ func (l *lowering) follow(dest string, make func(dir string) error) (location, e
 		switch name {
 		case "", ".":
 			continue
+		// at.path has no symlinks, so the parent in the path is the parent directory.
 		case "..":
 			at = location{path: path.Dir(at.path), mode: unix.S_IFDIR}
 			continue
 		}
 		next, err := l.at(path.Join(at.path, name))
 		if len(name) > nameMax {
-			err = unix.ENAMETOOLONG // in the sandbox's own file systems too, where nothing was looked at
+			err = unix.ENAMETOOLONG // also in the sandbox's own file systems, where the host was not asked
 		}
 		if err != nil {
 			next.final = last
 			return next, err
 		}
 		switch {
+		// The target is resolved inside the new root, where an absolute one begins at the new "/".
 		case next.isLink() && !last:
 			if left--; left < 0 || next.magic { // RESOLVE_NO_MAGICLINKS
 				return next, unix.ELOOP
@@ -88,7 +90,8 @@ func (l *lowering) follow(dest string, make func(dir string) error) (location, e
 	return at, nil
 }
 
-// straight answers for a destination whose parents are directories as they are written: nearly all.
+// straight resolves a destination whose parents are directories, without a symlink, "." or "..", in one step. Most destinations are like
+// that. It returns false for any other, which follow then walks.
 func (l *lowering) straight(dest string) (location, bool) {
 	if !path.IsAbs(dest) || path.Clean(dest) != dest {
 		return location{}, false
@@ -107,7 +110,7 @@ func (l *lowering) straight(dest string) (location, bool) {
 	return location{path: dest, mode: stat.Mode, target: stat.Target}, err == nil && stat.Path == join(n.source, rest)
 }
 
-// at says what is at a path of the new root whose parents are directories.
+// at returns what is at a path of the new root. Every parent of the path must be a directory.
 func (l *lowering) at(dest string) (location, error) {
 	n, _, rest := l.view.find(dest)
 	s := location{path: dest}
@@ -124,8 +127,9 @@ func (l *lowering) at(dest string) (location, error) {
 	return s, nil
 }
 
-// hostAt looks at the host, and remembers what operations before this one will have made there.
+// hostAt returns what is at a path of the host, or what an earlier operation will have made there.
 func (l *lowering) hostAt(s location, source string) (location, error) {
+	// The calls of earlier operations have not run yet, so the host does not show what they make.
 	if made, ok := l.made[source]; ok {
 		s.mode, s.target = made.mode(), made.target
 		return s, nil
@@ -138,7 +142,8 @@ func (l *lowering) hostAt(s location, source string) (location, error) {
 	return s, bare(err)
 }
 
-// layers looks through the layers of an overlay, topmost first.
+// layers looks up rest in the layers of an overlay, topmost first. A character device in an upper layer is a whiteout: it hides the name in
+// the layers below (Documentation/filesystems/overlayfs.rst).
 func (l *lowering) layers(s location, layers []string, rest string) (location, error) {
 	for _, layer := range layers {
 		found, err := l.hostAt(s, join(layer, rest))
@@ -153,7 +158,7 @@ func (l *lowering) layers(s location, layers []string, rest string) (location, e
 	return s, nil
 }
 
-// realpath resolves a source as realpath(3) does: every symlink followed, as the host has them.
+// realpath resolves a source as realpath(3) does: it follows every symlink as the host has it.
 func (l *lowering) realpath(source string) (Stat, error) {
 	if !path.IsAbs(source) {
 		cwd, err := unix.Getwd()
@@ -169,7 +174,7 @@ func (l *lowering) realpath(source string) (Stat, error) {
 	return stat, bare(err)
 }
 
-// bare takes the errno out of an error that tells of a path.
+// bare returns the errno in err, without the path that err names, or err itself if it has no errno.
 func bare(err error) error {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -178,7 +183,7 @@ func bare(err error) error {
 	return err
 }
 
-// join is dir and a relative path below it.
+// join returns the path of rest below dir.
 func join(dir, rest string) string {
 	if dir == "/" {
 		return "/" + rest

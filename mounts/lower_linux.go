@@ -10,50 +10,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Have says which of the kernel's ways can be used.
+// Have lists the kernel interfaces that may be used.
 type Have struct {
 	NewAPI  bool // open_tree, move_mount, fsopen, mount_setattr: Linux 5.12
 	Openat2 bool // Linux 5.6
 }
 
-// Resolved is what lowering saw of one operation: the difference between the plan and this host.
+// Resolved is what lowering found on this host for one operation.
 type Resolved struct {
 	Op      int    // index into Tree.Ops
-	Dest    string // where it went, which differs from the operation's Dest when a symlink was followed
-	Source  string // of a bind: the host's path, free of symlinks
-	Missing bool   // left out: it was optional and its source or place does not exist
-	File    bool   // what stands at Dest is not a directory
-	Link    bool   // what stands at Dest is a symlink
-	Covered bool   // of a compat tree: something else stands at Dest in the end
+	Dest    string // where it was mounted or made; differs from Op.Dest if a symlink was followed
+	Source  string // of a bind: the path on the host, free of symlinks
+	Missing bool   // left out, because it is optional and its source or destination does not exist
+	File    bool   // Dest is not a directory
+	Link    bool   // Dest is a symlink
+	Covered bool   // in a compat tree: a later operation covers Dest
 }
 
-// lowering is the state of one Lower.
+// lowering is the state of one [Lower].
 type lowering struct {
 	p        *sys.Program
 	have     Have
 	resolver Resolver
 	view     view
-	mounts   []Mount  // of the host, read when first needed
+	mounts   []Mount  // the host's, read when first needed
 	writable []string // sources of writable binds
-	resolved Resolved // of the operation at hand
+	resolved Resolved // of the current operation
 
 	root           sys.Slot // O_PATH descriptor of the new root
-	src, dst, tree sys.Slot // of the operation at hand
-	null           sys.Slot // /dev/null of the host, once opened
+	src, dst, tree sys.Slot // of the current operation
+	null           sys.Slot // the host's /dev/null, once it has been opened
 	haveNull       bool
 
-	// Numbers for descriptors that paths in /proc/self/fd name, and what stands before /proc while the tree is built.
+	// Descriptor numbers that paths in /proc/self/fd name. prefix stands before /proc while a compat tree is built.
 	fdSource, fdDest int
-	taken            []int // numbers given out
+	taken            []int // numbers in use
 	prefix           string
 
 	// Of a compat tree.
-	index      int             // of the operation at hand
+	index      int             // of the current operation
 	base, host sys.Slot        // the tmpfs that everything is built in, and the host's root
-	made       map[string]node // what operations make on the host, by path there
-	boundFDs   []int           // descriptors whose files are bound
-	magicLinks []string        // sources that only the kernel can follow
-	scratches  int             // overlays in memory so far
+	made       map[string]node // what operations will have made on the host, by host path
+	boundFDs   []int           // descriptors that a bind has used
+	magicLinks []string        // sources behind a procfs link that only the kernel can follow
+	scratches  int             // number of overlays in memory so far
 }
 
 // Lower looks at the host and appends the calls that build tree, make it the root of the calling process and detach the old root.
@@ -91,6 +91,7 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 		return nil, err
 	}
 	p.At(sys.Step{Stage: "root", Op: "pivot"})
+	// Last of all, because the mount points in the root had to be made first.
 	if !tree.Writable {
 		l.setFlags(l.root, Flags{ReadOnly, NoSuid, NoDev}, 0)
 	}
@@ -101,6 +102,7 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 	return result, nil
 }
 
+// fail turns err into an error that names the operation of the tree, whole. part is the simple operation that failed.
 func (l *lowering) fail(index int, whole, part Op, err error) error {
 	e := &fault.Error{Stage: "mount", Index: index + 1, Op: string(whole.Kind), Path: whole.Dest, Err: err}
 	if whole.Why != "always" && whole.Why != "system" {
@@ -120,11 +122,12 @@ func (l *lowering) fail(index int, whole, part Op, err error) error {
 	return e
 }
 
-// hint is an error with one action that helps.
+// hint returns an error with an action that solves the problem.
 func hint(action, format string, args ...any) error {
 	return &fault.Error{Err: fmt.Errorf(format, args...), Hint: action}
 }
 
+// op appends the calls of one simple operation.
 func (l *lowering) op(op Op) error {
 	switch op.Kind {
 	case Bind:
@@ -157,13 +160,13 @@ func (l *lowering) op(op Op) error {
 	return fmt.Errorf("bug: unknown operation %q", op.Kind)
 }
 
-// newRoot makes an empty tmpfs and stacks it on "/". Absolute paths of this process go on meaning the old root, because its root
-// directory is the one below; the new root is reached by descriptor alone. So no directory of the host has to serve as a place
-// to mount on, and none is hidden by it.
+// newRoot makes an empty tmpfs and stacks it on "/". Absolute paths still mean the old root, because this process's root directory is the
+// mount below; the new root is reached only by descriptor. So no directory of the host serves as a mount point, and the new root hides
+// none.
 func (l *lowering) newRoot() {
 	p := l.p
 	p.At(sys.Step{Stage: "root", Op: "new"})
-	// Nothing mounted from here on may reach the host, nor the host's later mounts reach the sandbox (mount_namespaces(7)).
+	// From here on no mount propagates to the host, and none of the host's into the sandbox (mount_namespaces(7)).
 	p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("/"), sys.Null(), sys.Words(unix.MS_REC|unix.MS_PRIVATE, "MS_REC|MS_PRIVATE"), sys.Null())
 	if !l.have.NewAPI {
 		l.newRootOld()
@@ -183,7 +186,7 @@ func (l *lowering) newRoot() {
 	p.Add(unix.SYS_CLOSE, sys.Of(fs))
 }
 
-// newRootOld does the same with mount(2). ".." of the root directory is where the stacked mount can be entered.
+// newRootOld is newRoot by mount(2), which returns no descriptor of the new mount: openStacked opens it.
 func (l *lowering) newRootOld() {
 	p := l.p
 	p.Add(unix.SYS_MOUNT, sys.Str("nsrun"), sys.Str("/"), sys.Str("tmpfs"),
@@ -191,9 +194,10 @@ func (l *lowering) newRootOld() {
 	l.openStacked(l.root)
 }
 
-// openStacked opens the empty file system that has just been mounted on top of "/", which ".." of the root directory leads into. Were ".."
-// not the new mount, directories would be made on the host: RESOLVE_NO_XDEV must refuse to cross into it, and before Linux 5.6, which has no
-// openat2, the host's /proc must not be there.
+// openStacked opens the empty file system that has just been stacked on "/". ".." of the root directory leads into it.
+//
+// If ".." did not lead into the new mount, the operations would make directories on the host. So a call first proves it: openat2 with
+// RESOLVE_NO_XDEV must refuse to cross into the new mount. Before Linux 5.6, which has no openat2, the host's /proc must not exist there.
 func (l *lowering) openStacked(slot sys.Slot) {
 	p := l.p
 	if l.have.Openat2 {
@@ -208,7 +212,8 @@ func (l *lowering) openStacked(slot sys.Slot) {
 		Keep(slot)
 }
 
-// pivot makes the new root the root and detaches the old one, which pivot_root(".", ".") has stacked on top: pivot_root(2), NOTES.
+// pivot makes the new root the root directory. pivot_root(".", ".") stacks the old root on top of the new one, and umount2 then detaches it
+// (pivot_root(2), NOTES).
 func (l *lowering) pivot() {
 	p := l.p
 	p.Add(unix.SYS_FCHDIR, sys.Of(l.root))
@@ -218,8 +223,8 @@ func (l *lowering) pivot() {
 	p.Add(unix.SYS_CHDIR, sys.Str("/"))
 }
 
-// Apply builds tree for the calling process, under the conditions of [Lower]. A failure in the middle leaves a half-built root:
-// the process should end.
+// Apply builds tree for the calling process, under the conditions of [Lower]. If it fails, the root may be half-built, so the process
+// should end.
 func Apply(tree Tree, have Have) ([]Resolved, error) {
 	var p sys.Program
 	var host Host

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tmpfsOptions returns the mount options of a tmpfs, with mode 0755 if op has none.
 func tmpfsOptions(op Op) string {
 	mode := op.Mode
 	if mode == 0 {
@@ -24,7 +25,7 @@ func tmpfsOptions(op Op) string {
 	return options
 }
 
-// fileSystem mounts a file system of its own at op.Dest.
+// fileSystem mounts a new file system at op.Dest. A tmpfs without flags gets nosuid and nodev.
 func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	dest, err := l.mountPoint(op, op.Dest, true)
 	if errors.Is(err, errSkip) {
@@ -40,8 +41,8 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	}
 	l.mountOn(dest, fstype, options, flags)
 	if op.Kind == Proc {
-		// Only processes that may be traced can be seen, so not pid 1, which is none of the program's. Before Linux 5.8 there is
-		// no such option; then permissions alone keep it out (proc_pid(5), hidepid).
+		// hidepid=ptraceable shows only the processes that the reader may trace. Pid 1 is not among them, so the command cannot look into
+		// it. Kernels before Linux 5.8 refuse the option; there, permissions alone protect pid 1 (proc_pid(5), hidepid).
 		l.enter(dest)
 		l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("."), sys.Null(), sys.Words(unix.MS_REMOUNT|flags.ms(), "MS_REMOUNT|nosuid|nodev|noexec"),
 			sys.Str("hidepid=ptraceable")).Tolerate(unix.EINVAL, 0)
@@ -50,7 +51,8 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	return nil
 }
 
-// mountOn mounts a file system of its own on dest. A directory of the sandbox's own is entered first, which takes one call less than a number.
+// mountOn mounts a new file system on dest. It enters a directory that only the sandbox can change, which takes one call less than a
+// descriptor number.
 func (l *lowering) mountOn(dest, fstype, options string, flags Flags) {
 	if !l.view.private(dest) {
 		l.mountByNumber(dest, fstype, options, flags)
@@ -60,8 +62,8 @@ func (l *lowering) mountOn(dest, fstype, options string, flags Flags) {
 	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
 }
 
-// mountByNumber mounts a file system of its own on dest, which a path in /proc/self/fd names. It does not enter dest: that takes the right to
-// search it, which the caller may lack in a directory of the host's, and even root in a user namespace.
+// mountByNumber mounts a new file system on dest, which a path in /proc/self/fd names. It does not enter dest: fchdir needs search
+// permission, which the caller, and even root in a user namespace, may lack on a directory of the host.
 func (l *lowering) mountByNumber(dest, fstype, options string, flags Flags) {
 	l.openDest(dest, l.dst)
 	l.numbered(l.dst, l.fdDest)
@@ -76,6 +78,7 @@ func (l *lowering) enter(dest string) {
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 
+// msWords returns flags as the argument of mount(2), with their names for listings.
 func msWords(flags Flags) sys.Arg {
 	var words []string
 	for _, f := range flags {
@@ -87,6 +90,7 @@ func msWords(flags Flags) sys.Arg {
 	return sys.Words(flags.ms(), strings.Join(words, "|"))
 }
 
+// optional returns s as an argument, or NULL if s is empty.
 func optional(s string) sys.Arg {
 	if s == "" {
 		return sys.Null()
@@ -94,6 +98,7 @@ func optional(s string) sys.Arg {
 	return sys.Str(s)
 }
 
+// dir makes an empty directory, or accepts one that exists. On the host it must exist already.
 func (l *lowering) dir(op Op) error {
 	n, _, rest := l.view.find(op.Dest)
 	switch {
@@ -109,7 +114,8 @@ func (l *lowering) dir(op Op) error {
 		l.view.set(op.Dest, node{origin: private, dir: true})
 		return nil
 	}
-	_, err := l.mountPoint(op, op.Dest, true) // on the host it must exist already
+	// The place is on the host: mountPoint makes nothing there, and it must be a directory already.
+	_, err := l.mountPoint(op, op.Dest, true)
 	if errors.Is(err, errSkip) {
 		l.resolved.Missing = true
 		return nil
@@ -117,6 +123,7 @@ func (l *lowering) dir(op Op) error {
 	return err
 }
 
+// symlink makes a symlink in a file system of the sandbox, and nowhere else: nothing is created on the host.
 func (l *lowering) symlink(op Op, target string) error {
 	n, at, rest := l.view.find(op.Dest)
 	switch {
@@ -132,9 +139,11 @@ func (l *lowering) symlink(op Op, target string) error {
 	return nil
 }
 
-// staged is where a file is made before it is mounted over one of the host's; it is unlinked as soon as it is mounted.
+// staged is the path at which a file is made that will be mounted over a file of the host. It is unlinked as soon as the file is mounted.
 const staged = "/.nsrun-file"
 
+// file makes a file with op.Data. Below a directory of the host it cannot be made, so a file of that name must exist there, and the new
+// file is mounted over it.
 func (l *lowering) file(op Op) error {
 	mode := op.Mode
 	if mode == 0 {
@@ -156,18 +165,22 @@ func (l *lowering) file(op Op) error {
 	if err != nil {
 		return err
 	}
+	// The place is on the host, so the file is made in the root tmpfs and mounted from there. It is data: nosuid, nodev and noexec cost
+	// nothing.
 	l.write(staged, op.Data, mode)
 	l.openDest(staged, l.src)
 	flags := append(Flags{NoSuid, NoDev, NoExec}, op.Flags...)
 	if err := l.attach(flags, staged, dest, false); err != nil {
 		return err
 	}
+	// The mount keeps the file. Without this, the sandbox would have it under a second name.
 	l.p.Add(unix.SYS_UNLINKAT, sys.Of(l.root), sys.Str(relative(staged)), sys.Int(0))
 	l.view.cover(dest, node{origin: private})
 	l.resolved.Dest, l.resolved.File = dest, true
 	return nil
 }
 
+// write makes a new file with data. O_EXCL and O_NOFOLLOW refuse a file or symlink that exists already; a short write fails the start.
 func (l *lowering) write(dest string, data []byte, mode uint32) {
 	p := l.p
 	p.Add(unix.SYS_OPENAT, sys.Of(l.root), sys.Str(relative(dest)),
@@ -179,6 +192,7 @@ func (l *lowering) write(dest string, data []byte, mode uint32) {
 	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 
+// remount adds op.Flags to the mount at op.Dest, without its submounts.
 func (l *lowering) remount(op Op) error {
 	l.openDest(op.Dest, l.dst)
 	l.setFlags(l.dst, op.Flags, 0)
@@ -186,7 +200,8 @@ func (l *lowering) remount(op Op) error {
 	return nil
 }
 
-// rebind mounts what is at op.Dest over itself with op.Flags. The place is procfs or a bind, whose like the host has.
+// rebind mounts what is at op.Dest over itself with op.Flags. op.Dest is in a procfs or a bind, so the resolver can look up its type in the
+// matching place on the host.
 func (l *lowering) rebind(op Op) error {
 	dir, found, err := l.kindAt(op)
 	if err != nil || !found {
@@ -202,14 +217,15 @@ func (l *lowering) rebind(op Op) error {
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
 	p.Add(unix.SYS_MOUNT, sys.Str(l.procFD(l.fdDest)), sys.Str(l.procFD(l.fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
 	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	// The bind covers the place, which is opened again to reach the new mount.
 	l.remountAt(op.Dest, op.Flags, nil)
 	return nil
 }
 
-// maskFlags keep a mask from being a way to change the mode of the host's /dev/null.
+// maskFlags are the flags of a mask. They keep the sandbox from changing the mode of the host's /dev/null.
 var maskFlags = Flags{ReadOnly, NoSuid, NoExec}
 
-// mask covers a file by /dev/null, a directory by an empty read-only tmpfs.
+// mask covers a file with the host's /dev/null, or a directory with an empty read-only tmpfs.
 func (l *lowering) mask(op Op) error {
 	dir, found, err := l.kindAt(op)
 	if err != nil || !found {
@@ -217,6 +233,7 @@ func (l *lowering) mask(op Op) error {
 		return err
 	}
 	if dir {
+		// Read-only and as small as a tmpfs can be: it only hides what is below.
 		l.mountByNumber(op.Dest, "tmpfs", "size=4k,nr_inodes=2", Flags{ReadOnly, NoSuid, NoDev, NoExec})
 		return nil
 	}
@@ -226,21 +243,24 @@ func (l *lowering) mask(op Op) error {
 	if l.have.NewAPI {
 		l.p.Add(unix.SYS_OPEN_TREE, sys.Of(l.null), sys.Str(""),
 			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH, "OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH")).Keep(l.tree)
+		// The copy gets its flags before it is attached, so the host's device is never in the sandbox on a writable mount.
 		l.setFlags(l.tree, maskFlags, 0)
 		l.move(op.Dest)
 		return nil
 	}
+	// attachOld closes its source. A duplicate keeps /dev/null open for the next mask.
 	l.p.Add(unix.SYS_FCNTL, sys.Of(l.null), sys.Words(unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"), sys.Int(0)).Keep(l.src)
 	return l.attachOld(maskFlags, "/dev/null", op.Dest)
 }
 
-// openNull opens the host's /dev/null once, having looked that it is what it says: CVE-2025-31133.
+// openNull opens the host's /dev/null once, after a check of its device number: CVE-2025-31133.
 func (l *lowering) openNull() error {
 	if l.haveNull {
 		return nil
 	}
 	stat, err := resolve(l.resolver, "/dev/null")
 	if err == nil {
+		// The device number decides, not the name.
 		err = rightType(Op{Source: "/dev/null", Only: "device"}, stat)
 	}
 	if err != nil {
@@ -251,15 +271,17 @@ func (l *lowering) openNull() error {
 	return nil
 }
 
-// kindAt tells what stands at op.Dest: what an operation has made, or below a bind or a procfs what the host has there.
+// kindAt reports whether something is at op.Dest and whether it is a directory. The view knows what an operation has made there; below a
+// bind or a procfs it asks the resolver for the matching place on the host.
 func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	n, at, rest := l.view.find(op.Dest)
 	if rest == "" {
 		return n.dir, true, nil
 	}
-	if n.origin == private && op.Optional { // what is not known there is not there
+	if n.origin == private && op.Optional { // the view knows everything in a private file system
 		return false, false, nil
 	}
+	// A private file system, an overlay or devpts: the host has no matching place.
 	if n.source == "" {
 		return false, false, fmt.Errorf("nothing is known of %s below %s", op.Dest, at)
 	}
@@ -267,6 +289,7 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	if Absent(err) && op.Optional {
 		return false, false, nil
 	}
+	// A mount on a symlink would land on its target instead.
 	if err == nil && stat.Type() == unix.S_IFLNK {
 		err = fmt.Errorf("%s is a symlink; nothing is mounted on one", op.Dest)
 	}

@@ -9,9 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openMapped opens name in directory dir, which the caller may not search, with the capabilities of a user namespace in which the caller alone is
-// mapped: user_namespaces(7), "Interaction of user and group IDs". They reach what belongs to the caller, and nothing else. A process with threads
-// cannot enter such a namespace, so a child does, which shares the descriptors: what it opens takes the number of a copy of dir.
+// openMapped opens name in directory dir if the caller may not search dir. It uses the capabilities of a user namespace in which only the
+// caller is mapped; they reach the caller's own files and no others (user_namespaces(7), "Interaction of user and group IDs").
+//
+// A process with threads cannot enter a user namespace. So a child process does, which shares the descriptor table and replaces a copy of
+// dir by what it opens.
 func openMapped(dir int, name string, flags uint64) (fd int, err error) {
 	fd, err = unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -24,7 +26,7 @@ func openMapped(dir int, name string, flags uint64) (fd int, err error) {
 	return fd, nil
 }
 
-// openInChild opens name in the directory that fd is open at, and puts it in the place of fd.
+// openInChild opens name in the directory that fd has open, and replaces fd by it.
 func openInChild(fd int, name string, flags uint64) error {
 	var report [2]int
 	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
@@ -40,7 +42,7 @@ func openInChild(fd int, name string, flags uint64) error {
 	pid, pidfd, err := p.Fork(unix.CLONE_NEWUSER|unix.CLONE_FILES, report[1])
 	if err != nil {
 		unix.Close(report[1])
-		return unix.EACCES // there are no user namespaces: it stays as it is
+		return unix.EACCES // no user namespaces: the caller's own error stands
 	}
 	unix.Close(pidfd)
 	var status unix.WaitStatus
@@ -54,14 +56,14 @@ func openInChild(fd int, name string, flags uint64) error {
 	switch {
 	case failed && int(failure.Index) == at:
 		return unix.Errno(failure.Errno)
-	case failed, err == nil && status != 0: // the namespace gives no capabilities, or a filter has killed the child
+	case failed, err == nil && status != 0: // the namespace grants no capabilities, or a seccomp filter killed the child
 		return unix.EACCES
 	}
 	return err
 }
 
-// mapCaller maps the caller to itself in the user namespace of a new process. A file that cannot be written is closed all the same, since
-// the caller shares it; then the capabilities reach nothing.
+// mapCaller maps the caller to itself in the user namespace of a new process. A write may fail, and then the capabilities reach nothing.
+// The file is closed in any case, because the descriptor table is shared with the caller.
 func mapCaller(p *sys.Program) {
 	file := p.Slot()
 	for _, f := range [][2]string{

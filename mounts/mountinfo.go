@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Mount is one line of /proc/PID/mountinfo, as far as it is needed here (proc_pid_mountinfo(5)).
+// Mount is one line of /proc/PID/mountinfo (proc_pid_mountinfo(5)), with the fields that this package needs.
 type Mount struct {
 	ID, Parent int
 	Root       string // within its file system
@@ -19,7 +19,7 @@ type Mount struct {
 	Source     string
 }
 
-// ParseMountinfo reads the whole of a mountinfo file. Octal escapes are undone; fields it does not know are passed over.
+// ParseMountinfo parses a whole mountinfo file. It decodes octal escapes and ignores fields that it does not know.
 func ParseMountinfo(data []byte) ([]Mount, error) {
 	var mounts []Mount
 	for n, line := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
@@ -57,7 +57,7 @@ func parseMount(line string) (Mount, error) {
 	return m, nil
 }
 
-// unescape undoes the octal escapes of space, tab, newline and backslash.
+// unescape decodes the octal escapes of space, tab, newline and backslash.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -76,7 +76,7 @@ func unescape(s string) string {
 
 func octal(c byte) bool { return c >= '0' && c <= '7' }
 
-// At returns the mount that path lies in: the last one mounted at the longest mount point above it.
+// At returns the mount that contains path: the last one mounted at the longest mount point above path.
 func At(mounts []Mount, path string) (Mount, bool) {
 	var best Mount
 	found := false
@@ -88,7 +88,8 @@ func At(mounts []Mount, path string) (Mount, bool) {
 	return best, found
 }
 
-// Below returns the mounts strictly below path, outermost first; of several at one point only the last, which hides the others.
+// Below returns the visible mounts strictly below path, outermost first. Of several mounts at one point it returns the last, which hides
+// the others.
 func Below(mounts []Mount, path string) []Mount {
 	var out []Mount
 	for _, m := range mounts {

@@ -25,18 +25,21 @@ func (h *openHow) String() string {
 	return "{O_PATH, RESOLVE_NO_SYMLINKS}"
 }
 
-// errSkip says that an optional operation has nowhere to go.
+// errSkip means that an optional operation has no mount point.
 var errSkip = errors.New("bug: skipped operation reported as an error")
 
-// mountPoint makes sure that a mount point for a directory or a file exists at dest, and returns where it is. It makes one only in
-// the sandbox's own file systems. What the host has at a place is looked at now; the walk in the child fails if it changed.
+// mountPoint makes sure that a mount point for a directory or a file exists at dest, and returns its path. It creates one only in the
+// sandbox's own file systems; on the host the mount point must exist. The resolver looks at the host now. If the place changes before the
+// child runs, the child's walk fails.
 func (l *lowering) mountPoint(op Op, dest string, dir bool) (string, error) {
 	return l.mountPointFollowing(op, dest, dir, maxLinks)
 }
 
+// mountPointFollowing is mountPoint with the number of symlinks that FollowDest may still follow.
 func (l *lowering) mountPointFollowing(op Op, dest string, dir bool, left int) (string, error) {
 	n, at, rest := l.view.find(dest)
 	switch {
+	// The symlink of an operation may lead to any directory, also to one that a bind shows.
 	case n.origin == link:
 		return "", hint("name the directory that it leads to", "%s is a symlink in the sandbox; nothing is mounted through one", at)
 	case rest == "":
@@ -51,11 +54,13 @@ func (l *lowering) mountPointFollowing(op Op, dest string, dir bool, left int) (
 			l.p.Add(unix.SYS_MKNODAT, sys.Of(l.root), sys.Str(relative(dest)), sys.Words(unix.S_IFREG|0o444, "S_IFREG|0444"), sys.Int(0))
 		}
 		return dest, nil
+	// For example devpts or an overlay: nothing can be made there, and the host has no matching place.
 	case n.source == "":
 		return "", fmt.Errorf("nothing can be mounted in %s", at)
 	}
 	stat, err := l.resolver.Stat(n.source + "/" + rest)
 	switch {
+	// Nothing is created on the host, so that a run leaves its directories as they were.
 	case Absent(err):
 		if op.Optional {
 			return "", errSkip
@@ -63,6 +68,7 @@ func (l *lowering) mountPointFollowing(op Op, dest string, dir bool, left int) (
 		return "", hint("create it on the host, or mount somewhere else", "%s does not exist in %s, which is the host's; nothing is created there", dest, at)
 	case err != nil:
 		return "", err
+	// A symlink in the host's path could be exchanged between this look and the mount (CVE-2019-16884, CVE-2021-30465).
 	case stat.Path != n.source+"/"+rest:
 		return "", hint("name the directory that it leads to", "%s is reached through a symlink on the host; nothing is mounted through one", dest)
 	case stat.Type() == unix.S_IFLNK:
@@ -71,11 +77,13 @@ func (l *lowering) mountPointFollowing(op Op, dest string, dir bool, left int) (
 	return dest, sameType(dest, stat.Type() == unix.S_IFDIR, dir)
 }
 
-// followDest goes where a symlink of the host's at dest leads inside the sandbox.
+// followDest returns the mount point to which the host's symlink at dest leads inside the sandbox, if op.FollowDest permits that. The
+// target gets the same checks as any destination.
 func (l *lowering) followDest(op Op, dest string, dir bool, stat Stat, left int) (string, error) {
 	if !op.FollowDest || left == 0 {
 		return "", hint("mount at "+stat.Target+" instead", "%s is a symlink on the host; nothing is mounted on one", dest)
 	}
+	// A relative target begins at the symlink's directory in the sandbox. The host's directory may be another one.
 	target := stat.Target
 	if !path.IsAbs(target) {
 		target = path.Join(path.Dir(dest), target)
@@ -83,7 +91,8 @@ func (l *lowering) followDest(op Op, dest string, dir bool, stat Stat, left int)
 	return l.mountPointFollowing(op, path.Clean(target), dir, left-1)
 }
 
-// checkDir finds out before anything is started that dir will not be there. Where symlinks are on the way it leaves that to chdir.
+// checkDir returns an error if dir, the start directory, will not exist in the sandbox. It decides before anything is started. If a symlink
+// is on the way it does not decide, and chdir in the child does.
 func (l *lowering) checkDir(dir string) error {
 	if dir == "" {
 		return nil
@@ -110,6 +119,7 @@ func (l *lowering) checkDir(dir string) error {
 	return nil
 }
 
+// sameType returns an error unless the mount point is a directory exactly if the source is one.
 func sameType(dest string, have, want bool) error {
 	switch {
 	case have && !want:
@@ -120,7 +130,7 @@ func sameType(dest string, have, want bool) error {
 	return nil
 }
 
-// makeParents makes the directories above dest in a file system of ours.
+// makeParents makes the missing directories above dest, in a file system of the sandbox.
 func (l *lowering) makeParents(dest string) {
 	for _, dir := range l.view.missing(dest) {
 		l.mkdir(dir, 0o755)
@@ -128,14 +138,16 @@ func (l *lowering) makeParents(dest string) {
 	}
 }
 
-// mkdir makes dir, whose parents are directories of ours: the path holds no symlink and nobody else can change it.
+// mkdir makes dir in a file system of the sandbox. The path has no symlink and no other process can change it, so it can be named from the
+// root's descriptor without a walk.
 func (l *lowering) mkdir(dir string, mode uint32) {
 	l.p.Add(unix.SYS_MKDIRAT, sys.Of(l.root), sys.Str(relative(dir)), octalMode(mode))
 }
 
+// octalMode returns a mode as an argument that listings show in octal.
 func octalMode(mode uint32) sys.Arg { return sys.Words(uint64(mode), fmt.Sprintf("%04o", mode)) }
 
-// relative is dest as seen from the new root's descriptor.
+// relative returns dest as seen from the new root's descriptor.
 func relative(dest string) string {
 	if dest == "/" {
 		return "."
@@ -143,9 +155,10 @@ func relative(dest string) string {
 	return strings.TrimPrefix(dest, "/")
 }
 
-// openDest opens dest below the new root into slot, following no symlink: CVE-2026-87766 was a mount point made through one.
+// openDest opens dest below the new root into slot and follows no symlink. CVE-2026-87766 was a mount point made through a planted symlink.
 func (l *lowering) openDest(dest string, slot sys.Slot) {
 	if l.have.Openat2 {
+		// RESOLVE_BENEATH also refuses ".." and absolute paths that would leave the new root.
 		how := &openHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH}
 		l.p.Add(unix.SYS_OPENAT2, sys.Of(l.root), sys.Str(relative(dest)), sys.Struct(how), sys.Size(how)).Keep(slot)
 		return
@@ -153,12 +166,15 @@ func (l *lowering) openDest(dest string, slot sys.Slot) {
 	l.walkTo(sys.Of(l.root), relative(dest), slot)
 }
 
-// openSource opens the host's path into slot. The path was free of symlinks when lowering looked; it must still be (ST06).
+// openSource opens a path of the host into slot. Lowering has resolved the path, so it must still be free of symlinks: RESOLVE_NO_SYMLINKS,
+// or the walk, refuses one that was swapped in since (attack case ST06).
 func (l *lowering) openSource(source string, slot sys.Slot) {
 	root, name := sys.AtCWD(), source
+	// In a compat tree "/" is no longer the host's root by then, so the path begins at a descriptor of it.
 	if l.host != 0 {
 		root, name = sys.Of(l.host), relative(source)
 	}
+	// Compat trees only: the kernel alone can follow this procfs link, so RESOLVE_NO_SYMLINKS cannot be used.
 	if slices.Contains(l.magicLinks, source) {
 		l.p.Add(unix.SYS_OPENAT, root, sys.Str(name), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(slot)
 		return
@@ -178,7 +194,7 @@ func (l *lowering) openSource(source string, slot sys.Slot) {
 	}
 }
 
-// walkTo opens rel below dir name by name, for kernels without openat2. The slot's last value is closed on the way.
+// walkTo opens rel below dir into slot, name by name, for kernels without openat2.
 func (l *lowering) walkTo(dir sys.Arg, rel string, slot sys.Slot) {
 	l.p.Add(unix.SYS_OPENAT, dir, sys.Str("."), sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC")).Keep(slot)
 	if rel != "." {
@@ -186,6 +202,8 @@ func (l *lowering) walkTo(dir sys.Arg, rel string, slot sys.Slot) {
 	}
 }
 
+// walkFrom opens rel below the directory that from has open, name by name, into slot. It closes from. A symlink on the way fails with
+// ENOTDIR (O_NOFOLLOW with O_DIRECTORY), one at the end with ELOOP.
 func (l *lowering) walkFrom(from sys.Slot, rel string, slot sys.Slot) {
 	next := l.p.Slot()
 	names := strings.Split(rel, "/")
@@ -196,12 +214,13 @@ func (l *lowering) walkFrom(from sys.Slot, rel string, slot sys.Slot) {
 		}
 		l.p.Add(unix.SYS_OPENAT, sys.Of(from), sys.Str(name), sys.Words(flags, words)).Keep(next)
 		l.p.Add(unix.SYS_CLOSE, sys.Of(from))
-		// A descriptor cannot be copied between slots but by dup: fcntl keeps close-on-exec.
+		// Only dup copies a descriptor between slots; F_DUPFD_CLOEXEC keeps it close-on-exec.
 		l.p.Add(unix.SYS_FCNTL, sys.Of(next), sys.Words(unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"), sys.Int(0)).Keep(slot)
 		l.p.Add(unix.SYS_CLOSE, sys.Of(next))
 		from = slot
 	}
-	// O_PATH|O_NOFOLLOW opens a last symlink itself; readlinkat of its descriptor succeeds for nothing else (readlink(2)).
+	// O_PATH|O_NOFOLLOW opens a symlink at the end itself. readlinkat with an empty path succeeds only for a symlink (readlink(2)), and
+	// then the next step fails.
 	l.p.Add(unix.SYS_READLINKAT, sys.Of(slot), sys.Str(""), sys.Bytes(make([]byte, 8)), sys.Int(8)).
 		Tolerate(unix.ENOENT, 1).Tolerate(unix.EINVAL, 1)
 	l.p.Fail(unix.ELOOP)

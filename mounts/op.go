@@ -15,20 +15,20 @@ const (
 	Tmpfs   Kind = "tmpfs"   // an empty file system in memory
 	Proc    Kind = "proc"    // a fresh procfs, with what leaks or controls the host covered
 	Dev     Kind = "dev"     // a minimal /dev: null zero full random urandom tty, pts, and the usual links
-	Devpts  Kind = "devpts"  // pseudo-terminals of the sandbox's own
-	Mqueue  Kind = "mqueue"  // POSIX message queues of the IPC namespace
+	Devpts  Kind = "devpts"  // pseudo-terminals of the sandbox alone
+	Mqueue  Kind = "mqueue"  // the POSIX message queues of the IPC namespace
 	Dir     Kind = "dir"     // an empty directory
 	Symlink Kind = "symlink" // a symbolic link with target Source
 	File    Kind = "file"    // a file with content Data
-	Remount Kind = "remount" // add Flags to the mount at Dest, submounts excepted
-	Overlay Kind = "overlay" // Layers, the first at the bottom, with Upper and Work or without
+	Remount Kind = "remount" // add Flags to the mount at Dest, but not to its submounts
+	Overlay Kind = "overlay" // Layers as one directory, the bottom one first; see Upper, Work and Scratch
 	Mask    Kind = "mask"    // cover a file by /dev/null, a directory by an empty read-only tmpfs
-	Rebind  Kind = "rebind"  // mount what is at Dest over itself, with Flags
+	Rebind  Kind = "rebind"  // mount Dest over itself with Flags
 	Data    Kind = "data"    // bind a file with content Data that has no other name; compat trees only
-	Chmod   Kind = "chmod"   // change the mode of what is at Dest; compat trees only
+	Chmod   Kind = "chmod"   // change the mode of Dest; compat trees only
 )
 
-// Flag is one mount flag, as a word.
+// Flag is one mount flag, as mount(8) spells it.
 type Flag string
 
 // The flags.
@@ -51,38 +51,38 @@ type Op struct {
 	Source string `json:"source,omitempty"`
 	Dest   string `json:"dest"`
 	Flags  Flags  `json:"flags,omitempty"`
-	// Optional leaves the operation out when Source does not exist, or when Dest would have to be made on the host.
+	// Optional leaves the operation out if Source does not exist, or if Dest would have to be made on the host.
 	Optional bool `json:"optional,omitempty"`
-	// Quiet says that nobody need be told when it was left out.
+	// Quiet means that no note is needed if the operation is left out.
 	Quiet bool `json:"quiet,omitempty"`
-	// KeepLink makes a Source that is itself a symlink appear as that symlink.
+	// KeepLink makes a symlink in the sandbox if Source is itself a symlink, instead of following it.
 	KeepLink bool `json:"keep_link,omitempty"`
-	// NoFollow refuses a Source reached through a symlink that an unprivileged program could have planted.
+	// NoFollow refuses a Source that is reached through a symlink which an unprivileged program could have planted.
 	NoFollow bool `json:"no_follow,omitempty"`
-	// Within lists directories; Source must lie in one of them once symlinks are resolved.
+	// Within lists directories. Source must lie in one of them after symlinks are resolved.
 	Within []string `json:"within,omitempty"`
-	// FollowDest puts a File or Bind where Dest leads when the host has a symlink there, as /etc/resolv.conf often is.
+	// FollowDest puts a File or Bind at the target if the host has a symlink at Dest, as /etc/resolv.conf often is.
 	FollowDest bool `json:"follow_dest,omitempty"`
-	// Only says what Source must be: "socket", "directory", or empty for a file or directory.
+	// Only is the required type of Source: "socket", "directory", "device", or empty for a file or directory.
 	Only string `json:"only,omitempty"`
-	// Mode is the permission bits of a tmpfs, directory or file; 0 means 0755, 0644 for a file.
+	// Mode has the permission bits of a tmpfs, directory or file. 0 means 0755, or 0644 for a file.
 	Mode uint32 `json:"mode,omitempty"`
-	// Size in bytes and Inodes bound a tmpfs; 0 leaves the kernel's default of half the memory.
+	// Size (in bytes) and Inodes limit a tmpfs. 0 leaves the kernel's default, half of the memory.
 	Size   int64 `json:"size,omitempty"`
 	Inodes int64 `json:"inodes,omitempty"`
 	// Data is the content of a file.
 	Data []byte `json:"data,omitempty"`
-	// FD is an open descriptor. Of a bind, Source is its name, and what is bound must be the same directory or file. Of a File or Data in a
-	// compat tree, the content is read from it while the tree is built. nil is none.
+	// FD is an open descriptor; nil is none. For a bind, Source is the descriptor's path, and the bind fails if another file is there by
+	// then. For a File or Data in a compat tree, the content is read from FD while the tree is built.
 	FD *int `json:"fd,omitempty"`
 	// Context is the SELinux context of a tmpfs.
 	Context string `json:"context,omitempty"`
-	// Layers, Upper and Work are those of an overlay. Without Upper and Work it is read-only, or writable in memory with Scratch.
+	// Layers, Upper and Work are directories of an overlay. Without Upper and Work it is read-only or, with Scratch, writable in memory.
 	Layers  []string `json:"layers,omitempty"`
 	Upper   string   `json:"upper,omitempty"`
 	Work    string   `json:"work,omitempty"`
 	Scratch bool     `json:"scratch,omitempty"`
-	// Why is the wish behind the operation, for people.
+	// Why is the request that led to the operation, for messages.
 	Why string `json:"why,omitempty"`
 }
 
@@ -137,6 +137,7 @@ func (o Op) String() string {
 	return strings.Join(words, " ")
 }
 
+// overlayWords returns the words of an overlay for String.
 func (o Op) overlayWords() (words []string) {
 	if len(o.Layers) > 0 {
 		words = append(words, "layers="+strings.Join(o.Layers, ":"))
@@ -150,7 +151,7 @@ func (o Op) overlayWords() (words []string) {
 	return words
 }
 
-// size prints bytes in the largest unit that divides them.
+// size returns a number of bytes in the largest unit that divides it.
 func size(n int64) string {
 	for _, unit := range []struct {
 		n    int64
@@ -163,20 +164,20 @@ func size(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// Tree is a whole root.
+// Tree describes a whole root file system.
 type Tree struct {
-	// Ops are carried out in order; a later one covers an earlier one at the same place.
+	// Ops are carried out in order. A later operation covers an earlier one at the same place.
 	Ops []Op `json:"ops"`
-	// Dir is a directory that must be there in the end, for the program to start in. Empty means none.
+	// Dir is a directory that must exist in the finished root, for the program to start in. Empty means none.
 	Dir string `json:"dir,omitempty"`
-	// Writable leaves the root tmpfs itself writable. The zero value makes it read-only once everything stands.
+	// Writable leaves the root tmpfs writable. By default it becomes read-only after the last operation.
 	Writable bool `json:"writable,omitempty"`
-	// Compat builds the tree by bubblewrap's rules instead of this package's own: destinations may be relative, may lie under symlinks,
-	// which are followed within the new root, and are made where they are missing, on the host too if that is where they lie. The
-	// root stays writable. Modes are taken as they are, 0 included. The parents of a Dir, Tmpfs, File and Data get 0755 without the
-	// bits for group and others that the operation's own mode lacks altogether, those of any other operation 0700.
+	// Compat builds the tree by bubblewrap's rules instead of this package's own. Destinations may be relative. They may lie below
+	// symlinks, which are followed within the new root. Missing directories are made, on the host too if the destination lies there. The
+	// root stays writable. Modes are used as they are, 0 included. The parents of a Dir, Tmpfs, File and Data get mode 0755, without the
+	// bits for group or others if the operation's own mode has none of them. The parents of any other operation get mode 0700.
 	//
-	// A Proc with Source binds the host's procfs instead of mounting one of its own. A Dev with Source binds that terminal as
-	// console. An Overlay without Upper is in memory with Scratch, else read-only.
+	// A Proc with Source binds the host's procfs instead of mounting a new one. A Dev with Source binds that terminal as console. An
+	// Overlay without Upper is in memory with Scratch, and otherwise read-only.
 	Compat bool `json:"compat,omitempty"`
 }

@@ -9,10 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scratch is where the upper and work directories of an overlay in memory are made; it is detached once the overlay holds them.
+// scratch is the mount point of a tmpfs with the upper and work directories of an overlay in memory. It is detached once the overlay is
+// mounted, which keeps them in use.
 const scratch = "/.nsrun-overlay"
 
-// overlay mounts op.Layers as one. Extended attributes are the user's kind, which a user namespace may write (Linux 5.11).
+// overlay mounts op.Layers as one directory. It uses the "user." extended attributes (userxattr), which are permitted in a user namespace
+// (Linux 5.11).
 func (l *lowering) overlay(op Op) error {
 	lower := make([]string, len(op.Layers))
 	for i, layer := range op.Layers {
@@ -23,7 +25,7 @@ func (l *lowering) overlay(op Op) error {
 		if stat.Type() != unix.S_IFDIR {
 			return fmt.Errorf("layer %s is %s, not a directory", layer, typeName(stat.Type()))
 		}
-		// The kernel wants the topmost layer first; ours are given from the bottom.
+		// The kernel expects the topmost layer first; op.Layers begins at the bottom.
 		lower[len(lower)-1-i] = escapeOverlay(stat.Path)
 	}
 	options := "lowerdir=" + strings.Join(lower, ":")
@@ -53,7 +55,7 @@ func (l *lowering) overlay(op Op) error {
 		p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str("upper"), octalMode(0o755))
 		p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str("work"), octalMode(0o755))
 	}
-	l.mountByNumber(dest, "overlay", options+",userxattr", op.Flags) // the working directory is where upper and work are
+	l.mountByNumber(dest, "overlay", options+",userxattr", op.Flags) // by number: the working directory must stay where upper and work are
 	if op.Scratch {
 		p.Add(unix.SYS_FCHDIR, sys.Of(l.root))
 		p.Add(unix.SYS_UMOUNT2, sys.Str(relative(scratch)), sys.Words(unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW, "MNT_DETACH|UMOUNT_NOFOLLOW"))
@@ -63,7 +65,7 @@ func (l *lowering) overlay(op Op) error {
 	return nil
 }
 
-// escapeOverlay escapes what separates options and layers (Documentation/filesystems/overlayfs.rst).
+// escapeOverlay escapes the separators of mount options and layers (Documentation/filesystems/overlayfs.rst).
 func escapeOverlay(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
 }

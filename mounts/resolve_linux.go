@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resolve looks at the host as [Lower] does, for those who grant binds without mounting anything: a source that Lower would refuse is an
-// [*fault.Error]. Symlinks are always followed. Of a Mask it is the place that is looked at. The result has one entry for each operation.
+// Resolve checks the binds and masks of ops against the host as [Lower] does, for a caller that grants paths without mounting anything
+// (Landlock). It follows every symlink. A bind whose source Lower would refuse is a [*fault.Error]. For a Mask it resolves the destination.
+// The result has one entry for each operation.
 func Resolve(ops []Op, resolver Resolver) ([]Resolved, error) {
 	l := &lowering{resolver: resolver}
 	for _, op := range ops {
@@ -27,6 +28,7 @@ func Resolve(ops []Op, resolver Resolver) ([]Resolved, error) {
 	return all, nil
 }
 
+// recordResolved resolves the path of one operation and, for a bind, checks that it may be granted.
 func (l *lowering) recordResolved(op Op) (Resolved, error) {
 	source := op.Source
 	switch op.Kind {

@@ -11,44 +11,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stat is what stands at a path of the host.
+// Stat describes what is at a path of the host.
 type Stat struct {
-	Path   string   // the path with every symlink resolved but a last one; absolute and clean
+	Path   string   // the path with every symlink resolved but one at the end; absolute and clean
 	Mode   uint32   // file type and permission bits, as stat(2) gives them
 	Rdev   uint64   // the device number of a node
-	Target string   // where it leads, if it is itself a symlink
-	Magic  bool     // it is a link of procfs that the kernel follows by other means than Target: /proc/PID/cwd, root, exe, fd/N
-	Links  []string // the symlinks, passed on the way or last, that the caller could replace: an earlier run could have planted them
+	Target string   // of a symlink: its target
+	Magic  bool     // a procfs link that the kernel does not follow by its Target: /proc/PID/cwd, root, exe, fd/N
+	Links  []string // the symlinks, on the way or at the end, that the caller may replace, and that an earlier run could have planted
 }
 
 // Type returns the file type bits.
 func (l Stat) Type() uint32 { return l.Mode & unix.S_IFMT }
 
-// Resolver answers what lowering asks about the host. A path that does not exist is an error that is [os.ErrNotExist].
+// Resolver answers lowering's questions about the host. The error for a path that does not exist is [os.ErrNotExist].
 type Resolver interface {
-	// Stat resolves path; a symlink at its end is returned as such.
+	// Stat resolves path. It does not follow a symlink at the end.
 	Stat(path string) (Stat, error)
 	// Mountinfo returns the caller's mounts.
 	Mountinfo() ([]Mount, error)
 }
 
-// Host is the Looker that asks the running kernel. The zero value is ready to use; Close it when done. It keeps a descriptor of the
-// directory it looked into last, since what is looked at tends to lie side by side.
+// Host is the [Resolver] that asks the running kernel. The zero value is ready to use; call Close afterwards. It keeps a descriptor of the
+// directory that it looked into last, because paths often lie side by side.
 type Host struct {
-	// Mapped says that the tree is built by a process whose user namespace maps the caller: what is looked at is what the capabilities of such
-	// a namespace reach, beside what the caller itself may look at.
+	// Mapped is set if the tree is built in a user namespace that maps only the caller. Then Stat also reaches what the capabilities of
+	// such a namespace reach.
 	Mapped bool
 
-	dir string // of fd, free of symlinks; empty for none
+	dir string // path of fd, free of symlinks; empty if there is no fd
 	fd  int
 }
 
-// Absent reports whether an error of a [Resolver] says that nothing is there. No other one is a reason to leave something out.
+// Absent reports whether an error of a [Resolver] means that nothing is there. No other error is a reason to leave something out.
 func Absent(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
 const maxLinks = 40 // as the kernel's MAXSYMLINKS
 
-// Close gives up the directory that is kept.
+// Close closes the descriptor that is kept.
 func (h *Host) Close() {
 	if h.dir != "" {
 		unix.Close(h.fd)
@@ -56,10 +56,11 @@ func (h *Host) Close() {
 	}
 }
 
-// Stat resolves path by descriptors: one openat2 for a directory that is reached without symlinks, one fstatat for what is in it.
+// Stat resolves path through descriptors: one openat2 for a directory without symlinks on the way, and one fstatat for each name in it. Any
+// other path is walked name by name.
 func (h *Host) Stat(name string) (Stat, error) {
 	if strings.Contains(name+"/", "/../") {
-		return h.walk(name) // what is above a symlink is above what it leads to
+		return h.walk(name) // ".." after a symlink is the parent of its target, so the path cannot be cleaned
 	}
 	name = path.Clean(name)
 	err := h.enter(path.Dir(name))
@@ -69,7 +70,7 @@ func (h *Host) Stat(name string) (Stat, error) {
 	}
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
-		return h.walk(name) // EPERM: the seccomp filter of a container that does not know openat2
+		return h.walk(name) // EPERM: the seccomp filter of a container refuses openat2
 	case errors.Is(err, unix.EACCES) && h.Mapped:
 		return h.walk(name)
 	case err != nil:
@@ -82,6 +83,7 @@ func (h *Host) Stat(name string) (Stat, error) {
 	return stat, nil
 }
 
+// enter opens the directory dir, unless it is the one that is kept.
 func (h *Host) enter(dir string) error {
 	if h.dir == dir {
 		return nil
@@ -97,14 +99,14 @@ func (h *Host) enter(dir string) error {
 	return nil
 }
 
-// walker resolves a path name by name, holding a descriptor of the directory it stands in.
+// walker resolves a path name by name. It holds a descriptor of its current directory.
 type walker struct {
 	dir   int
 	at    string
 	rest  []string
 	links []string
-	left  int // symlinks it will still follow
-	// mapped is that of [Host].
+	left  int // symlinks it may still follow
+	// mapped is [Host.Mapped].
 	mapped bool
 }
 
@@ -146,7 +148,7 @@ func (w *walker) walk() (Stat, error) {
 	}
 }
 
-// next takes one name: into a directory, or through a symlink that is not the last name.
+// next resolves one name: it enters a directory, or prepends the target of a symlink, unless the symlink is the last name.
 func (w *walker) next(name string) (Stat, error) {
 	fd, err := w.open(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if err != nil {
@@ -180,7 +182,7 @@ func (w *walker) next(name string) (Stat, error) {
 	return stat, nil
 }
 
-// enter moves to the directory name below dir, whose path is at.
+// enter makes the directory name below dir the current one. Its path is at.
 func (w *walker) enter(dir int, name, at string) error {
 	fd, err := w.open(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err != nil {
@@ -193,6 +195,7 @@ func (w *walker) enter(dir int, name, at string) error {
 	return nil
 }
 
+// open opens name in directory dir, if need be with the capabilities of a user namespace (openMapped).
 func (w *walker) open(dir int, name string, flags int) (int, error) {
 	fd, err := unix.Openat(dir, name, flags, 0)
 	if errors.Is(err, unix.EACCES) && w.mapped {
@@ -201,12 +204,12 @@ func (w *walker) open(dir int, name string, flags int) (int, error) {
 	return fd, err
 }
 
-// rootsOwn are the directories whose symlinks are the system's layout. Elsewhere root's own sandboxes may have been.
+// rootsOwn are the directories whose symlinks belong to the system's layout. Sandboxes that root started may have written anywhere else.
 var rootsOwn = []string{"/", "/etc", "/run", "/usr", "/usr/lib", "/usr/local", "/var"}
 
-// replaceable reports whether the symlink link, in the directory that the walker stands in, may be the work of a sandbox that the
-// caller started: the directory can be written to, or belongs to the caller, who can take the right to write away again, or the link
-// itself is the caller's. Root owns too much for that to tell; for it only the system's own directories count.
+// replaceable reports whether a sandbox that the caller started could have made the symlink link in the walker's current directory. That
+// holds if the caller can write to the directory, or owns the directory and could make it writable, or owns the symlink. Root can write
+// everywhere, so for root only symlinks in rootsOwn are trusted.
 func (w *walker) replaceable(link int) bool {
 	if os.Geteuid() == 0 {
 		return !slices.Contains(rootsOwn, w.at)
@@ -220,11 +223,12 @@ func (w *walker) replaceable(link int) bool {
 		return true
 	}
 	err := unix.Faccessat(w.dir, ".", unix.W_OK, unix.AT_EACCESS)
-	refused := errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) // EPERM: it is immutable (chattr(1))
-	return !refused                                                                                    // any other error says nothing
+	refused := errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) // EPERM: immutable (chattr(1))
+	return !refused                                                                                    // any other error proves nothing
 }
 
-// magic reports whether the symlink link, in the directory that the walker stands in, is one of procfs, but for the plain ones in its root.
+// magic reports whether the symlink link, in the walker's current directory, is a procfs link that the kernel resolves itself. The links in
+// the root of a procfs, such as self and mounts, are plain symlinks.
 func (w *walker) magic(link int) (bool, error) {
 	const procRoot = 1 // PROC_ROOT_INO
 	var fs unix.Statfs_t
@@ -236,6 +240,7 @@ func (w *walker) magic(link int) (bool, error) {
 	return dir.Ino != procRoot, err
 }
 
+// examine returns the type, mode and target of what fd has open.
 func examine(fd int, name string) (Stat, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -262,7 +267,7 @@ func (*Host) Mountinfo() ([]Mount, error) {
 	return ParseMountinfo(data)
 }
 
-// resolve follows symlinks at the end of path too.
+// resolve is resolver.Stat, but follows a symlink at the end of path too.
 func resolve(resolver Resolver, name string) (Stat, error) {
 	var links []string
 	for range maxLinks {
@@ -276,7 +281,7 @@ func resolve(resolver Resolver, name string) (Stat, error) {
 			return stat, nil
 		}
 		if name = stat.Target; !path.IsAbs(name) {
-			name = path.Dir(stat.Path) + "/" + name // not path.Join: .. may follow a symlink
+			name = path.Dir(stat.Path) + "/" + name // not path.Join, which would drop a symlink before ".."
 		}
 	}
 	return Stat{}, &os.PathError{Op: "look at", Path: name, Err: unix.ELOOP}

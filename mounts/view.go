@@ -2,29 +2,29 @@ package mounts
 
 import "strings"
 
-// origin is what stands at a path of the new root while it is being built.
+// origin is whose file system is at a path of the new root.
 type origin int
 
 const (
-	private origin = iota // a directory or file in a file system that only this sandbox sees
+	private origin = iota // only this sandbox sees it, so directories and files may be made in it
 	host                  // the host's, through a bind
-	kernel                // procfs or devpts: nothing can be made there
+	kernel                // procfs or devpts: nothing can be made in it
 	link                  // a symlink that an operation made
 	layered               // an overlay
 )
 
-// node is what an operation put at a path.
+// node is what an operation has put at a path.
 type node struct {
 	origin origin
-	source string   // host path, for host and kernel
-	target string   // of a link
+	source string   // path on the host, if origin is host or kernel
+	target string   // of a symlink
 	layers []string // of an overlay, topmost first
 	dir    bool
-	op     int  // which operation put it there, from 1, in compat trees
-	secure bool // it and all above it are the sandbox's own
+	op     int  // number of the operation that put it there, from 1; compat trees only
+	secure bool // it and everything above it are private
 }
 
-// File types as st_mode has them.
+// File types, as in st_mode.
 const (
 	typeDir  = 0o040000
 	typeFile = 0o100000
@@ -42,18 +42,18 @@ func (n node) mode() uint32 {
 	return typeFile
 }
 
-// view knows what each operation has put where. It is what lets lowering tell, without asking the kernel, whether a mount point
-// can be made in the sandbox's own file systems or would be made on the host.
+// view records what each operation has put at which path. With it, lowering decides without a system call whether a mount point can be made
+// in the sandbox's own file systems, or would be made on the host.
 type view struct {
 	nodes map[string]node
-	above map[string]bool // directories below which there is, or was, a node
+	above map[string]bool // directories that have, or had, a node below them
 }
 
 func newView() view {
 	return view{map[string]node{"/": {origin: private, dir: true, secure: true}}, map[string]bool{"/": true}}
 }
 
-// set records that n stands at dest.
+// set records that n is at dest.
 func (v view) set(dest string, n node) {
 	n.secure = n.origin == private && (dest == "/" || v.private(parent(dest)))
 	v.nodes[dest] = n
@@ -62,7 +62,7 @@ func (v view) set(dest string, n node) {
 	}
 }
 
-// parent is the directory above an absolute, clean path.
+// parent returns the directory above an absolute, clean path.
 func parent(dest string) string {
 	if i := strings.LastIndexByte(dest, '/'); i > 0 {
 		return dest[:i]
@@ -70,7 +70,7 @@ func parent(dest string) string {
 	return "/"
 }
 
-// find returns the nearest node at or above dest, the path it stands at, and the rest of dest below it, without leading slash.
+// find returns the nearest node at or above dest, the path of that node, and the rest of dest below it, without a leading slash.
 func (v view) find(dest string) (n node, at, rest string) {
 	for at = dest; ; at = parent(at) {
 		if n, ok := v.nodes[at]; ok {
@@ -79,7 +79,7 @@ func (v view) find(dest string) (n node, at, rest string) {
 	}
 }
 
-// cover records that n now stands at dest, hiding whatever was below.
+// cover records that n is mounted at dest and hides everything below it.
 func (v view) cover(dest string, n node) {
 	if v.above[dest] {
 		below := strings.TrimSuffix(dest, "/") + "/"
@@ -92,7 +92,7 @@ func (v view) cover(dest string, n node) {
 	v.set(dest, n)
 }
 
-// missing lists the directories above dest that have to be made, outermost first. Precondition: the nearest node is ours.
+// missing returns the directories above dest that must be made, outermost first. The nearest node must be private.
 func (v view) missing(dest string) (dirs []string) {
 	for dir := parent(dest); ; dir = parent(dir) {
 		if _, ok := v.nodes[dir]; ok {
@@ -102,7 +102,8 @@ func (v view) missing(dest string) (dirs []string) {
 	}
 }
 
-// private reports whether nothing at or above dest is anybody else's: no name on the way to it can be changed by others.
+// private reports whether everything at and above dest is the sandbox's own. Then no other process can change a name on the way to it, and
+// a path needs no walk.
 func (v view) private(dest string) bool {
 	n, _, _ := v.find(dest)
 	return n.secure

@@ -4,5 +4,5 @@ package rlimit
 
 import "errors"
 
-// Apply is for Linux; elsewhere it gives [errors.ErrUnsupported].
+// Apply works on Linux only. Elsewhere it returns [errors.ErrUnsupported].
 func Apply(...Limit) error { return errors.ErrUnsupported }

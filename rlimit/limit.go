@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Infinity is the value that means no limit.
+// Infinity is the value for no limit.
 const Infinity = ^uint64(0)
 
-// Limit is a soft and a hard limit of one resource, in the kernel's unit.
+// Limit is the soft and the hard limit of one resource, in the kernel's unit.
 type Limit struct {
 	Name string `json:"name"`
 	Soft uint64 `json:"soft"`
 	Hard uint64 `json:"hard"`
 }
 
-// Both returns a limit whose soft and hard values are the same, so that it cannot be raised again.
+// Both returns a limit with equal soft and hard values. The program that gets it cannot raise it again.
 func Both(name string, value uint64) Limit { return Limit{name, value, value} }
 
-// String gives "open_files=1024" or "open_files=1024:4096".
+// String returns "open_files=1024" or "open_files=1024:4096".
 func (l Limit) String() string {
 	if l.Soft == l.Hard {
 		return l.Name + "=" + number(l.Soft)
@@ -38,7 +38,7 @@ func number(n uint64) string {
 // Resource is one row of the kernel's table.
 type Resource struct {
 	Name   string // as nsrun spells it
-	Kernel string // as getrlimit(2) does
+	Kernel string // as getrlimit(2) spells it
 	Number int    // RLIMIT_*, the same on amd64 and arm64 (include/uapi/asm-generic/resource.h)
 	Unit   string
 }
@@ -62,10 +62,10 @@ var resources = [...]Resource{
 	{"realtime_microseconds", "RLIMIT_RTTIME", 15, "us"},
 }
 
-// Resources lists every resource, in the kernel's order.
+// Resources returns every resource, in the kernel's order.
 func Resources() []Resource { return slices.Clone(resources[:]) }
 
-// Lookup finds a resource by its name here or in the kernel.
+// Lookup finds a resource by its name in this package or in the kernel.
 func Lookup(name string) (Resource, error) {
 	for _, r := range resources {
 		if r.Name == name || r.Kernel == name {

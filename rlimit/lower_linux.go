@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Original returns the limit on open files that this process was started with, which Go's start-up has raised since. A program
-// that this one starts by a raw execve should be given it.
+// Original returns the limit on open files with which this process was started. Go's start-up code has raised it since. A program that this
+// process starts by a raw execve should get the original limit back.
 func Original() (Limit, bool) {
 	l, ok := nofile.Original()
 	return Limit{"open_files", l.Soft, l.Hard}, ok
 }
 
-// Lower appends one prlimit64 call for each limit, on the calling process. A hard limit above the present one is EPERM.
+// Lower appends one prlimit64 call for each limit, on the process that runs p. A hard limit above the present one fails with EPERM.
 func Lower(p *sys.Program, limits ...Limit) error {
 	for _, l := range limits {
 		r, err := Lookup(l.Name)
@@ -31,6 +31,7 @@ func Lower(p *sys.Program, limits ...Limit) error {
 	return nil
 }
 
+// rlimit64 is struct rlimit64 of prlimit(2).
 type rlimit64 struct{ Soft, Hard uint64 }
 
 func (l *rlimit64) String() string { return "{" + number(l.Soft) + ", " + number(l.Hard) + "}" }
@@ -48,7 +49,7 @@ func Get(name string) (Limit, error) {
 	return Limit{r.Name, l.Cur, l.Max}, nil
 }
 
-// Apply sets the limits of this process and of what it starts. It stops at the first that fails.
+// Apply sets the limits of this process and of the processes that it starts. It stops at the first one that fails.
 func Apply(limits ...Limit) error {
 	var p sys.Program
 	if err := Lower(&p, limits...); err != nil {

@@ -2,10 +2,10 @@ package seccomp
 
 import "strconv"
 
-// Action is what a filter answers: a SECCOMP_RET_* value, its data in the low 16 bits (seccomp(2)). The zero Action kills the thread.
+// Action is the answer of a filter: a SECCOMP_RET_* value with its data in the low 16 bits (seccomp(2)). The zero Action kills the thread.
 type Action uint32
 
-// The actions that profiles use.
+// The actions of profiles that are not errors.
 const (
 	Kill  Action = 0x80000000 // SECCOMP_RET_KILL_PROCESS, since Linux 4.14
 	Allow Action = 0x7fff0000 // SECCOMP_RET_ALLOW
@@ -31,10 +31,10 @@ const (
 	eafnosupport    = actionErrno | 97
 )
 
-// Errno is the action that fails the call with a Linux errno. The kernel caps it at MAX_ERRNO, 4095.
+// Errno returns the action that fails the call with a Linux errno. The kernel limits it to MAX_ERRNO, 4095.
 func Errno(n uint16) Action { return actionErrno | Action(n) }
 
-// String reads "allow", "kill process", "errno EPERM".
+// String returns, for example, "allow", "kill process" or "errno EPERM".
 func (a Action) String() string {
 	switch a & actionFull {
 	case Kill:
@@ -75,6 +75,6 @@ func errnoName(n uint16) string {
 	return strconv.Itoa(int(n))
 }
 
-// stricter says whether the kernel prefers a to b when two filters differ: the lower value as a signed number
+// stricter reports whether the kernel prefers a to b if two filters differ. It takes the lower value as a signed number
 // (seccomp_run_filters in kernel/seccomp.c).
 func stricter(a, b Action) bool { return int32(a&actionFull) < int32(b&actionFull) }

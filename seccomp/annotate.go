@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Annotate lists the instructions as [Filter.String] does, and beside each that compares a system call's number, the name of that call, or of
-// the range that begins there.
+// Annotate lists the instructions as [Filter.String] does. Beside each instruction that compares the number of a system call it adds the
+// name of that call, or of the first call of a range.
 func (f Filter) Annotate(arch Arch) string {
 	from := f.loaded()
 	var out strings.Builder
@@ -20,11 +20,11 @@ func (f Filter) Annotate(arch Arch) string {
 	return out.String()
 }
 
-// nothing is no offset into struct seccomp_data.
+// nothing stands for no offset in struct seccomp_data.
 const nothing = ^uint32(0)
 
-// loaded says, for each instruction, which word of the call's data is in the accumulator when it is reached; nothing where that depends on the
-// way there. Jumps only go forward.
+// loaded returns, for each instruction, the offset of the word that the accumulator holds when the instruction is reached, or nothing if
+// that depends on the path. One pass is enough, because jumps only go forward.
 func (f Filter) loaded() []uint32 {
 	known, from := make([]bool, len(f)+1), make([]uint32, len(f)+1)
 	reach := func(i int, word uint32) {
@@ -55,6 +55,7 @@ func (f Filter) loaded() []uint32 {
 	return from
 }
 
+// note returns the name that the instruction compares with, if the accumulator holds word.
 func (ins Instruction) note(arch Arch, word uint32) string {
 	switch {
 	case word == offArch && ins.Code == opJeq && ins.K == arch.Audit():

@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// Arch is an architecture that filters can be made for. The zero Arch is none.
+// Arch is an architecture for which filters can be compiled. The zero Arch is none.
 type Arch uint8
 
 // The architectures. Both are little-endian with 64-bit arguments, which the compiler relies on.
@@ -16,10 +16,11 @@ const (
 	ARM64
 )
 
-// Arches lists every [Arch].
+// Arches returns every [Arch].
 func Arches() []Arch { return []Arch{AMD64, ARM64} }
 
-// Host returns the architecture this program was built for, or an error that is [errors.ErrUnsupported].
+// Host returns the architecture for which this program was built. If filters for it cannot be compiled, the error is
+// [errors.ErrUnsupported].
 func Host() (Arch, error) {
 	for _, a := range Arches() {
 		if a.String() == runtime.GOARCH {
@@ -29,7 +30,7 @@ func Host() (Arch, error) {
 	return 0, fmt.Errorf("seccomp for %s: %w", runtime.GOARCH, errors.ErrUnsupported)
 }
 
-// String returns the GOARCH word.
+// String returns the name in Go (GOARCH), or "none".
 func (a Arch) String() string {
 	switch a {
 	case AMD64:
@@ -40,7 +41,7 @@ func (a Arch) String() string {
 	return "none"
 }
 
-// Audit returns the AUDIT_ARCH_* value that the kernel gives filters for a native call (include/uapi/linux/audit.h), or 0 for no Arch.
+// Audit returns the AUDIT_ARCH_* value that a filter sees for a native call (include/uapi/linux/audit.h), or 0 for no Arch.
 func (a Arch) Audit() uint32 {
 	switch a {
 	case AMD64:
@@ -57,7 +58,7 @@ type sysnum struct {
 	name string
 }
 
-// rows returns the table by number, and for each name in alphabetical order its index there.
+// rows returns the table in the order of numbers and, for each name in alphabetical order, its index in that table.
 func (a Arch) rows() ([]sysnum, []uint16) {
 	switch a {
 	case AMD64:
@@ -88,7 +89,7 @@ func (a Arch) Number(name string) (uint32, bool) {
 	return uint32(rows[order[i]].nr), true
 }
 
-// known says whether any architecture has a call of this name.
+// known reports whether any architecture has a call of this name.
 func known(name string) bool {
 	for _, a := range Arches() {
 		if _, ok := a.Number(name); ok {

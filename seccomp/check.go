@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ParseRaw reads an array of struct sock_filter, as libseccomp's export and bwrap's --seccomp have it, and checks it as the kernel
-// would.
+// ParseRaw parses an array of struct sock_filter, the format of libseccomp's export and of bwrap's --seccomp, and checks it as the kernel
+// does.
 func ParseRaw(b []byte) (Filter, error) {
 	if len(b)%8 != 0 {
 		return nil, fmt.Errorf("seccomp filter: %d bytes: not a multiple of 8, the size of an instruction", len(b))
@@ -21,6 +21,7 @@ func ParseRaw(b []byte) (Filter, error) {
 	return f, nil
 }
 
+// decode returns the instructions in b, without a check.
 func decode(b []byte) Filter {
 	f := make(Filter, len(b)/8)
 	for i := range f {
@@ -30,8 +31,8 @@ func decode(b []byte) Filter {
 	return f
 }
 
-// Check says why the kernel would not take f, in the order of bpf_check_classic (net/core/filter.c) and seccomp_check_filter
-// (kernel/seccomp.c). A filter that passes ends for every call.
+// Check returns the reason why the kernel refuses f, or nil. It checks in the order of bpf_check_classic (net/core/filter.c) and
+// seccomp_check_filter (kernel/seccomp.c). A filter that passes comes to an end for every call.
 func (f Filter) Check() error {
 	if len(f) == 0 {
 		return fmt.Errorf("seccomp filter: empty")
@@ -50,7 +51,7 @@ func (f Filter) Check() error {
 	return f.checkMemory()
 }
 
-// fault says what is wrong with the instruction at index i of n, or nothing.
+// fault returns the fault of the instruction at index i of n, or "".
 func (ins Instruction) fault(i, n int) string {
 	switch ins.Code {
 	case opLoad:
@@ -85,7 +86,7 @@ func (ins Instruction) fault(i, n int) string {
 	return ""
 }
 
-// checkMemory finds reads of a memory word that some path has not written, as check_load_and_stores in net/core/filter.c does.
+// checkMemory finds a read of a memory word that some path has not written, as check_load_and_stores in net/core/filter.c does.
 func (f Filter) checkMemory() error {
 	masks := make([]uint16, len(f)) // words that are written on every path that jumps here
 	for i := range masks {

@@ -5,28 +5,33 @@ import (
 	"fmt"
 )
 
-// Why the shipped filters are not libseccomp's. Since Linux 5.11 the kernel interprets a new filter once for every system call
-// number, to know which numbers it may let through without asking (seccomp_cache_prepare in kernel/seccomp.c), so the price of a
-// filter is the number of instructions that each number takes, and its length, which is compiled to machine code. libseccomp has a
-// leaf for every call, compares masked bits one by one, and cannot share: 2028 instructions and 0.26 ms for the default profile on
-// amd64. Here the leaves are ranges of numbers with the same answer, the tree is balanced by their width, and equal blocks are
-// shared: 197 instructions, 0.06 ms. BenchmarkInstall measures; under the build tag libseccomp a test compares all verdicts.
+// The shipped filters are not compiled by libseccomp, because its filters are slower to install. Since Linux 5.11 the kernel interprets a
+// new filter once for every system call number, to find the numbers that it may always allow (seccomp_cache_prepare in kernel/seccomp.c).
+// So the cost of installing a filter is the number of instructions that each number takes, plus the length of the filter, which is compiled
+// to machine code.
+//
+// libseccomp has a leaf for every call, compares masked bits one by one, and shares nothing: 2028 instructions and 0.26 ms for the default
+// profile on amd64. This compiler has a leaf for each range of numbers with the same answer, balances the tree by the width of the ranges,
+// and shares equal blocks: 197 instructions and 0.06 ms. BenchmarkInstall measures both. Under the build tag libseccomp, a test compares
+// all verdicts.
 
 const (
 	x32Bit  = 0x40000000 // __X32_SYSCALL_BIT
-	x32Over = 0x80000000 // numbers from here on are negative, and those of no ABI: tracers use -1 for "skip the call"
+	x32Over = 0x80000000 // numbers from here on are negative and belong to no ABI; tracers use -1 to skip a call
 )
 
-// span is a range of numbers with one answer: from here to the next span.
+// span is a range of numbers with the same answer. It ends where the next span begins.
 type span struct {
 	from   uint32
 	rule   *Rule
-	weight int // how many of its numbers the kernel asks about
+	weight int // how many of its numbers the kernel interprets the filter for
 }
 
-// Compile turns p into a filter for arch. It reports every fault of p: unknown names, names with two rules, conditions without
-// values. A call that arch does not have is skipped. The filter kills the process at any call of a foreign architecture, and on amd64
-// at numbers 0x40000000 to 0x7fffffff, which are x32's; numbers above have the default answer.
+// Compile turns p into a filter for arch. The error lists every fault of p: unknown names, names with two rules, conditions without values.
+// A call that arch does not have is skipped.
+//
+// The filter kills the process at any call of a foreign architecture and, on amd64, at the x32 numbers, 0x40000000 to 0x7fffffff. Higher
+// numbers get the default action.
 func Compile(p Profile, arch Arch) (Filter, error) {
 	if arch.Audit() == 0 {
 		return nil, fmt.Errorf("seccomp profile %s: no architecture: %w", p.Name, errors.ErrUnsupported)
@@ -48,7 +53,7 @@ func Compile(p Profile, arch Arch) (Filter, error) {
 	return f, nil
 }
 
-// spans joins neighbours with the same answer. Numbers that arch does not use have the default's.
+// spans joins neighbouring numbers with the same answer. Numbers that arch does not use get the default action.
 func spans(entries []entry, fallback Action, arch Arch) []span {
 	none := &Rule{Action: fallback}
 	out := []span{{rule: none}}
@@ -86,11 +91,12 @@ func spans(entries []entry, fallback Action, arch Arch) []span {
 	return out
 }
 
+// same reports whether two rules have the same answer for every call.
 func same(a, b *Rule) bool {
 	return a == b || len(a.Cases) == 0 && len(b.Cases) == 0 && a.Action == b.Action
 }
 
-// tree emits a search among spans and returns where it starts. A holds the number.
+// tree adds a search for the number, which the accumulator holds, among the spans. It returns where the search starts.
 func (a *assembler) tree(s []span) int {
 	if len(s) == 1 {
 		return a.rule(s[0].rule)
@@ -104,7 +110,7 @@ func (a *assembler) tree(s []span) int {
 	return a.jump(opJge, s[k].from, right, a.tree(s[:k]))
 }
 
-// halve returns where to cut s so that both parts weigh as nearly the same as they can.
+// halve returns the index that divides s into two parts of nearly equal weight.
 func halve(s []span) int {
 	left, total := 0, 0
 	for _, x := range s {
@@ -122,7 +128,7 @@ func halve(s []span) int {
 	return len(s) - 1
 }
 
-// rule emits the answer for one call.
+// rule adds the answer of one rule and returns where it starts.
 func (a *assembler) rule(r *Rule) int {
 	at := a.ret(r.Action)
 	for i := len(r.Cases) - 1; i >= 0; i-- {
@@ -135,7 +141,7 @@ func (a *assembler) rule(r *Rule) int {
 	return at
 }
 
-// test emits a condition. It looks at the low word of the argument only: see the package comment.
+// test adds a condition. It compares only the low word of the argument, see the package comment.
 func (a *assembler) test(c Cond, yes, no int) int {
 	if c.Not {
 		yes, no = no, yes

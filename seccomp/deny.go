@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// startup are the calls that a start needs after the filters are in place: exec, and the report that exec failed.
+// startup are the calls that are needed after the filters are in place: exec, and the report that exec failed.
 const startup = "execve exit exit_group rt_sigreturn write"
 
-// Deny returns a filter that fails the named calls with EPERM and allows the rest, to be stacked with a profile's: the kernel takes
-// the stricter answer, so it can only take away. A call that only another architecture has is skipped. The error lists every name
-// that is no system call, with the nearest that is, and every call that starting a program needs.
+// Deny returns a filter that fails the named calls with EPERM and allows all others. It is to be stacked with a profile's filter: the
+// kernel takes the strictest answer, so Deny never permits anything. A call that only another architecture has is skipped.
 //
-// Give it to [Lower] last: it may name seccomp or prctl themselves.
+// The error lists every name that is no system call, with the most similar one, and every call without which a program cannot be started.
+//
+// Pass the filter to [Lower] last: it may deny seccomp or prctl themselves.
 func Deny(names []string, arch Arch) (Filter, error) {
 	var faults []error
 	var calls []string
@@ -37,7 +38,7 @@ func Deny(names []string, arch Arch) (Filter, error) {
 	return Compile(p, arch)
 }
 
-// unknown is the error for a name that no architecture has.
+// unknown returns the error for a name that no architecture has.
 func unknown(name string) error {
 	if near := nearest(name); near != "" {
 		return fmt.Errorf("system call %q: no such call; did you mean %s?", name, near)
@@ -45,7 +46,7 @@ func unknown(name string) error {
 	return fmt.Errorf("system call %q: no such call", name)
 }
 
-// nearest returns the name that takes the fewest edits to reach, if they are at most three and at most half its letters.
+// nearest returns the name that takes the fewest edits, if these are at most three and at most half the letters of name.
 func nearest(name string) string {
 	best, edits := "", len(name)
 	for _, a := range Arches() {
@@ -62,7 +63,7 @@ func nearest(name string) string {
 	return best
 }
 
-// distance is Levenshtein's. It gives up early on names of very different length.
+// distance returns the Levenshtein distance of a and b. It gives up early if a is much longer.
 func distance(a, b string) int {
 	if len(a) > 2*len(b)+2 {
 		return len(a)

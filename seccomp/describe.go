@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Describe tells p in words for arch: a line of counts, then what depends on arguments, then what is refused and with what errno.
-// Calls of the default answer are counted, not listed. The text is the same on every machine.
+// Describe describes p for arch in text: a line of counts, then the calls that depend on arguments, then the refused calls by errno. It
+// only counts the calls that get the default action. The text is the same on every machine.
 func (p Profile) Describe(arch Arch) (string, error) {
 	entries, err := p.entries(arch)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p Profile) Describe(arch Arch) (string, error) {
 	return out.String() + cases.String() + lists.String(), nil
 }
 
-// String reads "errno EPERM if arg0 & 0x7e020080 not in {0x0}; otherwise allow".
+// String returns, for example, "errno EPERM if arg0 & 0x7e020080 not in {0x0}; otherwise allow".
 func (r *Rule) String() string {
 	var out strings.Builder
 	for _, c := range r.Cases {
@@ -70,7 +70,7 @@ func (r *Rule) String() string {
 	return out.String() + r.Action.String()
 }
 
-// String reads "arg1 & 0xf in {0x1, 0x2}".
+// String returns, for example, "arg1 & 0xf in {0x1, 0x2}".
 func (c Cond) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "arg%d", c.Arg)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxLen is the most instructions that the kernel takes in one filter, BPF_MAXINSNS.
+// MaxLen is the greatest number of instructions that the kernel accepts in one filter, BPF_MAXINSNS.
 const MaxLen = 4096
 
 // Instruction is one instruction of classic BPF, laid out as struct sock_filter (include/uapi/linux/filter.h).
@@ -19,7 +19,7 @@ type Instruction struct {
 // Filter is a compiled filter for one architecture.
 type Filter []Instruction
 
-// Bytes returns f as an array of struct sock_filter, little-endian: what [ParseRaw] reads and bwrap's --seccomp takes.
+// Bytes returns f as an array of struct sock_filter, little-endian: the format of [ParseRaw] and of bwrap's --seccomp.
 func (f Filter) Bytes() []byte {
 	b := make([]byte, 0, 8*len(f))
 	for _, ins := range f {
@@ -30,7 +30,7 @@ func (f Filter) Bytes() []byte {
 	return b
 }
 
-// String lists the instructions, one a line, jumps by line number.
+// String lists the instructions, one on each line. The targets of jumps are line numbers.
 func (f Filter) String() string {
 	var out strings.Builder
 	for i, ins := range f {
@@ -39,6 +39,7 @@ func (f Filter) String() string {
 	return out.String()
 }
 
+// text returns the instruction at index at in readable form.
 func (ins Instruction) text(at int) string {
 	jump := func(op string) string {
 		return fmt.Sprintf("if A %s 0x%x goto %d else %d", op, ins.K, at+1+int(ins.Jt), at+1+int(ins.Jf))
@@ -64,7 +65,7 @@ func (ins Instruction) text(at int) string {
 	return fmt.Sprintf("code 0x%02x jt %d jf %d k 0x%x", ins.Code, ins.Jt, ins.Jf, ins.K)
 }
 
-// field names a word of struct seccomp_data.
+// field returns the name of a word of struct seccomp_data.
 func field(offset uint32) string {
 	switch {
 	case offset == offNR:

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Have says whether this kernel can install the filters made here: nil for yes, [errors.ErrUnsupported] for no, anything else for
-// could not tell. It changes nothing: it asks whether SECCOMP_RET_KILL_PROCESS exists (Linux 4.14), then offers a filter at
-// address NULL, which a kernel with CONFIG_SECCOMP_FILTER answers with EFAULT, before it looks at privileges (seccomp(2)).
+// Have reports whether the kernel can install filters of this package: nil means yes, [errors.ErrUnsupported] no, and any other error that
+// it is unknown. Have changes nothing. It asks whether SECCOMP_RET_KILL_PROCESS exists (Linux 4.14), and then passes a filter at address
+// NULL. A kernel with CONFIG_SECCOMP_FILTER answers that with EFAULT before it checks privileges (seccomp(2)).
 func Have() error {
 	if _, err := Host(); err != nil {
 		return err
@@ -31,6 +31,7 @@ func Have() error {
 	return fmt.Errorf("seccomp filters: %w", err)
 }
 
+// ask makes one seccomp(2) call.
 func ask(op int, arg sys.Arg) error {
 	var p sys.Program
 	p.Add(unix.SYS_SECCOMP, sys.Int(op), sys.Int(0), arg)

@@ -77,8 +77,8 @@ func (d *Data) word(offset uint32) uint32 {
 	return uint32(d.Args[(offset-offArgs)/8] >> (8 * (offset % 8)))
 }
 
-// Decide returns what the kernel does with call d under filters: the strictest answer, and of equally strict ones that of the
-// filter installed last. Without filters it is Allow.
+// Decide returns the kernel's answer to call d under filters: the strictest one. If several are equally strict, it is that of the filter
+// installed last. Without filters it is Allow.
 func Decide(d Data, filters ...Filter) (Action, error) {
 	verdict := Allow
 	for i := len(filters) - 1; i >= 0; i-- {
@@ -93,7 +93,7 @@ func Decide(d Data, filters ...Filter) (Action, error) {
 	return verdict, nil
 }
 
-// Interpret runs f for the call d as the kernel would. The error is that of [Filter.Check]: a filter that the kernel would not take.
+// Interpret runs f for call d as the kernel does. The error is that of [Filter.Check], if the kernel would refuse f.
 func Interpret(f Filter, d Data) (Action, error) {
 	if err := f.Check(); err != nil {
 		return 0, err
@@ -101,10 +101,10 @@ func Interpret(f Filter, d Data) (Action, error) {
 	return interpret(f, d)
 }
 
-// interpret is Interpret for a filter that passed Check.
+// interpret is Interpret for a filter that has passed Check.
 func interpret(f Filter, d Data) (Action, error) {
 	m := machine{d: &d}
-	for pc := 0; pc < len(f); pc++ { // ends: jumps go forward and the last instruction returns
+	for pc := 0; pc < len(f); pc++ { // comes to an end: jumps go forward, and the last instruction returns
 		ins := f[pc]
 		switch ins.Code {
 		case opRet:
@@ -131,12 +131,14 @@ func interpret(f Filter, d Data) (Action, error) {
 	return 0, fmt.Errorf("bug: a checked filter ran off its end")
 }
 
+// machine has the registers and the memory of a classic BPF program.
 type machine struct {
 	a, x uint32
 	mem  [memWords]uint32
 	d    *Data
 }
 
+// holds reports whether the condition of a jump is true.
 func (m *machine) holds(ins Instruction) bool {
 	v := ins.K
 	if ins.Code&0x08 != 0 { // BPF_X
@@ -153,7 +155,7 @@ func (m *machine) holds(ins Instruction) bool {
 	return m.a&v != 0
 }
 
-// do carries out an instruction that only changes registers or memory.
+// do executes an instruction that only changes registers or memory.
 func (m *machine) do(ins Instruction) {
 	switch ins.Code {
 	case opLoad:
@@ -198,7 +200,7 @@ func arithmetic(code uint16, a, v uint32) uint32 {
 	case opMulK:
 		return a * v
 	case opDivK:
-		return a / v // a constant: Check refuses 0
+		return a / v // by a constant: Check refuses 0
 	case opOrK:
 		return a | v
 	case opAnd:
@@ -206,7 +208,7 @@ func arithmetic(code uint16, a, v uint32) uint32 {
 	case opXorK:
 		return a ^ v
 	case opLshK:
-		return a << (v & 31) // as eBPF, which the kernel translates to: Documentation/bpf/standardization
+		return a << (v & 31) // as in eBPF, to which the kernel translates: Documentation/bpf/standardization
 	default: // opRshK
 		return a >> (v & 31)
 	}

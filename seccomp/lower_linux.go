@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is struct sock_fprog. Its pointer keeps the instructions alive for as long as the sys.Program lives.
+// program is struct sock_fprog. Its pointer keeps the instructions in memory as long as the sys.Program exists.
 type program struct {
 	Len    uint16
 	Filter *Instruction
 }
 
-// String prints what a listing of the calls has room for.
+// String returns the length only, for the listing of a program.
 func (p *program) String() string { return fmt.Sprintf("{%d instructions}", p.Len) }
 
-// Lower appends the calls that install filters, the first given first. It does not set no_new_privs, without which the kernel
-// answers EACCES to a thread that lacks CAP_SYS_ADMIN: the caller does, before.
+// Lower appends the calls that install filters, in the order given. It does not set no_new_privs; the caller must do so first, or the
+// kernel refuses a thread without CAP_SYS_ADMIN with EACCES.
 //
-// From each call on, everything that follows is judged by the filters installed so far: the installation of the next one, and
-// then exec, or write and exit_group to report that exec failed. So the order is: the profile, raw filters, and what [Deny] made
-// last. Any order ends with the same verdicts, because the kernel takes the strictest of all.
+// Each call is subject to the filters that were installed before it. That includes the installation of the next filter, exec, and the write
+// and exit_group that report a failed exec. So the order is: the profile, raw filters, and the filter of [Deny] last. The verdicts do not
+// depend on the order, because the kernel takes the strictest one.
 func Lower(p *sys.Program, filters ...Filter) {
 	for _, f := range filters {
 		if len(f) == 0 || len(f) > MaxLen {
-			p.Fail(unix.EINVAL) // as the kernel would; a longer one would be cut short by the 16 bits of Len
+			p.Fail(unix.EINVAL) // as the kernel does; Len has 16 bits and would cut the length off
 			continue
 		}
 		prog := &program{uint16(len(f)), &f[0]}
@@ -35,8 +35,8 @@ func Lower(p *sys.Program, filters ...Filter) {
 	}
 }
 
-// LowerRaw appends the call that installs a raw program, by prctl(2): for programs that came with the expectation of being installed
-// that way, since an earlier one may refuse seccomp(2). The kernel alone judges it.
+// LowerRaw appends the call that installs a raw filter by prctl(2). It is for callers that expect prctl, because an earlier raw filter may
+// refuse seccomp(2). Only the kernel checks the filter.
 func LowerRaw(p *sys.Program, raw []byte) {
 	f := decode(raw)
 	if len(f) > MaxLen {
@@ -50,9 +50,9 @@ func LowerRaw(p *sys.Program, raw []byte) {
 	p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_SECCOMP, "PR_SET_SECCOMP"), sys.Words(unix.SECCOMP_MODE_FILTER, "SECCOMP_MODE_FILTER"), sys.Struct(prog))
 }
 
-// Apply sets no_new_privs and installs filters on the calling thread, in the order given, for ever. It locks the goroutine to the
-// thread and leaves it locked, so that the thread ends with the goroutine; other threads of the process go on without a filter.
-// The next thing to do is exec. If it fails, filters before the one that failed stay.
+// Apply sets no_new_privs and installs filters on the calling thread, in the order given. Neither can be undone. It locks the goroutine to
+// the thread and leaves it locked, so that the thread ends with the goroutine. Other threads of the process get no filter. The caller
+// should exec next. If one filter fails, those before it stay.
 func Apply(filters ...Filter) error {
 	for _, f := range filters {
 		if err := f.Check(); err != nil {

@@ -8,18 +8,19 @@ import (
 	"slices"
 )
 
-// Docker, Podman and the OCI runtimes take a profile as JSON and compile it with libseccomp. That language has no order of rules, no
-// "not one of", and no alternatives in one rule: the conditions of a rule all hold, several rules for a call are alternatives, and two
-// conditions on one argument of a rule are silently made alternatives too (runc, libcontainer/seccomp: "revert to old behaviour").
+// Docker, Podman and the OCI runtimes read a profile as JSON and compile it with libseccomp. That language has no order of rules, no "not
+// one of", and no alternatives within one rule. All conditions of a rule must hold, and several rules for one call are alternatives. Two
+// conditions on one argument of a rule silently become alternatives, too (runc, libcontainer/seccomp: "revert to old behaviour").
 //
-// So a rule of ours is written as the set of arguments that it allows, cut into parts that do not overlap and of which each is one
-// masked comparison an argument (SCMP_CMP_MASKED_EQ under a mask of 32 bits, which is what a condition of ours looks at). What is allowed
-// is exactly the same. How a call is refused can differ: arguments outside of the parts get the profile's default, which is why a refusal
-// that is stricter than that is an error.
+// So this file writes a [Rule] as the set of arguments that it allows. It cuts the set into parts that do not overlap, each with one masked
+// comparison for each argument (SCMP_CMP_MASKED_EQ under a mask of 32 bits, which is what a [Cond] compares). The JSON allows exactly the
+// same calls. A refusal can differ: arguments outside of the parts get the profile's default action. A refusal that is stricter than the
+// default is therefore an error.
 
-// ociMost bounds the parts of one rule: a profile of ours takes some forty.
+// ociMost limits the parts of one rule. The built-in profiles need about forty.
 const ociMost = 1024
 
+// ociProfile is the JSON of a profile (opencontainers/runtime-spec, config-linux.md).
 type ociProfile struct {
 	DefaultAction   string    `json:"defaultAction"`
 	DefaultErrnoRet *uint16   `json:"defaultErrnoRet,omitempty"`
@@ -27,6 +28,7 @@ type ociProfile struct {
 	Syscalls        []ociRule `json:"syscalls"`
 }
 
+// ociRule is the JSON of one rule.
 type ociRule struct {
 	Names    []string  `json:"names"`
 	Action   string    `json:"action"`
@@ -34,7 +36,7 @@ type ociRule struct {
 	Args     []ociCond `json:"args,omitempty"`
 }
 
-// ociCond holds when argument Index under the mask Value is ValueTwo.
+// ociCond holds if argument Index, under the mask Value, is ValueTwo.
 type ociCond struct {
 	Index    uint8  `json:"index"`
 	Value    uint64 `json:"value"`
@@ -42,11 +44,12 @@ type ociCond struct {
 	Op       string `json:"op"`
 }
 
-// OCI returns p as the JSON that Docker's --security-opt seccomp= and the OCI runtime specification take, for arch alone: the runtime's
-// libseccomp kills calls of any other. The calls named by extra are allowed besides, whatever their arguments.
+// OCI returns p as JSON for Docker's --security-opt seccomp= and the OCI runtimes. It is for arch only: the runtime's libseccomp kills
+// calls of any other architecture. The calls named by extra are allowed in addition, with any arguments.
 //
-// The JSON never allows what p does not. It is an error if that cannot be promised: p allows calls without a rule, which would be those
-// too that the runtime's libseccomp does not know; or p refuses some arguments of a call more strictly than the rest, as by killing.
+// The JSON never allows what p refuses. If that cannot be guaranteed, OCI returns an error. This is so if p allows calls without a rule,
+// because the JSON would also allow calls that the runtime's libseccomp does not know. It is also so if p refuses some arguments of a call
+// more strictly than others, for instance by killing.
 func OCI(p Profile, arch Arch, extra ...string) ([]byte, error) {
 	if arch.Audit() == 0 {
 		return nil, fmt.Errorf("seccomp profile %s: no architecture: %w", p.Name, errors.ErrUnsupported)
@@ -81,11 +84,12 @@ func OCI(p Profile, arch Arch, extra ...string) ([]byte, error) {
 	return json.Marshal(out)
 }
 
+// ociArch returns libseccomp's name of an architecture.
 func ociArch(a Arch) string {
 	return map[Arch]string{AMD64: "SCMP_ARCH_X86_64", ARM64: "SCMP_ARCH_AARCH64"}[a]
 }
 
-// ociAction is a as the JSON has it. What needs a second program to answer is not for a container.
+// ociAction returns a in the words of the JSON. An action that needs a second program to answer has no equivalent.
 func ociAction(a Action) (name string, errno *uint16, err error) {
 	switch a & actionFull {
 	case Allow:
@@ -101,7 +105,7 @@ func ociAction(a Action) (name string, errno *uint16, err error) {
 	return "", nil, fmt.Errorf("%q as OCI: %w", a, errors.ErrUnsupported)
 }
 
-// add writes the answer for one call.
+// add adds the rules for one call. fallback is the profile's default action.
 func (o *ociProfile) add(e entry, fallback Action) error {
 	parts, err := e.rule.parts()
 	if err != nil {
@@ -115,15 +119,15 @@ func (o *ociProfile) add(e entry, fallback Action) error {
 			if stricter(p.action, fallback) {
 				return fmt.Errorf("%q for some arguments and %q for the rest, as OCI: %w", p.action, fallback, errors.ErrUnsupported)
 			}
-			continue // the default's answer
+			continue // the default action answers
 		}
 		o.Syscalls = append(o.Syscalls, ociRule{Names: []string{e.name}, Action: "SCMP_ACT_ALLOW", Args: p.args.conds()})
 	}
 	return nil
 }
 
-// whole writes the answer for a call whatever its arguments. libseccomp takes no rule that says what the default says (seccomp_rule_add(3),
-// EACCES), and not every runtime leaves it out.
+// whole adds the rule for a call with one answer for all arguments. libseccomp refuses a rule with the default action (seccomp_rule_add(3),
+// EACCES), and not every runtime omits such a rule, so whole does.
 func (o *ociProfile) whole(call string, a, fallback Action) error {
 	if a == fallback {
 		return nil
@@ -143,9 +147,10 @@ func (o *ociProfile) whole(call string, a, fallback Action) error {
 	return nil
 }
 
-// ociArgs is a set of arguments: those whose low words, under the masks, have the values.
+// ociArgs is a set of arguments: those whose low words, under the masks, equal the values.
 type ociArgs [6]struct{ mask, value uint32 }
 
+// conds returns the set as conditions, one for each argument with a mask.
 func (c ociArgs) conds() (out []ociCond) {
 	for i, w := range c {
 		if w.mask != 0 {
@@ -155,13 +160,13 @@ func (c ociArgs) conds() (out []ociCond) {
 	return out
 }
 
-// part is the answer for the arguments of one set.
+// part is a set of arguments with the same answer.
 type part struct {
 	args   ociArgs
 	action Action
 }
 
-// parts cuts all arguments into sets that do not overlap, each with r's answer.
+// parts divides all possible arguments into sets that do not overlap, each with the answer of r.
 func (r *Rule) parts() (out []part, err error) {
 	rest := []ociArgs{{}}
 	give := func(to []ociArgs, a Action) {
@@ -172,7 +177,7 @@ func (r *Rule) parts() (out []part, err error) {
 	for _, c := range r.Cases {
 		hold := rest
 		rest = nil
-		for _, cond := range c.If { // the first that fails decides
+		for _, cond := range c.If { // the first condition that fails decides
 			rest = append(rest, narrow(hold, cond, false)...)
 			hold = narrow(hold, cond, true)
 		}
@@ -185,7 +190,7 @@ func (r *Rule) parts() (out []part, err error) {
 	return out, nil
 }
 
-// narrow returns the parts of sets in which c holds, or fails.
+// narrow returns the parts of sets in which c holds or, with holds false, fails.
 func narrow(sets []ociArgs, c Cond, holds bool) (out []ociArgs) {
 	mask := c.Mask
 	if mask == 0 {
@@ -197,8 +202,8 @@ func narrow(sets []ociArgs, c Cond, holds bool) (out []ociArgs) {
 	return out
 }
 
-// cut appends the parts of c in which argument arg, under mask, is one of values, or none of them: bit by bit from the highest, until all
-// that is left of a part is on one side.
+// cut appends to out the parts of c in which argument arg, under mask, is one of values (in) or none of them. It divides c bit by bit from
+// the highest bit, until each part is on one side.
 func (c ociArgs) cut(arg uint8, mask uint32, values []uint32, in bool, out []ociArgs) []ociArgs {
 	w := &c[arg]
 	left := slices.DeleteFunc(slices.Clone(values), func(v uint32) bool { return (v^w.value)&w.mask&mask != 0 || v&^mask != 0 })

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ociInput is a profile as Docker and the OCI runtimes read it: opencontainers/runtime-spec, config-linux.md; Docker's has includes and
-// excludes besides.
+// ociInput is a profile as Docker and the OCI runtimes read it (opencontainers/runtime-spec, config-linux.md). Docker's format adds
+// includes and excludes.
 type ociInput struct {
 	DefaultAction   string          `json:"defaultAction"`
 	DefaultErrnoRet *uint           `json:"defaultErrnoRet"`
 	Architectures   []string        `json:"architectures"`
-	ArchMap         json.RawMessage `json:"archMap"` // other architectures of one kernel, whose calls we kill
+	ArchMap         json.RawMessage `json:"archMap"` // other architectures of the same kernel, whose calls are killed here
 	Flags           []string        `json:"flags"`
 	Syscalls        []ociInputRule  `json:"syscalls"`
 }
@@ -37,15 +37,15 @@ type ociInputRule struct {
 	Excludes ociInputFor `json:"excludes"`
 }
 
-// ociInputFor says when a rule counts. Capabilities are those of the container: a sandbox has none.
+// ociInputFor is the condition under which a rule applies. Caps are the container's capabilities; a sandbox has none.
 type ociInputFor struct {
 	Caps      []string `json:"caps"`
 	Arches    []string `json:"arches"`
 	MinKernel string   `json:"minKernel"`
 }
 
-// CompileOCI compiles a profile in the JSON of Docker and the OCI runtimes, by libseccomp, for a program without capabilities. Calls of other
-// architectures kill. It is in builds with the tag libseccomp; elsewhere it gives [errors.ErrUnsupported].
+// CompileOCI compiles a profile in the JSON of Docker and the OCI runtimes with libseccomp, for a program without capabilities. Calls of
+// other architectures kill the process. It needs a build with the tag libseccomp; without the tag it returns [errors.ErrUnsupported].
 func CompileOCI(data []byte, arch Arch) (Filter, error) {
 	var in ociInput
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -76,6 +76,7 @@ func CompileOCI(data []byte, arch Arch) (Filter, error) {
 	return export(f)
 }
 
+// onlyFor restricts f to one architecture and makes it kill the process at calls of any other.
 func onlyFor(f *lib.ScmpFilter, arch Arch) error {
 	native, err := lib.GetNativeArch()
 	if err != nil {
@@ -93,7 +94,7 @@ func onlyFor(f *lib.ScmpFilter, arch Arch) error {
 	return errors.Join(f.SetBadArchAction(lib.ActKillProcess), f.SetOptimize(2))
 }
 
-// counts reports whether a rule is one for a program without capabilities on this kernel.
+// counts reports whether a rule applies to a program without capabilities on this kernel.
 func (r *ociInputRule) counts(arch Arch) (bool, error) {
 	if len(r.Includes.Caps) > 0 {
 		return false, nil
@@ -115,6 +116,7 @@ func (r *ociInputRule) counts(arch Arch) (bool, error) {
 	return true, nil
 }
 
+// kernelIs reports whether the running kernel has at least the version least.
 func kernelIs(least string) (bool, error) {
 	var want, have [2]int
 	if _, err := fmt.Sscanf(least, "%d.%d", &want[0], &want[1]); err != nil {
@@ -130,13 +132,14 @@ func kernelIs(least string) (bool, error) {
 	return slices.Compare(have[:], want[:]) >= 0, nil
 }
 
+// add adds one rule to f, unless it does not apply or has the default action.
 func (r *ociInputRule) add(f *lib.ScmpFilter, arch Arch, otherwise lib.ScmpAction) error {
 	action, err := actionOf(r.Action, r.ErrnoRet)
 	if err != nil {
 		return fmt.Errorf("action: %w", err)
 	}
 	if counts, err := r.counts(arch); err != nil || !counts || action == otherwise {
-		return err // libseccomp answers EACCES to a rule that says what the default says
+		return err // libseccomp refuses a rule with the default action: EACCES
 	}
 	var conds []lib.ScmpCondition
 	for i, a := range r.Args {
@@ -160,7 +163,7 @@ func (r *ociInputRule) add(f *lib.ScmpFilter, arch Arch, otherwise lib.ScmpActio
 	}
 	for _, name := range names {
 		nr, err := lib.GetSyscallFromName(name)
-		if err != nil { // newer than libseccomp, or of another architecture: profiles are written for all; it gets the default
+		if err != nil { // newer than libseccomp, or of another architecture: the call gets the default action
 			if _, ours := arch.Number(name); (ours || !known(name)) && (otherwise == lib.ActAllow || otherwise == lib.ActLog) {
 				return fmt.Errorf("%s is not known to this libseccomp, and would be allowed", name)
 			}
@@ -181,7 +184,8 @@ func (r *ociInputRule) add(f *lib.ScmpFilter, arch Arch, otherwise lib.ScmpActio
 var ociOps = map[string]lib.ScmpCompareOp{"SCMP_CMP_NE": lib.CompareNotEqual, "SCMP_CMP_LT": lib.CompareLess, "SCMP_CMP_LE": lib.CompareLessOrEqual,
 	"SCMP_CMP_EQ": lib.CompareEqual, "SCMP_CMP_GE": lib.CompareGreaterEqual, "SCMP_CMP_GT": lib.CompareGreater, "SCMP_CMP_MASKED_EQ": lib.CompareMaskedEqual}
 
-// actionOf has no words for tracers, and for listeners, who would answer in the kernel's stead.
+// actionOf returns the action with this name. It refuses SCMP_ACT_TRACE and SCMP_ACT_NOTIFY, with which another process would answer in the
+// kernel's place.
 func actionOf(word string, errno *uint) (lib.ScmpAction, error) {
 	switch word {
 	case "SCMP_ACT_ALLOW":
@@ -207,6 +211,7 @@ func actionOf(word string, errno *uint) (lib.ScmpAction, error) {
 	return 0, fmt.Errorf("%q is not one of SCMP_ACT_ALLOW, ERRNO, LOG, TRAP, KILL, KILL_THREAD, KILL_PROCESS", word)
 }
 
+// export returns the finished filter as instructions.
 func export(f *lib.ScmpFilter) (Filter, error) {
 	fd, err := unix.MemfdCreate("bpf", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Profile is a filter as a table. Calls of another architecture than the filter's, i386 and x32 on amd64 included, always kill the
-// process. The zero Profile kills the thread at its first call.
+// Profile is a filter as a table. Calls of another architecture than the filter's always kill the process; on amd64 these include i386 and
+// x32. The zero Profile kills the thread at its first call.
 type Profile struct {
 	Name string
-	Doc  string // one line: whom it is for
-	// Base, if not nil, supplies the rule of every call that Rules does not name.
+	Doc  string // one line: the programs that it is for
+	// Base, if not nil, has the rule of every call that Rules does not name.
 	Base *Profile
-	// Default is the answer for calls without a rule, those of newer kernels included.
+	// Default is the action for calls without a rule, including those of newer kernels.
 	Default Action
 	Rules   []Rule
 }
@@ -21,17 +21,17 @@ type Profile struct {
 // Rule is the answer for some calls.
 type Rule struct {
 	Calls  string // names separated by white space; a name that only another architecture has is skipped
-	Action Action // when none of Cases applies
+	Action Action // if none of Cases applies
 	Cases  []Case // tried in order; the first that applies decides
 }
 
-// Case applies when all its conditions hold.
+// Case applies if all its conditions hold.
 type Case struct {
 	If     []Cond
 	Action Action
 }
 
-// Cond holds when the low 32 bits of argument Arg, under Mask, are one of In; with Not, when they are none of them.
+// Cond holds if the low 32 bits of argument Arg, under Mask, are one of In or, with Not, none of them.
 type Cond struct {
 	Arg  uint8  // 0..5
 	Mask uint32 // 0 means all 32 bits
@@ -39,7 +39,7 @@ type Cond struct {
 	Not  bool
 }
 
-// Names lists the built-in profiles.
+// Names returns the names of the built-in profiles.
 func Names() []string {
 	names := make([]string, len(profiles))
 	for i, p := range profiles {
@@ -48,8 +48,8 @@ func Names() []string {
 	return names
 }
 
-// Lookup returns the built-in profile called name; its tables are shared and must not be changed. The error for an unknown name
-// lists the names there are.
+// Lookup returns the built-in profile called name. Its tables are shared and must not be changed. The error for an unknown name lists the
+// existing names.
 func Lookup(name string) (Profile, error) {
 	for _, p := range profiles {
 		if p.Name == name {
@@ -59,7 +59,7 @@ func Lookup(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("seccomp filter %q: not one of %s", name, strings.Join(Names(), ", "))
 }
 
-// Builtin returns the compiled form of a built-in profile. It does no work and its instructions must not be changed.
+// Builtin returns the compiled form of a built-in profile. It does no work, and the instructions must not be changed.
 func Builtin(name string, arch Arch) (Filter, error) {
 	if _, err := Lookup(name); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func Builtin(name string, arch Arch) (Filter, error) {
 	return nil, fmt.Errorf("seccomp filter %s for architecture %s: %w", name, arch, errors.ErrUnsupported)
 }
 
-// BuiltinHash returns the SHA-256 of a built-in profile's [Filter.Bytes] in hexadecimal, the same on every machine: its name in
-// receipts. It was computed by go generate, because linking crypto/sha256 costs every start of a program 13 to 55 µs.
+// BuiltinHash returns the SHA-256 of a built-in profile's [Filter.Bytes] in hexadecimal. It is the same on every machine and identifies the
+// filter in receipts. go generate has computed it, because linking crypto/sha256 costs every start of a program 13 to 55 µs.
 func BuiltinHash(name string, arch Arch) string {
 	_, hash := builtin(name, arch)
 	return hash
@@ -84,7 +84,7 @@ type entry struct {
 	rule *Rule
 }
 
-// entries returns the rule of every number of arch's table, in order. Calls without a rule get one with the default action.
+// entries returns the rule of every number in arch's table, in order. Calls without a rule get one with the default action.
 func (p *Profile) entries(arch Arch) ([]entry, error) {
 	byName := map[string]*Rule{}
 	if err := p.collect(byName, arch); err != nil {
@@ -102,7 +102,7 @@ func (p *Profile) entries(arch Arch) ([]entry, error) {
 	return out, nil
 }
 
-// collect puts the rules of p and its bases into byName, and returns every fault of p's own table.
+// collect puts the rules of p and its bases into byName, and returns every fault in the tables.
 func (p *Profile) collect(byName map[string]*Rule, arch Arch) error {
 	var faults []error
 	if p.Base != nil {
@@ -128,6 +128,7 @@ func (p *Profile) collect(byName map[string]*Rule, arch Arch) error {
 	return errors.Join(faults...)
 }
 
+// check returns every fault of a rule.
 func (r *Rule) check(profile string) error {
 	var faults []error
 	for _, c := range r.Cases {

@@ -1,8 +1,9 @@
 package seccomp
 
-// The built-in profiles. Composite literals of constants: laid out by the linker, no work at start-up.
+// profiles are the built-in profiles. They consist of constants, so the linker lays them out and they cost no time at start.
 var profiles = [...]*Profile{&defaultProfile, &computeProfile, &networkProfile, &buildProfile}
 
+// defaultProfile is the base of the others.
 var defaultProfile = Profile{
 	Name:    "default",
 	Doc:     "programs, compilers, language runtimes and network clients; no namespaces, mounts, tracing or kernel administration",
@@ -10,8 +11,8 @@ var defaultProfile = Profile{
 	Rules:   defaultRules,
 }
 
-// network is default under the name of what it is for: which hosts are reached is up to the network namespace, and what kinds of
-// socket there are is settled in default.
+// networkProfile is default under another name, for commands with network access. The network namespace decides which hosts are reachable,
+// and default already decides which kinds of socket exist.
 var networkProfile = Profile{
 	Name:    "network",
 	Doc:     "the same as default",
@@ -19,12 +20,12 @@ var networkProfile = Profile{
 	Default: enosys,
 }
 
-// compute has no sockets at all. What socketpair(2) makes has no name and reaches nobody: runtimes use it as a pipe (Python's asyncio, Node's
-// children). EPERM, not EAFNOSUPPORT: a kernel without AF_INET is a thing programs work around, a policy is a thing their users should read
-// about.
+// computeProfile has no sockets. It keeps socketpair(2), whose sockets have no name and reach no other process: runtimes use it as a pipe
+// (Python's asyncio, children of Node). socket(2) fails with EPERM for the usual families, not EAFNOSUPPORT: programs work around a kernel
+// without AF_INET, but a policy should reach the user as an error.
 //
-// Nor does it have what only computing never needs. EINVAL is what programs that copy by splice(2) take for files that cannot be spliced:
-// Go and Rust then read and write, and Go does not for ENOSYS.
+// It also lacks calls that computing never needs. splice(2) fails with EINVAL, as for files that cannot be spliced: Go and Rust then fall
+// back to read and write, and Go does not do so after ENOSYS.
 var computeProfile = Profile{
 	Name:    "compute",
 	Doc:     "default without sockets; a pair that is made at once, as a pipe is, can be had",
@@ -40,9 +41,9 @@ var computeProfile = Profile{
 	},
 }
 
-// build traces what it can see, which is the sandbox's own processes: debuggers, strace, sanitizers that look for leaks. Filters judge a
-// traced program's calls after the tracer has changed them (Linux 4.8, commit 93e35efb8de4), so that is no way around one. Debuggers turn
-// address randomization off for the programs that they start.
+// buildProfile permits tracing of the sandbox's own processes, the only ones in view: for debuggers, strace, and sanitizers that look for
+// leaks. Tracing is no way around a filter, because the kernel filters a traced program's calls after the tracer has changed them (Linux
+// 4.8, commit 93e35efb8de4). Debuggers turn address randomization off for the programs that they start.
 var buildProfile = Profile{
 	Name:    "build",
 	Doc:     "default for compilers, debuggers and test suites: tracing of one's own processes, address randomization off",
@@ -57,7 +58,7 @@ var buildProfile = Profile{
 	},
 }
 
-// Constants of the kernel that rules compare with, the same on amd64 and arm64. A test checks them against golang.org/x/sys.
+// Constants of the kernel that the rules compare with. They are the same on amd64 and arm64. A test checks them against golang.org/x/sys.
 const (
 	afUnix, afInet, afInet6, afNetlink = 1, 2, 10, 16
 
@@ -90,9 +91,9 @@ const (
 	schedResetOnFork                  = 0x40000000
 )
 
-// defaultRules classify every call of both tables on purpose: what is not here does not exist in the sandbox, and a test demands
-// that nothing is left out by accident. EPERM is for calls whose users test for it or whose kernel would say so; ENOSYS for calls
-// whose users fall back to an older one.
+// defaultRules name every call of both tables, and a test requires that none is forgotten: a call without a rule would not exist in the
+// sandbox. EPERM is for calls whose callers test for it, or for which the kernel would return it. ENOSYS is for calls whose callers fall
+// back to an older one.
 var defaultRules = []Rule{
 	{Action: Allow, Calls: `
 		read write readv writev pread64 pwrite64 preadv pwritev close close_range lseek
@@ -122,7 +123,7 @@ var defaultRules = []Rule{
 		sched_get_priority_max sched_get_priority_min
 		getpriority setpriority ioprio_get ioprio_set getcpu
 		getrlimit setrlimit getrusage sysinfo uname times getrandom`},
-	// No privilege comes from these: there are no capabilities and no set-user-ID programs (no_new_privs).
+	// These calls give no privilege: the process has no capabilities, and set-user-ID programs have no effect (no_new_privs).
 	{Action: Allow, Calls: `
 		getuid geteuid getgid getegid getresuid getresgid getgroups capget capset
 		setuid setgid setreuid setregid setresuid setresgid setgroups
@@ -130,7 +131,7 @@ var defaultRules = []Rule{
 	{Action: Allow, Calls: `
 		time gettimeofday clock_gettime clock_getres nanosleep clock_nanosleep alarm getitimer setitimer
 		timer_create timer_settime timer_gettime timer_getoverrun timer_delete`},
-	// System V and POSIX message objects belong to the IPC namespace, which is the sandbox's own.
+	// System V and POSIX message objects belong to the sandbox's own IPC namespace.
 	{Action: Allow, Calls: `
 		shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl
 		mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`},
@@ -138,8 +139,8 @@ var defaultRules = []Rule{
 		connect accept accept4 bind listen sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown
 		getsockname getpeername setsockopt getsockopt`},
 
-	// The families that ordinary programs use. Raw and packet sockets, and transports that are mostly exploit surface (SCTP, DCCP,
-	// L2TP, MPTCP, SMC), are refused by type and protocol; netlink is for reading the interface list.
+	// The address families that ordinary programs use. Raw and packet sockets, and transports that are mostly attack surface (SCTP, DCCP,
+	// L2TP, MPTCP, SMC), are refused by family, type and protocol. Netlink is permitted for reading the list of interfaces.
 	{Calls: "socket", Action: Allow, Cases: []Case{
 		{If: []Cond{{Arg: 0, In: []uint32{afUnix}}}, Action: Allow},
 		{If: []Cond{{Arg: 0, In: []uint32{afNetlink}}, {Arg: 2, In: []uint32{0}}}, Action: Allow},
@@ -151,27 +152,30 @@ var defaultRules = []Rule{
 		{If: []Cond{{Arg: 0, In: []uint32{afUnix}}}, Action: Allow},
 	}},
 
-	// clone takes its flags in a register and can be judged; clone3 takes them in memory and cannot, and every libc falls back on
-	// ENOSYS (CVE-2021-41133 was a filter that forgot it). All flags of clone are in its low 32 bits: kernel/fork.c.
+	// clone has its flags in a register, where a filter can compare them. clone3 has them in memory, so it is refused with ENOSYS, after
+	// which every libc falls back to clone (the filter of CVE-2021-41133 forgot clone3). All flags of clone are in the low 32 bits:
+	// kernel/fork.c.
 	{Calls: "clone", Action: Allow, Cases: []Case{
 		{If: []Cond{{Arg: 0, Mask: cloneNew, In: []uint32{0}, Not: true}}, Action: eperm},
 	}},
-	// Keystrokes pushed into a terminal come from the user, for whoever reads it next: CVE-2017-5226, with high bits CVE-2019-10063,
-	// on the console by pasting CVE-2023-28100. TIOCSETD and TIOCEXCL change the caller's terminal for everyone, and outlive the sandbox.
+	// TIOCSTI and TIOCLINUX push characters into a terminal, and the program that reads it next takes them for the user's: CVE-2017-5226,
+	// with high bits set CVE-2019-10063, by pasting on the console CVE-2023-28100. TIOCSETD and TIOCEXCL change the caller's terminal for
+	// all its users and outlast the sandbox.
 	{Calls: "ioctl", Action: Allow, Cases: []Case{
 		{If: []Cond{{Arg: 1, In: []uint32{tiocexcl, tiocsti, tioclinux, tiocsetd}}}, Action: eperm},
 	}},
-	// A lease on a file that can only be read makes the kernel hold up whoever opens it to write, on the host too, for as long as
-	// /proc/sys/fs/lease-break-time says. The answer is the kernel's to those who do not own the file: vfs_setlease in fs/locks.c.
+	// A lease on a file that the sandbox can only read would make the kernel block every process that opens the file for writing, on the
+	// host too, for the time in /proc/sys/fs/lease-break-time. EACCES is the kernel's answer to a process that does not own the file:
+	// vfs_setlease in fs/locks.c.
 	{Calls: "fcntl", Action: Allow, Cases: []Case{
 		{If: []Cond{{Arg: 1, In: []uint32{setLease, setDeleg}}}, Action: eacces},
 	}},
-	// Own limits only; pid 1 runs under the same user.
+	// Only the process's own limits: pid 1 runs as the same user.
 	{Calls: "prlimit64", Action: eperm, Cases: []Case{
 		{If: []Cond{{Arg: 0, In: []uint32{0}}}, Action: Allow},
 	}},
-	// Set-user-ID files on a host directory outlive the sandbox. Where the mode is an argument it is looked at; openat2, which has it
-	// in memory, does not exist. The mode of open and openat is garbage unless they create.
+	// A set-user-ID file in a host directory would outlast the sandbox. The filter compares the mode where it is an argument. openat2 has
+	// it in memory and is therefore refused. open and openat have a meaningful mode only if they create a file.
 	{Calls: "chmod fchmod creat", Action: Allow, Cases: []Case{
 		{If: []Cond{{Arg: 1, Mask: modeSetID, In: []uint32{0}, Not: true}}, Action: eperm},
 	}},
@@ -194,23 +198,23 @@ var defaultRules = []Rule{
 		{If: []Cond{{Arg: 2, Mask: modeSetID, In: []uint32{0}, Not: true}}, Action: eperm},
 		{If: []Cond{{Arg: 2, Mask: modeType, In: []uint32{0, modeFile, modeFIFO, modeSocket}, Not: true}}, Action: eperm},
 	}},
-	// The five values Docker allows: none of them turns off address randomization or maps page zero.
+	// The five values that Docker allows. None of them turns off address randomization or maps page zero.
 	{Calls: "personality", Action: eperm, Cases: []Case{
 		{If: []Cond{{Arg: 0, In: []uint32{0, personLinux32, personUname26, personUname26 | personLinux32, personQuery}}}, Action: Allow},
 	}},
-	// More filters only restrict; a listener could answer for the kernel, and outlive this filter's author. The sizes of its messages are
-	// asked for only by those who would be one.
+	// More filters can only restrict. But a listener (SECCOMP_FILTER_FLAG_NEW_LISTENER) could answer in the kernel's place, and outlive the
+	// process that installed it. Only a listener asks for the sizes of its messages.
 	{Calls: "seccomp", Action: Allow, Cases: []Case{
 		{If: []Cond{{Arg: 0, In: []uint32{setModeFilter}}, {Arg: 1, Mask: newListener, In: []uint32{0}, Not: true}}, Action: eperm},
 		{If: []Cond{{Arg: 0, In: []uint32{getNotifSizes}}}, Action: eperm},
 	}},
-	// No real-time policy, no SCHED_EXT. sched_setattr has its policy in memory and does not exist.
+	// No real-time policy and no SCHED_EXT. sched_setattr has its policy in memory and is therefore refused.
 	{Calls: "sched_setscheduler", Action: eperm, Cases: []Case{
 		{If: []Cond{{Arg: 1, Mask: ^uint32(schedResetOnFork), In: []uint32{schedOther, schedBatch, schedIdle}}}, Action: Allow},
 	}},
 
-	// Refused as the kernel refuses those without privilege: programs test for EPERM. unshare even without namespace flags, as in
-	// Docker: its flags grow (UNSHARE_EMPTY_MNTNS), and what is left is for file servers.
+	// Refused with EPERM, as the kernel refuses an unprivileged process: programs test for it. unshare is refused even without namespace
+	// flags, as in Docker: new flags appear (UNSHARE_EMPTY_MNTNS), and only file servers need the rest.
 	{Action: eperm, Calls: `
 		mount umount2 pivot_root chroot unshare setns sethostname setdomainname
 		ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp
@@ -220,29 +224,29 @@ var defaultRules = []Rule{
 		init_module finit_module delete_module kexec_load kexec_file_load reboot
 		swapon swapoff acct quotactl quotactl_fd syslog vhangup iopl ioperm
 		settimeofday clock_settime adjtimex clock_adjtime sched_setparam`},
-	// Their arguments are in memory, out of a filter's sight; callers fall back.
+	// Their arguments are in memory, which a filter cannot read; callers fall back.
 	{Action: enosys, Calls: `clone3 openat2 sched_setattr`},
-	// The mount API since 5.2, whole: a list of names that stops at the year it was written was CVE-2021-41133.
+	// The whole mount API since Linux 5.2. CVE-2021-41133 was a list of names that ended with the year in which it was written.
 	{Action: enosys, Calls: `
 		open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr statmount listmount listns`},
-	// Programs that find no bpf or userfaultfd do without, as on kernels that are built without them.
+	// Programs do without bpf and userfaultfd, because some kernels are built without them.
 	{Action: enosys, Calls: `bpf userfaultfd`},
-	// Asynchronous submission carries out calls that no filter sees (io_uring), or is old and rarely audited (aio); callers fall back.
+	// io_uring carries out calls that no filter sees; aio is old and rarely audited. Callers fall back.
 	{Action: enosys, Calls: `
 		io_uring_setup io_uring_enter io_uring_register
 		io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents`},
-	// Rare or old, each with a fallback in libc or in its callers. Allowing them would break nothing but the budget of 260.
+	// Rare or old calls, for which libc or the caller has a fallback. Allowing them would break only the budget of 260 calls.
 	{Action: enosys, Calls: `
 		tee preadv2 pwritev2 readahead sync_file_range futimesat eventfd signalfd mlock2 pkey_alloc pkey_free pkey_mprotect
 		setfsuid setfsgid get_robust_list sched_getattr sched_rr_get_interval rseq_slice_yield`},
-	// New, with a fallback in every caller; to be allowed when programs need them.
+	// New calls, for which every caller has a fallback; to be allowed when programs need them.
 	{Action: enosys, Calls: `
 		setxattrat getxattrat listxattrat removexattrat file_getattr file_setattr
 		lsm_get_self_attr lsm_set_self_attr lsm_list_modules map_shadow_stack process_mrelease
 		cachestat mseal`},
-	// numa_available(3) takes ENOSYS for a machine without NUMA and leaves the rest alone.
+	// After ENOSYS, numa_available(3) treats the machine as one without NUMA and makes no other of these calls.
 	{Action: enosys, Calls: `get_mempolicy set_mempolicy_home_node`},
-	// Relics, and calls that are not for programs (the kernel itself lets uretprobe and uprobe past filters: commit cf6cb56ef244).
+	// Relics, and calls that programs do not make themselves. The kernel lets uretprobe and uprobe past every filter (commit cf6cb56ef244).
 	{Action: enosys, Calls: `
 		remap_file_pages modify_ldt set_thread_area get_thread_area uselib ustat sysfs _sysctl lookup_dcookie nfsservctl
 		create_module get_kernel_syms query_module epoll_ctl_old epoll_wait_old getpmsg putpmsg

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Reach lists the calls that p lets through: always, and for some arguments. What it names nowhere else has the default answer.
+// Reach returns the names of the calls that p allows always, and of those that it allows for some arguments. It does not return a call that
+// p never allows.
 func (p Profile) Reach(arch Arch) (always, some []string, err error) {
 	entries, err := p.entries(arch)
 	if err != nil {
@@ -23,13 +24,13 @@ func (p Profile) Reach(arch Arch) (always, some []string, err error) {
 	return always, some, nil
 }
 
-// allows reports whether r lets a call through, for some arguments at least.
+// allows reports whether r allows a call, at least for some arguments.
 func (r *Rule) allows() bool {
 	return r.Action == Allow || slices.ContainsFunc(r.Cases, func(c Case) bool { return c.Action == Allow })
 }
 
-// Diff lists, by name, the calls that only one of two profiles lets through, and those that each lets through for arguments of its own:
-// "- NAME" is what a lets through and b does not, "+ NAME" the other way. What depends on arguments has its rule beside it.
+// Diff compares the calls that two profiles allow. A line "- NAME" is a call that a allows and b does not; "+ NAME" is the opposite. A call
+// that both allow, for different arguments, has both lines, each with its rule. The lines are in the order of names.
 func Diff(a, b Profile, arch Arch) ([]string, error) {
 	was, err := a.entries(arch)
 	if err != nil {
@@ -57,7 +58,7 @@ func Diff(a, b Profile, arch Arch) ([]string, error) {
 	return lines, nil
 }
 
-// reach is the name of a call that is let through, with its rule if that depends on arguments, and empty for others.
+// reach returns the name of an allowed call, with its rule if the arguments matter, and "" for a call that is never allowed.
 func (e entry) reach() string {
 	switch {
 	case !e.rule.allows():
@@ -68,7 +69,7 @@ func (e entry) reach() string {
 	return e.name
 }
 
-// Without is p with the named calls refused with EPERM. Names that are no system calls are errors of [Compile].
+// Without returns p with the named calls refused with EPERM. [Compile] reports names that are no system calls.
 func (p Profile) Without(calls ...string) Profile {
 	if len(calls) == 0 {
 		return p

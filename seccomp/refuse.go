@@ -6,39 +6,39 @@ import (
 	"strings"
 )
 
-// Groups of calls that [Refuse] knows: what namespaces take away in a sandbox that has them, and what noexec does on a mount.
+// The groups of calls that [Refuse] knows. They replace namespaces in a sandbox without them, and noexec where there is no mount.
 const (
 	RefuseInet     = "inet"     // sockets of any family but AF_UNIX
-	RefuseUnix     = "unix"     // AF_UNIX sockets that could be connected to others by name; pairs of streams stay
+	RefuseUnix     = "unix"     // AF_UNIX sockets that could connect to others by name; pairs of stream sockets stay
 	RefuseIPC      = "ipc"      // System V and POSIX message queues, semaphores and shared memory
 	RefuseSessions = "sessions" // leaving the process group
 
-	RefuseProcesses = "processes"  // priorities, processors and limits of others; what a thread is called by its own number included
-	RefuseMemfdExec = "memfd-exec" // files in memory that could be executed: memfd_create(2) without MFD_NOEXEC_SEAL
+	RefuseProcesses = "processes"  // priority, processors and limits of other processes; and of itself by its own number
+	RefuseMemfdExec = "memfd-exec" // executable files in memory: memfd_create(2) without MFD_NOEXEC_SEAL
 )
 
-// group is the rules of one group.
+// group is the name and the rules of one group.
 type group struct {
 	name  string
 	rules []Rule
 }
 
-// groups are the rules of each group. Those of both socket groups are for the same call: see refusal.
+// groups has the rules of each group. Both socket groups restrict the same call, so [Refuse] adds that rule itself.
 var groups = [...]group{
 	{RefuseIPC, []Rule{{Action: enosys, Calls: `
 		shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl
 		mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`}}},
 	{RefuseSessions, []Rule{{Action: eperm, Calls: "setsid setpgid"}}},
-	// Without an argument that means "myself" a filter cannot tell who is meant, and Landlock has no say in it.
+	// A filter cannot recognize the process's own number, only the 0 that means "myself". Landlock does not restrict these calls.
 	{RefuseProcesses, []Rule{
 		{Calls: "setpriority ioprio_set", Action: eperm, Cases: []Case{{If: []Cond{{Arg: 1, In: []uint32{0}}, {Arg: 0, In: []uint32{prioProcess, ioprioProcess}}}, Action: Allow}}},
 		{Calls: "sched_setaffinity sched_setscheduler sched_setparam sched_setattr prlimit64", Action: eperm, Cases: []Case{{If: []Cond{{Arg: 0, In: []uint32{0}}}, Action: Allow}}},
 	}},
 	{RefuseInet, nil},
-	// EACCES is the answer of execve(2) on a mount that is noexec, and of memfd_create(2) where vm.memfd_noexec is 2.
+	// EACCES is what execve(2) returns on a noexec mount, and memfd_create(2) if vm.memfd_noexec is 2.
 	{RefuseMemfdExec, []Rule{{Calls: "memfd_create", Action: Allow, Cases: []Case{{If: []Cond{{Arg: 1, Mask: memfdNoExecSeal, In: []uint32{0}}}, Action: eacces}}}}},
-	// A pair of datagram sockets can be connected to another name, or send to one (unix_dgram_connect, unix_dgram_sendmsg in
-	// net/unix/af_unix.c); SOCK_RAW is made one. Streams and SOCK_SEQPACKET cannot.
+	// A datagram socket of a pair can connect or send to another name (unix_dgram_connect, unix_dgram_sendmsg in net/unix/af_unix.c). The
+	// kernel turns SOCK_RAW into a datagram socket. Stream and SOCK_SEQPACKET sockets cannot.
 	{RefuseUnix, []Rule{{Calls: "socketpair", Action: Allow, Cases: []Case{
 		{If: []Cond{{Arg: 0, In: []uint32{afUnix}}, {Arg: 1, Mask: sockTypeMask, In: []uint32{sockDgram, sockRaw}}}, Action: eperm},
 	}}}},
@@ -52,8 +52,7 @@ const (
 	memfdNoExecSeal = 8 // MFD_NOEXEC_SEAL, since Linux 6.3
 )
 
-// Refuse returns a filter that refuses groups of calls and allows the rest, to be stacked with a profile's. It stands in for namespaces
-// where there are none, and for noexec where there is no mount.
+// Refuse returns a filter that refuses groups of calls and allows all others, to be stacked with a profile's filter.
 func Refuse(names []string, arch Arch) (Filter, error) {
 	p := Profile{Name: "refuse", Default: Allow}
 	for _, name := range names {
@@ -75,7 +74,7 @@ func Refuse(names []string, arch Arch) (Filter, error) {
 		socket.Cases = []Case{{If: []Cond{{Arg: 0, In: []uint32{afUnix}}}, Action: eperm}}
 	}
 	p.Rules = append(p.Rules, socket)
-	if inet || unix { // an asynchronous queue makes and connects sockets out of any filter's sight (IORING_OP_SOCKET)
+	if inet || unix { // io_uring makes and connects sockets where no filter sees it (IORING_OP_SOCKET)
 		p.Rules = append(p.Rules, Rule{Calls: "io_uring_setup io_uring_enter io_uring_register", Action: enosys})
 	}
 	return Compile(p, arch)

@@ -9,7 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach gives a copy of what is open in src its flags, and only then mounts it. It closes src.
+// attach requires, in this order, a detached copy of what is open in src, its flags, and the attachment at a place. src is closed.
+//
+// Claim Flags: the copy has its flags while no path leads to it, so there is no moment in which a read-only grant can be written. That
+// takes open_tree and mount_setattr (Linux 5.12).
 func (c *checker) attach(src sys.Slot, flags mounts.Flags, at string, dir, recursive bool) {
 	if !c.Plan.Mechanisms.MountAPI {
 		c.attachOld(src, flags, at, dir)
@@ -30,7 +33,8 @@ func (c *checker) attach(src sys.Slot, flags mounts.Flags, at string, dir, recur
 	c.close(OldRoot, dst)
 }
 
-// setFlags adds flags to the mount whose root is open in s.
+// setFlags requires that flags are added to the mount whose root is open in s. The structure has only the word of flags to set: nothing is
+// cleared, and propagation and id mapping stay (struct mount_attr, mount_setattr(2)).
 func (c *checker) setFlags(s sys.Slot, flags mounts.Flags, recursive bool) {
 	if !c.Plan.Mechanisms.MountAPI {
 		c.number(c.call(Places, unix.SYS_DUP3).slot(s), &c.second).num(unix.O_CLOEXEC)
@@ -44,6 +48,7 @@ func (c *checker) setFlags(s sys.Slot, flags mounts.Flags, recursive bool) {
 	c.call(Flags, unix.SYS_MOUNT_SETATTR).slot(s).str("").num(how).words(attributes(flags), 0, 0, 0).num(32)
 }
 
+// attributes returns flags as MOUNT_ATTR_* bits. A flag without a bit is ignored: the plan has no others.
 func attributes(flags mounts.Flags) (attr uint64) {
 	for _, f := range flags {
 		switch f {
@@ -57,11 +62,14 @@ func attributes(flags mounts.Flags) (attr uint64) {
 			attr |= unix.MOUNT_ATTR_NOEXEC
 		}
 	}
-	return attr // the four have the same values as MS_RDONLY and so on
+	return attr // MS_RDONLY, MS_NOSUID, MS_NODEV and MS_NOEXEC have the same values
 }
 
-// attachOld does the same with mount(2), where a bind has its flags only once it is mounted, and each mount below it has its own. Which there
-// are is the host's to know: one that is left out keeps the flags that it has there.
+// attachOld requires the same of mount(2), for kernels before Linux 5.12. There a bind gets its flags by a remount after it is mounted, and
+// each submount needs a remount of its own. The command's process does not exist yet, so nothing can use the moment between the two calls.
+//
+// The submounts come from the host's mount table, which is not part of the plan, so this check cannot know whether one is left out. Such a
+// submount keeps the flags that it has on the host.
 func (c *checker) attachOld(src sys.Slot, flags mounts.Flags, at string, dir bool) {
 	c.number(c.call(Places, unix.SYS_DUP3).slot(src), &c.first).num(unix.O_CLOEXEC)
 	c.close(OldRoot, src)
@@ -81,14 +89,15 @@ func (c *checker) attachOld(src sys.Slot, flags mounts.Flags, at string, dir boo
 	}
 }
 
-// placeNumber opens a place at a number, by which a path in /proc/self/fd can name it.
+// placeNumber requires that a place is opened, without following symlinks, at the number that a path in /proc/self/fd names.
 func (c *checker) placeNumber(at string) {
 	dst := c.place(at)
 	c.number(c.call(Places, unix.SYS_DUP3).slot(dst), &c.second).num(unix.O_CLOEXEC)
 	c.close(OldRoot, dst)
 }
 
-// number requires that the next argument is a descriptor's number that is the program's own: the one that it has been since the first time.
+// number requires that the next argument is one fixed descriptor number, *n. The program chooses the number at its first use, but not 0, 1,
+// 2, a channel to the caller or the other fixed number: dup3 would close what the sandbox needs there.
 func (c *checker) number(m *matcher, n *int) *matcher {
 	_, have := m.any()
 	if *n == 0 && have > 2 && have != c.Report && have != c.Status && have != c.first && have != c.second {
@@ -100,7 +109,8 @@ func (c *checker) number(m *matcher, n *int) *matcher {
 	return m
 }
 
-// remountNumber sets flags on the mount whose root is at the second number. It may repeat others, which the kernel has locked.
+// remountNumber requires a bind remount with at least these flags on the mount that the second number names. The program may repeat other
+// restricting flags, because the kernel refuses a remount that drops a locked flag (mount_namespaces(7)). More restrictions are harmless.
 func (c *checker) remountNumber(flags mounts.Flags) {
 	m, have := c.call(Flags, unix.SYS_MOUNT).null().str(procFD(c.second)).null().any()
 	want := remount | attributes(flags)
@@ -112,7 +122,8 @@ func (c *checker) remountNumber(flags mounts.Flags) {
 	c.call(OldRoot, unix.SYS_CLOSE).num(c.second)
 }
 
-// remountsAhead reports whether the next mount(2) gives flags to a mount that is there: what is below a bind has to have them, too.
+// remountsAhead reports whether the next mount(2) is a bind remount without data, that is, whether another submount gets its flags. Calls
+// that only open or close are skipped.
 func (c *checker) remountsAhead() bool {
 	for i := c.next; i < c.end; i++ {
 		switch v := c.p.View(i); v.NR() {
@@ -131,7 +142,8 @@ func (c *checker) remountsAhead() bool {
 	return false
 }
 
-// submount reads which place comes next.
+// submount returns the place that the next calls open. It only reads ahead: attachOld then requires that the place lies below the bind, and
+// requires the calls themselves.
 func (c *checker) submount(at string) string {
 	if c.Plan.Mechanisms.Openat2 {
 		name, _ := c.p.View(c.next).Str(1)
@@ -146,4 +158,5 @@ func (c *checker) submount(at string) string {
 	return strings.Join(names, "/")
 }
 
+// procFD returns the path by which mount(2) reaches what descriptor n has open.
 func procFD(n int) string { return fmt.Sprintf("/proc/self/fd/%d", n) }

@@ -6,23 +6,23 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Claim is what a call is required for.
+// Claim is one promise of the sandbox, which the calls of a program serve.
 type Claim int
 
-// The claims.
+// The claims. [Claims] has each in a sentence.
 const (
 	Places      Claim = 1 + iota // where things are mounted and made
-	Flags                        // how they are mounted
+	Flags                        // the flags of mounts
 	OldRoot                      // the host's files are out of reach
 	Descriptors                  // nothing inherited is open
 	Order                        // the stages of confinement
 	Rules                        // Landlock's rules and the filters
 	Users                        // user namespaces and ids
 	Tolerance                    // errors that are no failure
-	Lifetime                     // who dies with whom, who can look into whom
+	Lifetime                     // which process ends with which, and which can look into which
 )
 
-// Claims are the claims in words, each with the attack that it excludes.
+// Claims has, for each claim, the promise and the attack that it excludes.
 var Claims = map[Claim]struct{ Claim, Excludes string }{
 	Places: {"Every mount point and every file is made and opened from a descriptor of the new root, through no symlink, and nothing is made in a directory of the host.",
 		"CVE-2026-87766: a mount point made through a symlink that was planted; CVE-2019-16884, CVE-2021-30465"},
@@ -44,15 +44,15 @@ var Claims = map[Claim]struct{ Claim, Excludes string }{
 		"a sandbox that outlives its owner; CVE-2019-5736: the runner's own binary, reached through pid 1"},
 }
 
-// Violation is the first call at which a program differs from what it should be.
+// Violation is the first call at which a program differs from the plan.
 type Violation struct {
 	Claim Claim
 	Call  int
-	Step  sys.Step // what the program calls it
+	Step  sys.Step // the name of the call's step in listings and errors
 	Text  string
 }
 
-// String gives "bug: the program breaks claim 2 at call 13, mount 1 (bind /a): argument 3 has other flags".
+// String returns, for example, "bug: the program breaks claim 2 at call 13, mount 1 (bind /a): argument 3 has other flags".
 func (v *Violation) String() string {
 	return fmt.Sprintf("bug: the program breaks claim %d at call %d, %s: %s", v.Claim, v.Call, v.Step, v.Text)
 }

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalFlags are those of both ends of a pseudo-terminal.
+// terminalFlags are the flags that open both ends of a pseudo-terminal.
 const terminalFlags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
 
-// openTerminal opens one on the sandbox's own devpts and sends its master to the caller. The other end is asked of the master, never opened by
-// path: CVE-2025-52565.
+// openTerminal requires a pseudo-terminal on the sandbox's own devpts, whose master is sent to the caller and then closed. The command's
+// end comes from the master (TIOCGPTPEER) and is never opened by path: CVE-2025-52565.
 func (c *checker) openTerminal() {
 	if !c.Plan.Terminal {
 		return
@@ -30,6 +30,7 @@ func (c *checker) openTerminal() {
 	c.close(Descriptors, master)
 }
 
+// terminalEnds requires the calls that open both ends. number is the address that the master's descriptor number is written to, or 0.
 func (c *checker) terminalEnds() (master sys.Slot, number uint64) {
 	m := c.call(Places, unix.SYS_OPENAT).cwd().str("/dev/pts/ptmx").num(terminalFlags)
 	if master = m.opens(); m.v.Into() != 0 {
@@ -40,7 +41,8 @@ func (c *checker) terminalEnds() (master sys.Slot, number uint64) {
 	return master, number
 }
 
-// sends sends the descriptor whose number an earlier call has written at an address.
+// sends requires a message on the status socket with the descriptor that an earlier call has opened: that call wrote the descriptor's
+// number at the address number, which must lie within this very message. A descriptor of something else cannot leave the sandbox this way.
 func (c *checker) sends(kind byte, number uint64) {
 	m := c.call(Lifetime, unix.SYS_SENDMSG).num(c.Status)
 	message, at := m.v.Mem(m.arg), m.v.Arg(m.arg)
@@ -51,7 +53,8 @@ func (c *checker) sends(kind byte, number uint64) {
 	m.num(unix.MSG_NOSIGNAL)
 }
 
-// takeTerminal makes the terminal the controlling one of the command's session, and its standard descriptors.
+// takeTerminal requires that the terminal becomes the controlling terminal of the command's new session, and its descriptors 0, 1 and 2.
+// Claim Order, CVE-2017-5226: the caller's terminal is out of reach of TIOCSTI.
 func (c *checker) takeTerminal() {
 	if c.terminal == 0 {
 		return
@@ -62,7 +65,9 @@ func (c *checker) takeTerminal() {
 	}
 }
 
-// ownNull puts the sandbox's /dev/null in the place of the host's, which only the caller knows to be there.
+// ownNull accepts that descriptors 0, 1 and 2 change from the host's /dev/null to the sandbox's. Root could change the mode of the host's
+// device through such a descriptor. Which of the three are the host's /dev/null is known only to the caller, not to the plan, so each may
+// be replaced, once and in order, by /dev/null and nothing else.
 func (c *checker) ownNull() {
 	if c.terminal != 0 || !slices.ContainsFunc(c.Plan.Mounts, func(op mounts.Op) bool { return op.Kind == mounts.Dev && op.Dest == "/dev" }) {
 		return
@@ -83,7 +88,8 @@ func (c *checker) ownNull() {
 	}
 }
 
-// spawn starts the process that becomes the command, and sends its pidfd.
+// spawn requires the process that becomes the command, with the stages that its backend needs, and requires that its pidfd is sent to the
+// caller. A child of a subreaper needs the parent's pid, which it compares (parentLives).
 func (c *checker) spawn() {
 	if c.bare() {
 		c.parents = c.call(Lifetime, unix.SYS_GETPID).writes()
@@ -97,6 +103,7 @@ func (c *checker) spawn() {
 	}
 	var pidfd uint64
 	c.command, pidfd = c.child(Order, sys.KindSpawn, sys.ShareMemory, func() { c.stages(Confinement[:], by) })
+	// A pid could belong to another process by the time the caller uses it (pidfd_open(2)).
 	if pidfd == 0 {
 		c.fail("the child's pidfd is written nowhere")
 	}
@@ -106,7 +113,9 @@ func (c *checker) spawn() {
 	}
 }
 
-// become gives up all that the command could want, and waits.
+// become requires that the process which stays behind closes all descriptors but the status socket and waits for the command. A subreaper
+// closes its standard descriptors and the report channel. When the command has ended, it kills the process group or, with a Landlock domain
+// around the sandbox, every process of the domain.
 func (c *checker) become() {
 	if !c.bare() {
 		c.closeAllBut(0, c.Status)
@@ -132,7 +141,7 @@ func (c *checker) become() {
 	}
 }
 
-// waits requires waiting for the command and sending its end over the status socket.
+// waits requires that the current step waits for the command and reports its end on the status socket.
 func (c *checker) waits(other int) {
 	if from, to := c.v.Range(); c.v.Keep() != c.command || from != c.Status || to != other {
 		c.fail("it does not wait for the command")
@@ -140,8 +149,8 @@ func (c *checker) waits(other int) {
 	c.kept, c.ranged = true, true
 }
 
-// limits are those of the command, but for that on open files, which comes when the last descriptor has been opened, or that alone. Where the
-// limit on open files is raised, it comes with the others.
+// limits requires the command's resource limits, in two stages. A lowered limit on open files comes last (openFiles), when the last
+// descriptor has been opened. A raised one comes with all the others.
 func (c *checker) limits(openFiles bool) {
 	for _, l := range c.Limits {
 		if (l.Name == "open_files" && c.LowersFiles) != openFiles {
@@ -155,7 +164,8 @@ func (c *checker) limits(openFiles bool) {
 	}
 }
 
-// filters are the plan's, byte for byte, in its order.
+// filters requires each filter of the plan, byte for byte, in the plan's order and without flags (claim Rules).
+// SECCOMP_FILTER_FLAG_NEW_LISTENER, for instance, would let another process answer in the kernel's place.
 func (c *checker) filters() {
 	for _, f := range c.Filters {
 		raw := c.raw[:0]
@@ -173,7 +183,8 @@ func (c *checker) filters() {
 	}
 }
 
-// standardFiles puts an empty file in the place of 0, 1 and 2, and reports that all is ready.
+// standardFiles requires that an empty file replaces 0, 1 and 2 of a server, and that the server reports to be ready: an empty failure
+// record, after which the channel is closed.
 func (c *checker) standardFiles() {
 	s := c.call(Descriptors, unix.SYS_MEMFD_CREATE).str("nothing").num(unix.MFD_CLOEXEC).opens()
 	for fd := range 3 {
@@ -184,7 +195,11 @@ func (c *checker) standardFiles() {
 	c.call(Descriptors, unix.SYS_CLOSE).num(c.Report)
 }
 
-// serve checks what supervisors and commands of a session do, beside what comes with a request.
+// serve requires the step that starts commands on request, and the three parts that every command of a session shares: its supervisor, its
+// terminal, and its confinement. Each part must begin where the step says and end with its last stage. The descriptors that one part opens
+// are not open in the next.
+//
+// The rest of a command arrives with its request and is no part of this program.
 func (c *checker) serve() {
 	c.take(Lifetime, sys.KindServe)
 	v := c.v
@@ -210,7 +225,11 @@ func (c *checker) serve() {
 	c.end, c.live, c.terminal = end, live, terminal
 }
 
-// exec tries the places of PATH as execvp(3) does. After the filter there is nothing else.
+// exec requires that the places of PATH are tried as execvp(3) does, and that nothing else comes after the filters: the program ends in an
+// exec or a failure.
+//
+// There are two copies of the tries. The second is entered after the first EACCES, so that the last error is EACCES rather than ENOENT.
+// faccessat finds a file that exists although execve reported ENOENT: its interpreter is missing.
 func (c *checker) exec() {
 	names := places(c.Plan.Command[0], c.Plan.Env)
 	n := len(names)
@@ -224,7 +243,8 @@ func (c *checker) exec() {
 	c.failure(Order, unix.EACCES)
 }
 
-// tries executes each, or has /bin/sh execute it. One that may not be executed leads to the next, or to the same place of the second round.
+// tries requires execve of each name, or of /bin/sh with the name if the file has no header. After ENOENT or ENOTDIR the next name follows.
+// After EACCES the next name follows in the second copy; again is the distance to that copy, or 0 within it.
 func (c *checker) tries(names []string, again int) {
 	argv, env := c.Plan.Command, c.Plan.Env
 	for _, name := range names {
@@ -234,7 +254,7 @@ func (c *checker) tries(names []string, again int) {
 	}
 }
 
-// places are where execvp(3) looks for a command.
+// places returns the paths at which execvp(3) looks for a command.
 func places(name string, environ []string) (names []string) {
 	if strings.Contains(name, "/") {
 		return []string{name}
@@ -255,19 +275,20 @@ func places(name string, environ []string) (names []string) {
 	return names
 }
 
-// selfTest checks each process of it: it confines itself like the command, and then tries what must fail.
+// selfTest requires the processes of the self-test. Each confines itself exactly as the command does, with the same checks here, and then
+// makes calls that must fail.
 func (c *checker) selfTest() {
 	if len(c.Plan.SelfTest) == 0 {
 		return
 	}
-	if c.TestReport != 0 { // a process that shares this one's memory must not get a signal
+	if c.TestReport != 0 { // a process that shares this one's memory must not receive a signal
 		c.call(Order, unix.SYS_RT_SIGPROCMASK).num(unix.SIG_SETMASK).words(1<<64 - 1).null().num(8)
 	}
 	raw, tests := c.Plan.Seccomp != nil && len(c.Plan.Seccomp.Raw) > 0, 0
 	for ; c.testAhead(); tests++ {
 		foreign := c.foreignAhead()
 		shares := sys.ShareMemory
-		if raw || foreign { // a filter may kill it
+		if raw || foreign { // a filter may kill the child
 			shares = sys.ShareNothing
 		}
 		pid, _ := c.child(Order, sys.KindSpawn, shares, func() {
@@ -285,6 +306,7 @@ func (c *checker) selfTest() {
 			c.stages(Confinement[:], by)
 			c.acts(foreign)
 		})
+		// An exit code other than 0 means that a stage failed, or that an act succeeded which had to fail.
 		c.expect(Order, pid, raw || foreign, unix.ECHILD)
 	}
 	if tests == 0 {
@@ -292,7 +314,8 @@ func (c *checker) selfTest() {
 	}
 }
 
-// testAhead reports whether a process of the self-test comes next: it ends without having executed anything.
+// testAhead reports whether a process of the self-test comes next. Such a process ends by exit_group or by the call of another
+// architecture; the command's own process ends by exec.
 func (c *checker) testAhead() bool {
 	if v := c.p.View(c.next); v.Kind() == sys.KindSpawn {
 		n, _ := v.Range()
@@ -301,12 +324,15 @@ func (c *checker) testAhead() bool {
 	return false
 }
 
+// foreignAhead reports whether the child that comes next ends with a system call of another architecture, which the filter must answer by
+// killing it.
 func (c *checker) foreignAhead() bool {
 	n, _ := c.p.View(c.next).Range()
 	return n > 1 && c.p.View(c.next+n-1).Kind() == sys.KindForeign
 }
 
-// acts are calls of which each has to fail: one that succeeds is followed by a failure that stops the start. What they try is no protection.
+// acts requires that every act of the self-test must fail: if it succeeds, the next step stops the start with ENOTUNIQ. Which calls are
+// tried is not checked, because the self-test only proves the protection and is not part of it.
 func (c *checker) acts(foreign bool) {
 	const done = unix.ENOTUNIQ
 	if foreign {

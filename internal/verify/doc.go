@@ -1,20 +1,20 @@
 // Package verify checks a finished program of system calls against the plan that it was written for.
 //
-// A sandbox is a list of calls (package sys). Lowering writes that list; this package reads it again, the very memory that the
-// kernel will read, and accepts it only if each call is the one that belongs there, with exactly the arguments, the tolerated errors and the
-// results that belong to it. It is a parser: the grammar of each kind of mount operation and of each stage is written out here once more,
-// call by call, so that whoever wants to know what nsrun does to confine a command reads this package and not its authors.
+// A sandbox is a list of calls (package sys). Lowering writes the list. This package then reads the same memory that the kernel will read,
+// and accepts it only if each call is the expected one, with exactly the expected arguments, tolerated errors and results. It works as a
+// parser: the calls of each mount operation and of each stage are written out here a second time. To learn what nsrun does to confine a
+// command, read this package; there is no need to trust the code that writes the list.
 //
 //	if v := verify.Check(verify.Input{Program: p, Plan: plan, Resolved: seen, ...}); v != nil { ... } // claim, call, text
 //
-// Every call that is required serves one of nine claims, see [Claims]. A call that the grammar has no place for is a violation, and so
-// is one that is missing, changed or in another order.
+// Every required call serves one of nine claims, see [Claims]. A call that is missing, changed, in another order, or not accounted for is a
+// violation.
 //
-// Where the grammar leaves a choice, the program cannot be judged from the list alone, and the choice is harmless for a reason that is
-// given at that place: which parents of a mount point have to be made, which entries of /proc the kernel has, which of the standard
-// descriptors is the host's /dev/null.
+// In a few places the list alone does not decide which calls are right: which parents of a mount point have to be made, which entries of
+// /proc the kernel has, which of the standard descriptors is the host's /dev/null. There the check accepts more than one answer, and a
+// comment gives the reason why each of them is harmless.
 //
-// It does not protect against a kernel that does not do what a call says, against a plan that grants too much, or against what lowering
-// saw of the host being untrue: a path that was no symlink is opened again without following any, but that a file is the one
-// that its owner meant is for the owner to know.
+// The package does not protect against a kernel that does not do what a call says, against a plan that grants too much, or against wrong
+// facts about the host. It checks that a resolved path is opened without following symlinks, but it cannot check that the file there is the
+// one that the user meant.
 package verify

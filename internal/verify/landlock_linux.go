@@ -11,21 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileRights are the rights that a rule for a file may have.
+// fileRights are the rights that a rule for something other than a directory may have (landlock_add_rule(2), EINVAL).
 const fileRights = landlock.Execute | landlock.WriteFile | landlock.ReadFile | landlock.Truncate | landlock.IoctlDev | landlock.ResolveUnix
 
-// domain enters a Landlock domain whose processes can signal nobody outside of it.
+// domain requires a Landlock domain without file rules, whose processes can send signals only to each other (LANDLOCK_SCOPE_SIGNAL, Linux
+// 6.12).
 func (c *checker) domain() {
 	s := c.create(landlock.Ruleset{Scoped: landlock.ScopeSignal})
 	c.call(Rules, unix.SYS_LANDLOCK_RESTRICT_SELF).slot(s).num(0)
 	c.close(Descriptors, s)
 }
 
+// create requires a ruleset that handles exactly these rights: a right that is not handled is allowed everywhere.
 func (c *checker) create(r landlock.Ruleset) sys.Slot {
 	return c.call(Rules, unix.SYS_LANDLOCK_CREATE_RULESET).words(uint64(r.HandledFS), uint64(r.HandledNet), uint64(r.Scoped)).num(24).num(0).opens()
 }
 
-// landlock builds the plan's rules and enforces them.
+// landlock requires that the plan's ruleset is built and enforced, and its descriptor closed.
 func (c *checker) landlock() {
 	if c.Plan.Landlock == nil {
 		return
@@ -35,13 +37,15 @@ func (c *checker) landlock() {
 	c.close(Descriptors, s)
 }
 
-// build makes the ruleset: what it handles is the plan's, and each rule grants what the plan grants there, at the place that lowering saw.
+// build requires a ruleset that handles the plan's rights, and a rule for each path that lowering resolved. The rights of each rule must be
+// justified by the plan (claim Rules).
 func (c *checker) build() sys.Slot {
 	ruleset, granted := c.create(c.Plan.Landlock.Ruleset), c.granted()
 	for _, r := range c.Rules {
 		if r.File {
 			r.Access &= fileRights
 		}
+		// The kernel refuses a rule without rights (landlock_add_rule(2), ENOMSG), so there is none.
 		if r.Access == 0 {
 			continue
 		}
@@ -49,6 +53,8 @@ func (c *checker) build() sys.Slot {
 		fd, parent := c.openRule(r)
 		written := c.writes()
 		m := c.call(Rules, unix.SYS_LANDLOCK_ADD_RULE).slot(ruleset).num(unix.LANDLOCK_RULE_PATH_BENEATH)
+		// The kernel is given the descriptor in the structure's second field. The call that opened the path must have written it there, or
+		// the rule would hold for another file.
 		if written != m.v.Arg(m.arg)+8 {
 			c.fail("the rule is not for what was opened just before")
 		}
@@ -64,7 +70,9 @@ func (c *checker) build() sys.Slot {
 	return ruleset
 }
 
-// openRule opens the place of a rule, through no symlink. The last call is the one at hand.
+// openRule requires that the path of a rule is opened without following a symlink. A rule that is not exact follows none at its end; an
+// exact one, whose path is resolved, follows none at all. The opening call stays the current call, because build also checks where its
+// result goes.
 func (c *checker) openRule(r landlock.PathRule) (fd, parent sys.Slot) {
 	var m *matcher
 	switch {
@@ -81,7 +89,8 @@ func (c *checker) openRule(r landlock.PathRule) (fd, parent sys.Slot) {
 	return m.opens(), parent
 }
 
-// walkRule opens all but the last name of a path, one by one.
+// walkRule requires that a path is opened name by name, for kernels without openat2. Every name but the last must be a directory and no
+// symlink. The call for the last name stays the current call; at is the slot of its directory.
 func (c *checker) walkRule(name string) (last *matcher, at sys.Slot) {
 	names := append([]string{"/"}, strings.FieldsFunc(name, func(r rune) bool { return r == '/' })...)
 	for i, n := range names {
@@ -103,7 +112,7 @@ func (c *checker) walkRule(name string) (last *matcher, at sys.Slot) {
 	return nil, 0
 }
 
-// granted are the plan's rules, each at the place where that path is.
+// granted returns the plan's rules, each with the path at which lowering found what the plan names.
 func (c *checker) granted() (rules []landlock.PathRule) {
 	for _, q := range c.Plan.Landlock.Paths {
 		if at, ok := c.placeOf(q.Path); ok {
@@ -114,8 +123,9 @@ func (c *checker) granted() (rules []landlock.PathRule) {
 	return rules
 }
 
-// justified requires that the plan grants these rights at the place of a rule, or above it, and that the place is not masked. A rule to list
-// a directory may stand above a mask.
+// justified requires that the plan grants the rule's rights at its place or above, and that the place is not masked. A rule above a masked
+// place may only permit listing a directory. With mounts, the masks are mounts themselves, and the rule must not allow writing where the
+// mount does not.
 func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 	var above landlock.Access
 	for _, q := range granted {
@@ -135,13 +145,15 @@ func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 		if op.Kind != mounts.Mask || s.Missing {
 			continue
 		}
+		// A right granted above a masked place would also hold at that place: Landlock has no rule that takes a right away.
 		if inside(r.Path, s.Source) || inside(s.Source, r.Path) && r.Access&^landlock.ReadDir != 0 {
 			c.failFor(Rules, "%s is granted %s, though %s is masked", r.Path, r.Access, s.Source)
 		}
 	}
 }
 
-// placeOf is where a path of the plan is: where lowering saw it, or for a plan without mounts on the host.
+// placeOf returns where a path of the plan is: its destination in the new root or, for a plan without mounts, its resolved path on the
+// host. ok is false if it does not exist or is a symlink.
 func (c *checker) placeOf(name string) (at string, ok bool) {
 	found := -1
 	for i, op := range c.Plan.Mounts {
@@ -163,7 +175,8 @@ func (c *checker) placeOf(name string) (at string, ok bool) {
 	return c.Resolved[found].Dest, true
 }
 
-// writable requires that nothing can be made by Landlock's rules in a directory of the host's that is mounted read-only.
+// writable requires that no rule allows making files in a directory of the host that is mounted read-only: the second lock must not be open
+// where the first is closed.
 func (c *checker) writable(r landlock.PathRule) {
 	if r.Access&landlock.MakeReg == 0 {
 		return
@@ -179,7 +192,7 @@ func (c *checker) writable(r landlock.PathRule) {
 	}
 }
 
-// inside reports whether an absolute path is dir or lies below it.
+// inside reports whether an absolute path is dir or lies below it. "/ab" does not lie below "/a".
 func inside(name, dir string) bool {
 	return name == dir || dir == "/" || strings.HasPrefix(name, dir) && len(name) > len(dir) && name[len(dir)] == '/'
 }

@@ -10,32 +10,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// matcher walks along a program. Each requirement names a call and then everything that is to be set of it, in order; whatever a requirement
-// does not name must not be set. A mismatch panics with a *Violation, which [Check] recovers.
+// matcher walks along a program. A requirement names the next call, then all that is set on that call, in order. done, which runs before
+// the next call is taken, refuses whatever no requirement has named: no argument, tolerated error or kept result goes unchecked.
+//
+// A mismatch panics with a *Violation, which [Check] recovers.
 type matcher struct {
 	p                                *sys.Program
-	at                               int // the call at hand
-	next                             int // the one after it, or the first of a process
-	end                              int // where the calls of the process at hand end
+	at                               int // the current call
+	next                             int // the call after it, or the first call of a process
+	end                              int // where the calls of the current process end
 	v                                sys.View
 	claim                            Claim
-	arg                              int        // the argument that is named next
-	tols                             int        // tolerated errors named
-	kept, into, least, ranged, errno bool       // what was named of the call at hand beside its arguments
-	live                             []sys.Slot // slots of descriptors that are open
+	arg                              int        // the argument to be named next
+	tols                             int        // how many tolerated errors have been named
+	kept, into, least, ranged, errno bool       // which properties of the call, beside its arguments, have been named
+	live                             []sys.Slot // slots that hold an open descriptor
 }
 
+// fail stops the check with a violation of the current claim at the current call.
 func (m *matcher) fail(format string, args ...any) {
 	panic(&Violation{m.claim, m.at, m.p.Describe(m.at), fmt.Sprintf(format, args...)})
 }
 
-// failFor fails for a claim of its own.
+// failFor stops the check with a violation of claim c.
 func (m *matcher) failFor(c Claim, format string, args ...any) {
 	m.claim = c
 	m.fail(format, args...)
 }
 
-// done requires that nothing else is set of the call at hand.
+// done requires that nothing is set on the current call beyond what was named: no further argument, no further tolerated error (claim
+// Tolerance), no result kept or written, no least result, no range and no error.
 func (m *matcher) done() {
 	if m.at < 0 {
 		return
@@ -71,7 +75,7 @@ func errname(e syscall.Errno) string {
 	return unix.ErrnoName(e)
 }
 
-// take requires that the next call is of this kind.
+// take requires that the process has a next call and that the call is of this kind. It first closes the check of the call before.
 func (m *matcher) take(claim Claim, kind sys.Kind) *matcher {
 	m.done()
 	m.at, m.claim = m.next, claim
@@ -94,7 +98,7 @@ func (m *matcher) call(claim Claim, nr uintptr) *matcher {
 	return m.is(nr)
 }
 
-// repeated requires the system call nr, made once for each value from..to of its counter.
+// repeated requires the system call nr, made once for each value of its counter from from to to.
 func (m *matcher) repeated(claim Claim, nr uintptr, from, to int) *matcher {
 	m.take(claim, sys.KindRepeat)
 	if a, b := m.v.Range(); a != from || b != to {
@@ -104,6 +108,7 @@ func (m *matcher) repeated(claim Claim, nr uintptr, from, to int) *matcher {
 	return m.is(nr)
 }
 
+// is requires that the current call is the system call nr.
 func (m *matcher) is(nr uintptr) *matcher {
 	if m.v.NR() != nr {
 		m.fail("it is %s, not %s", sys.Name(m.v.NR()), sys.Name(nr))
@@ -111,7 +116,7 @@ func (m *matcher) is(nr uintptr) *matcher {
 	return m
 }
 
-// ahead reports whether the call n further on is the system call nr.
+// ahead reports whether the call n places further on is the system call nr. It requires nothing.
 func (m *matcher) ahead(n int, nr uintptr) bool {
 	if m.next+n >= m.end {
 		return false
@@ -120,7 +125,7 @@ func (m *matcher) ahead(n int, nr uintptr) bool {
 	return v.Kind() == sys.KindCall && v.NR() == nr
 }
 
-// aheadStr reports whether the next call is nr and has s as argument i.
+// aheadStr reports whether the next call is nr with the string s as argument i. It requires nothing.
 func (m *matcher) aheadStr(nr uintptr, i int, s string) bool {
 	if !m.ahead(0, nr) {
 		return false
@@ -129,9 +134,10 @@ func (m *matcher) aheadStr(nr uintptr, i int, s string) bool {
 	return ok && have == s
 }
 
-// num requires that the next argument is a number.
+// num requires that the next argument is the number n.
 func (m *matcher) num(n int) *matcher { return m.word(uint64(n)) }
 
+// word requires that the next argument is the number n, and not the value in a slot or a counter that happens to have the number n.
 func (m *matcher) word(n uint64) *matcher {
 	if i := m.arg; m.v.Arg(i) != n || m.v.IsSlot(i) || m.v.IsCounter(i) {
 		m.fail("argument %d is %#x, not %#x", i, m.v.Arg(i), n)
@@ -142,9 +148,10 @@ func (m *matcher) word(n uint64) *matcher {
 
 func (m *matcher) null() *matcher { return m.word(0) }
 
+// cwd requires AT_FDCWD: the path that follows is relative to the working directory, or absolute.
 func (m *matcher) cwd() *matcher { return m.num(unix.AT_FDCWD) }
 
-// any lets the next argument be any number but a channel's, and returns it.
+// any accepts every plain number as the next argument, and returns it. The caller must check the number.
 func (m *matcher) any() (*matcher, int) {
 	if m.v.IsSlot(m.arg) || m.v.IsCounter(m.arg) {
 		m.fail("argument %d is no plain number", m.arg)
@@ -153,7 +160,7 @@ func (m *matcher) any() (*matcher, int) {
 	return m, int(m.v.Arg(m.arg - 1))
 }
 
-// counter requires that the next argument is the counter.
+// counter requires that the next argument is the counter of a repeated call.
 func (m *matcher) counter() *matcher {
 	if !m.v.IsCounter(m.arg) {
 		m.fail("argument %d is not the counter", m.arg)
@@ -162,7 +169,7 @@ func (m *matcher) counter() *matcher {
 	return m
 }
 
-// slot requires that the next argument is the value in slot s.
+// slot requires that the next argument is the value in slot s, the result of an earlier call.
 func (m *matcher) slot(s sys.Slot) *matcher {
 	if i := m.arg; !m.v.IsSlot(i) || sys.Slot(m.v.Arg(i)) != s || m.v.IsCounter(i) {
 		m.fail("argument %d is not the descriptor in $%d", i, s)
@@ -171,7 +178,7 @@ func (m *matcher) slot(s sys.Slot) *matcher {
 	return m
 }
 
-// str requires that the next argument is a string.
+// str requires that the next argument is the string s.
 func (m *matcher) str(s string) *matcher {
 	have, ok := m.v.Str(m.arg)
 	if !ok || have != s {
@@ -181,7 +188,7 @@ func (m *matcher) str(s string) *matcher {
 	return m
 }
 
-// optional requires a string, or NULL for an empty one.
+// optional requires the string s, or NULL if s is empty.
 func (m *matcher) optional(s string) *matcher {
 	if s == "" {
 		return m.null()
@@ -189,7 +196,7 @@ func (m *matcher) optional(s string) *matcher {
 	return m.str(s)
 }
 
-// text returns the next argument, which must be a string.
+// text requires that the next argument is a string, and returns it. The caller must check it.
 func (m *matcher) text() (*matcher, string) {
 	have, ok := m.v.Str(m.arg)
 	if !ok {
@@ -222,7 +229,7 @@ func (m *matcher) words(words ...uint64) *matcher {
 	return m
 }
 
-// buffer requires that the next argument points to n bytes, which the kernel writes.
+// buffer requires that the next argument points to n bytes of any content: the kernel writes them.
 func (m *matcher) buffer(n int) *matcher {
 	if have := m.v.Mem(m.arg); len(have) != n {
 		m.fail("argument %d points to %d bytes, not to %d", m.arg, len(have), n)
@@ -231,7 +238,7 @@ func (m *matcher) buffer(n int) *matcher {
 	return m
 }
 
-// list requires that the next argument is an array of strings.
+// list requires that the next argument is a NULL-terminated array of these strings.
 func (m *matcher) list(words []string) *matcher {
 	if !m.v.ListIs(m.arg, words) {
 		m.fail("argument %d is not the list %q", m.arg, words)
@@ -240,7 +247,7 @@ func (m *matcher) list(words []string) *matcher {
 	return m
 }
 
-// atLeast requires that a result below n is a failure.
+// atLeast requires that the program counts a result below n as a failure, such as a short write.
 func (m *matcher) atLeast(n int) *matcher {
 	if m.v.Min() != n {
 		m.fail("a result below %d is a failure, not one below %d", m.v.Min(), n)
@@ -249,10 +256,11 @@ func (m *matcher) atLeast(n int) *matcher {
 	return m
 }
 
-// or requires that the call may fail in this way, too.
+// or requires that the call may also fail with t, and that the program then goes on with the next call.
 func (m *matcher) or(t tolerated) *matcher { return m.orSkip(t, 0) }
 
-// orSkip is or, with the number of calls that are left out then.
+// orSkip requires that the call may also fail with t, and that the program then leaves out exactly skip calls. A larger number would skip a
+// protection (claim Tolerance).
 func (m *matcher) orSkip(t tolerated, skip int) *matcher {
 	if e, n, ok := m.v.Tolerated(m.tols); !ok || e != t.errno || n != skip {
 		m.failFor(Tolerance, "it does not tolerate %s, leaving out %d calls", errname(t.errno), skip)
@@ -261,7 +269,8 @@ func (m *matcher) orSkip(t tolerated, skip int) *matcher {
 	return m
 }
 
-// keeps requires that the result goes to a slot, and returns that.
+// keeps requires that the result goes to a slot, and returns the slot. A slot with an open descriptor is refused: the descriptor could
+// never be closed again.
 func (m *matcher) keeps() sys.Slot {
 	s := m.v.Keep()
 	if s == 0 {
@@ -274,14 +283,14 @@ func (m *matcher) keeps() sys.Slot {
 	return s
 }
 
-// opens is keeps for a descriptor, which has to be closed or replaced later.
+// opens is keeps for a descriptor. The descriptor counts as open until close or forget.
 func (m *matcher) opens() sys.Slot {
 	s := m.keeps()
 	m.live = append(m.live, s)
 	return s
 }
 
-// writes requires that the result is also written into memory, and returns the address.
+// writes requires that the result is also written to memory, and returns the address.
 func (m *matcher) writes() uint64 {
 	if m.v.Into() == 0 {
 		m.fail("its result is written nowhere")
@@ -296,13 +305,14 @@ func (m *matcher) close(claim Claim, s sys.Slot) {
 	m.forget(s)
 }
 
+// forget records that slot s holds no open descriptor any more.
 func (m *matcher) forget(s sys.Slot) {
 	if i := slices.Index(m.live, s); i >= 0 {
 		m.live = slices.Delete(m.live, i, i+1)
 	}
 }
 
-// failure requires a call that always fails.
+// failure requires a step that always fails with e and so stops the start. It follows a call whose success would be wrong.
 func (m *matcher) failure(claim Claim, e syscall.Errno) *matcher {
 	m.take(claim, sys.KindFail)
 	if m.v.Errno() != e {
@@ -312,7 +322,8 @@ func (m *matcher) failure(claim Claim, e syscall.Errno) *matcher {
 	return m
 }
 
-// expect requires waiting for the child in slot pid.
+// expect requires waiting for the child in slot pid, which must end with exit code 0 or, if killed is set, by a signal. Any other end stops
+// the start with e.
 func (m *matcher) expect(claim Claim, pid sys.Slot, killed bool, e syscall.Errno) {
 	m.take(claim, sys.KindExpect)
 	want := 0
@@ -325,8 +336,11 @@ func (m *matcher) expect(claim Claim, pid sys.Slot, killed bool, e syscall.Errno
 	m.kept, m.ranged, m.errno = true, true, true
 }
 
-// child requires a process of this kind, which shares so much with the one at hand, and checks its calls by body. It returns the slot that
-// has its pid, and the address that its pidfd is written to.
+// child requires a child process of this kind that shares this much with its parent, and checks the calls of the child with body. It
+// returns the slot that has the pid, and the address that the pidfd is written to.
+//
+// The calls of a child are part of the same list: body must account for all of them, and for no more. The descriptors that the child opens
+// or closes do not change what its parent has open.
 func (m *matcher) child(claim Claim, kind sys.Kind, shares int, body func()) (pid sys.Slot, pidfd uint64) {
 	m.take(claim, kind)
 	n, have := m.v.Range()
@@ -347,7 +361,7 @@ func (m *matcher) child(claim Claim, kind sys.Kind, shares int, body func()) (pi
 	return pid, pidfd
 }
 
-// process requires that the process at hand has no more calls.
+// process requires that the current process has no more calls: a call that no stage accounts for is a violation.
 func (m *matcher) process() {
 	m.done()
 	if m.next != m.end {

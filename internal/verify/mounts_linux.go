@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags of calls, as they are always the same.
+// Flags that several calls share.
 const (
 	oPath      = unix.O_PATH | unix.O_CLOEXEC
 	oName      = oPath | unix.O_NOFOLLOW
@@ -21,14 +21,17 @@ const (
 	stagedFile = ".nsrun-file"
 )
 
-// layer is what lies at a path of the new root: only in a file system of the sandbox's own can anything be made.
+// layer records what lies at a path of the new root, so that later operations at or below that path can be checked.
 type layer struct {
 	path string // relative to the root; "" is the root itself
-	own  bool
-	ro   bool
+	own  bool   // a file system of the sandbox: only there may files be made
+	ro   bool   // mounted read-only
 }
 
-// root checks the private root: the new file system, the operations of the plan, and the change of roots.
+// rootStage requires the private root: a new file system, the operations of the plan in order, and the change of roots.
+//
+// Claim OldRoot: after the detaching umount2 the host is reachable by no path, and at the end no descriptor of the host or of the new root
+// may be open. CVE-2024-21626 was such a descriptor.
 func (c *checker) rootStage() {
 	c.newRoot()
 	ops, from := mounts.Expand(c.Plan.Mounts)
@@ -36,12 +39,15 @@ func (c *checker) rootStage() {
 		c.op = from[i]
 		c.operation(op, op.Kind == c.Plan.Mounts[c.op].Kind && op.Dest == c.Plan.Mounts[c.op].Dest)
 	}
+	// The root itself becomes read-only last: every mount point below it has been made by then.
 	c.setFlags(c.root, []mounts.Flag{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}, false)
 	if c.null != 0 {
 		c.close(OldRoot, c.null)
 	}
 	c.call(OldRoot, unix.SYS_FCHDIR).slot(c.root)
 	c.close(OldRoot, c.root)
+	// pivot_root(".", ".") stacks the old root on the new one, so umount2(".") detaches the old root (pivot_root(2), NOTES). The chdir
+	// leaves no doubt where the working directory is: CVE-2024-21626 was one outside of the new root.
 	c.call(OldRoot, unix.SYS_PIVOT_ROOT).str(".").str(".")
 	c.call(OldRoot, unix.SYS_UMOUNT2).str(".").num(unix.MNT_DETACH)
 	c.call(OldRoot, unix.SYS_CHDIR).str("/")
@@ -50,8 +56,10 @@ func (c *checker) rootStage() {
 	}
 }
 
-// newRoot is an empty tmpfs that is stacked on "/" and reached by descriptor. Before that no mount is shared with the host any more.
+// newRoot requires an empty tmpfs that is stacked on "/" and used by descriptor only. Absolute paths still mean the host until pivot_root.
 func (c *checker) newRoot() {
+	// First every mount becomes private: later mounts must not propagate to the host, nor mounts of the host into the sandbox
+	// (mount_namespaces(7)).
 	c.call(OldRoot, unix.SYS_MOUNT).null().str("/").null().num(unix.MS_REC | unix.MS_PRIVATE).null()
 	if !c.Plan.Mechanisms.MountAPI {
 		c.call(Flags, unix.SYS_MOUNT).str("nsrun").str("/").str("tmpfs").num(unix.MS_NOSUID | unix.MS_NODEV).str("mode=0755")
@@ -67,7 +75,9 @@ func (c *checker) newRoot() {
 	c.close(OldRoot, fs)
 }
 
-// openStacked enters the new root through "/..". A call that must fail proves that this is not the host's root.
+// openStacked requires that the new root is opened as "/..", the one path that leads into a mount stacked on "/". If ".." still meant the
+// host's root, directories would be made on the host. So a call that must fail comes first: openat2 with RESOLVE_NO_XDEV, or before Linux
+// 5.6 opening the host's /proc there. If it succeeds, the next call stops the start.
 func (c *checker) openStacked() {
 	if c.Plan.Mechanisms.Openat2 {
 		c.call(Places, unix.SYS_OPENAT2).cwd().str("/..").words(oPath, 0, unix.RESOLVE_NO_XDEV).num(24).orSkip(otherMount, 1)
@@ -78,7 +88,10 @@ func (c *checker) openStacked() {
 	c.root = c.call(Places, unix.SYS_OPENAT).cwd().str("/..").num(oPath | unix.O_DIRECTORY).opens()
 }
 
-// operation checks one simple operation. whole says that it is the plan's, whose place lowering has seen, not a part of a composite one.
+// operation requires the calls of one simple operation. whole is set if the operation stands in the plan itself: its source and destination
+// were resolved then. Parts of a composite operation (/dev, /proc) were not, so their paths are taken as they are.
+//
+// An operation that was resolved as missing has no calls: the plan marked it optional.
 func (c *checker) operation(op mounts.Op, whole bool) {
 	seen := mounts.Resolved{Dest: op.Dest, Source: op.Source}
 	if whole {
@@ -113,7 +126,9 @@ func (c *checker) operation(op mounts.Op, whole bool) {
 	}
 }
 
-// makeParents allows for the directories above a place that have to be made, outermost first. One that is left out makes the next call fail.
+// makeParents accepts mkdirat calls for directories above a place, outermost first. How many are needed depends on what exists already. The
+// choice is harmless: each one must be an ancestor of the place and lie in a file system of the sandbox, and a missing one makes the next
+// call fail.
 func (c *checker) makeParents(at string) {
 	for last := ""; c.ahead(0, unix.SYS_MKDIRAT); {
 		name, _ := c.p.View(c.next).Str(1)
@@ -125,7 +140,8 @@ func (c *checker) makeParents(at string) {
 	}
 }
 
-// point is a mount point: it is made, unless something is there already. Without it the next call fails.
+// point accepts the call that makes a mount point, a directory or an empty file. It may be left out where something exists already: if
+// nothing does, opening the place fails.
 func (c *checker) point(at string) {
 	c.makeParents(at)
 	switch {
@@ -136,13 +152,17 @@ func (c *checker) point(at string) {
 	}
 }
 
-// make checks a directory or an empty file that is made.
+// make requires that a directory or an empty file is made at a path below the new root's descriptor.
 func (c *checker) make(nr uintptr, at string, mode uint32) {
 	c.call(Places, nr).slot(c.root).str(at).num(int(mode))
 	c.mayMake(at)
 }
 
-// mayMake requires that a name is made in a file system of the sandbox's own, and through no symlink that the sandbox has.
+// mayMake requires that the path stays below the new root, and that the topmost thing mounted or linked above it is a file system of the
+// sandbox.
+//
+// Claim Places: otherwise a file would be made in a directory of the host, or through a symlink (CVE-2019-16884, CVE-2021-30465). A symlink
+// counts as a layer that is not the sandbox's, so nothing is made through it.
 func (c *checker) mayMake(at string) {
 	if at == "" || at[0] == '/' || strings.Contains("/"+at+"/", "/../") {
 		c.failFor(Places, "%q leaves the new root", at)
@@ -162,7 +182,8 @@ func below(at, dir string) bool {
 	return dir == "" || strings.HasPrefix(at, dir) && (len(at) == len(dir) || at[len(dir)] == '/')
 }
 
-// bind is a copy of the host's mounts, with flags, attached at a place.
+// bind requires that a copy of the host's mounts at the resolved source gets its flags and is then attached at the place. A source that is
+// itself a symlink becomes a symlink, if the plan permits that (KeepLink).
 func (c *checker) bind(op mounts.Op, seen mounts.Resolved, at string, whole bool) {
 	if seen.Link {
 		if !op.KeepLink {
@@ -173,7 +194,7 @@ func (c *checker) bind(op mounts.Op, seen mounts.Resolved, at string, whole bool
 	}
 	c.point(at)
 	source := seen.Source
-	if !whole { // a device node, whose number lowering has checked
+	if !whole { // a device node, whose device number lowering has checked
 		source = c.deviceSource(source)
 	}
 	src := c.source(source)
@@ -181,7 +202,8 @@ func (c *checker) bind(op mounts.Op, seen mounts.Resolved, at string, whole bool
 	c.layers = append(c.layers, layer{at, false, op.Flags.Has(mounts.ReadOnly)})
 }
 
-// deviceSource is where the host has the node of that name: there, or where a symlink in /dev leads.
+// deviceSource returns the path that the program opens for a device of that name. It accepts another path in /dev, because /dev/name may be
+// a symlink on the host. Lowering has compared the device number (CVE-2025-31133).
 func (c *checker) deviceSource(name string) string {
 	if have, ok := c.p.View(c.next).Str(1); ok && strings.HasPrefix(have, "/dev/") && c.Plan.Mechanisms.Openat2 {
 		return have
@@ -189,7 +211,8 @@ func (c *checker) deviceSource(name string) string {
 	return name
 }
 
-// source opens a path of the host's, following no symlink.
+// source requires that a path of the host is opened without following any symlink. Lowering has resolved the path, so a symlink in it now
+// was planted since, and the start fails.
 func (c *checker) source(path string) sys.Slot {
 	if c.Plan.Mechanisms.Openat2 {
 		return c.call(Places, unix.SYS_OPENAT2).cwd().str(path).words(oPath, 0, unix.RESOLVE_NO_SYMLINKS).num(24).opens()
@@ -201,7 +224,8 @@ func (c *checker) source(path string) sys.Slot {
 	return s
 }
 
-// place opens a path below the new root, following no symlink.
+// place requires that a path is opened from the new root's descriptor, beneath it and without following any symlink. CVE-2026-87766 was a
+// mount point made through a planted symlink.
 func (c *checker) place(at string) sys.Slot {
 	if at == "" {
 		at = "."
@@ -216,7 +240,8 @@ func (c *checker) place(at string) sys.Slot {
 	return s
 }
 
-// walk opens a path name by name, for kernels without openat2, and makes sure that its end is no symlink.
+// walk requires that a path is opened name by name from slot s, for kernels without openat2 (before Linux 5.6). Each name but the last is
+// opened with O_NOFOLLOW and O_DIRECTORY, so a symlink on the way is an error.
 func (c *checker) walk(s sys.Slot, path string) {
 	for rest, name := path, ""; rest != ""; {
 		name, rest, _ = strings.Cut(rest, "/")
@@ -226,16 +251,19 @@ func (c *checker) walk(s sys.Slot, path string) {
 		}
 		next := c.call(Places, unix.SYS_OPENAT).slot(s).str(name).num(flags).opens()
 		c.close(Places, s)
+		// The descriptor moves back to slot s by a duplicate. A walk that goes on in another slot is refused.
 		if again := c.call(Places, unix.SYS_FCNTL).slot(next).num(unix.F_DUPFD_CLOEXEC).num(0).opens(); again != s {
 			c.fail("it opens $%d again, not $%d", again, s)
 		}
 		c.close(Places, next)
 	}
+	// O_PATH|O_NOFOLLOW opens a last symlink itself. readlinkat succeeds only for a symlink, and then the next call stops the start.
 	c.call(Places, unix.SYS_READLINKAT).slot(s).str("").buffer(8).num(8).orSkip(notLinkEither, 1).orSkip(notLink, 1)
 	c.failure(Places, unix.ELOOP)
 }
 
-// fileSystem is one of the sandbox's own. A directory that only the sandbox can change is entered; any other one is named by number.
+// fileSystem requires a new file system of the plan's type, with the flags and options that belong to that type. Only in a tmpfs may later
+// operations make files.
 func (c *checker) fileSystem(op mounts.Op, at string) {
 	flags, options := op.Flags, ""
 	switch op.Kind {
@@ -253,11 +281,14 @@ func (c *checker) fileSystem(op mounts.Op, at string) {
 	c.mountType(string(op.Kind), options, flags, at)
 	if op.Kind == mounts.Proc {
 		c.enter(at)
+		// hidepid hides the processes that the command may not trace, and pid 1 is one of them (claim Lifetime, CVE-2019-5736).
 		c.call(Lifetime, unix.SYS_MOUNT).null().str(".").null().word(unix.MS_REMOUNT | attributes(flags)).str("hidepid=ptraceable").or(noHidepid)
 	}
 	c.layers = append(c.layers, layer{at, op.Kind == mounts.Tmpfs, flags.Has(mounts.ReadOnly)})
 }
 
+// mountType requires mount(2) on a place that was opened without following symlinks: "." after fchdir, or a path in /proc/self/fd. Both
+// name what is open, so the choice is harmless.
 func (c *checker) mountType(fstype, options string, flags mounts.Flags, at string) {
 	dst := c.place(at)
 	if c.ahead(0, unix.SYS_FCHDIR) {
@@ -272,16 +303,18 @@ func (c *checker) mountType(fstype, options string, flags mounts.Flags, at strin
 	c.call(OldRoot, unix.SYS_CLOSE).num(c.second)
 }
 
+// enter requires that the working directory becomes the place, so that the next mount(2) can name it as ".".
 func (c *checker) enter(at string) {
 	dst := c.place(at)
 	c.call(Places, unix.SYS_FCHDIR).slot(dst)
 	c.close(OldRoot, dst)
 }
 
+// symlink requires a symlink with the plan's target in a file system of the sandbox. Nothing can be made below it later.
 func (c *checker) symlink(target, at string) {
 	c.makeParents(at)
 	m := c.call(Places, unix.SYS_SYMLINKAT)
-	if target == "" { // the host's own symlink, which leads wherever it leads inside
+	if target == "" { // a symlink of the host (KeepLink): any target, which is looked up inside the sandbox
 		m, _ = m.text()
 	} else {
 		m.str(target)
@@ -291,7 +324,8 @@ func (c *checker) symlink(target, at string) {
 	c.layers = append(c.layers, layer{path: at})
 }
 
-// file is one with content. It is made where it belongs, or, over a file of the host's, beside and then mounted there.
+// file requires a file with the plan's content. Where the place is in a file system of the sandbox, it is made there. Over a file of the
+// host it is made elsewhere, mounted on that file with flags, and unlinked, so that no second name is left.
 func (c *checker) file(op mounts.Op, at string) {
 	c.point(at)
 	if c.aheadStr(unix.SYS_OPENAT, 1, at) {
@@ -305,6 +339,7 @@ func (c *checker) file(op mounts.Op, at string) {
 	c.layers = append(c.layers, layer{path: at})
 }
 
+// writeFile requires that a new file is made (O_EXCL, O_NOFOLLOW) and that all of its content is written: a short write is a failure.
 func (c *checker) writeFile(op mounts.Op, at string) {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	s := c.call(Places, unix.SYS_OPENAT).slot(c.root).str(at).num(flags).num(int(orMode(op.Mode, 0o644))).opens()
@@ -315,6 +350,7 @@ func (c *checker) writeFile(op mounts.Op, at string) {
 	c.close(OldRoot, s)
 }
 
+// remount requires that flags are added to the mount at a place. A layer never loses its read-only mark (claim Flags).
 func (c *checker) remount(op mounts.Op, at string) {
 	dst := c.place(at)
 	c.setFlags(dst, op.Flags, false)
@@ -326,7 +362,8 @@ func (c *checker) remount(op mounts.Op, at string) {
 	}
 }
 
-// mask covers a file by the host's /dev/null, which cannot be written to there, or a directory by an empty tmpfs.
+// mask requires that the host's /dev/null covers a file, or an empty read-only tmpfs covers a directory. The read-only flag keeps root in
+// the sandbox from changing the mode of the host's /dev/null. maybe is set for the entries of /proc, which not every kernel has.
 func (c *checker) mask(at string, maybe bool) {
 	flags := mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoExec}
 	if maybe && !c.masks(at) {
@@ -348,13 +385,14 @@ func (c *checker) mask(at string, maybe bool) {
 	c.layers = append(c.layers, layer{path: at, ro: true})
 }
 
-// opensNull reports whether the next calls open the host's /dev/null, which the first mask of a file does.
+// opensNull reports whether the next call opens a path from AT_FDCWD: the first mask of a file opens the host's /dev/null there.
 func (c *checker) opensNull() bool {
 	v := c.p.View(c.next)
 	return v.Arg(0) == uint64(0xffffffffffffff9c) && !v.IsSlot(0)
 }
 
-// masks reports whether the next operation covers at: an entry of /proc that the kernel does not have is not covered.
+// masks reports whether the program covers at next: it looks for the call that opens at below the new root, before any mount is made. An
+// entry that the kernel does not have is not covered.
 func (c *checker) masks(at string) bool {
 	for i := c.next; i < min(c.end, c.next+64); i++ {
 		switch v := c.p.View(i); {
@@ -370,7 +408,7 @@ func (c *checker) masks(at string) bool {
 	return false
 }
 
-// walksTo reports whether the calls from i on open a path name by name.
+// walksTo reports whether the calls from i on walk to the path name by name, as walk requires.
 func (c *checker) walksTo(i int, at string) bool {
 	for name := range strings.SplitSeq(at, "/") {
 		i++
@@ -382,7 +420,8 @@ func (c *checker) walksTo(i int, at string) bool {
 	return c.p.View(i+1).NR() == unix.SYS_READLINKAT
 }
 
-// rebind mounts what is at a place over itself, with flags.
+// rebind requires that a copy of what is at a place gets flags and is mounted on the same place. It makes parts of /proc read-only through
+// which the host could be controlled, such as /proc/sys.
 func (c *checker) rebind(op mounts.Op, at string, file bool) {
 	src := c.place(at)
 	if c.Plan.Mechanisms.MountAPI {
@@ -398,6 +437,7 @@ func (c *checker) rebind(op mounts.Op, at string, file bool) {
 	c.layers = append(c.layers, layer{path: at, ro: op.Flags.Has(mounts.ReadOnly)})
 }
 
+// tmpfsOptions returns the mount options of a tmpfs. It repeats what lowering writes on purpose: the two must agree byte for byte.
 func tmpfsOptions(op mounts.Op) string {
 	options := fmt.Sprintf("mode=%04o", orMode(op.Mode, 0o755))
 	if op.Size > 0 {
@@ -416,4 +456,5 @@ func orMode(mode, usual uint32) uint32 {
 	return mode
 }
 
+// relative returns an absolute path as seen from the root's descriptor.
 func relative(path string) string { return strings.TrimPrefix(path, "/") }

@@ -10,15 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// cloneFlags are the clone(2) flags of the plan's namespaces.
 var cloneFlags = map[string]uintptr{
 	plan.User: unix.CLONE_NEWUSER, plan.Mount: unix.CLONE_NEWNS, plan.Pid: unix.CLONE_NEWPID, plan.Ipc: unix.CLONE_NEWIPC,
 	plan.Uts: unix.CLONE_NEWUTS, plan.Net: unix.CLONE_NEWNET, plan.Cgroup: unix.CLONE_NEWCGROUP,
 }
 
-// lastFD is the highest number that a descriptor can have, less one: what close_range(2) is given.
+// lastFD ends the ranges that close_range(2) is given. No descriptor has a higher number: fs.nr_open stays below INT_MAX
+// (sysctl_nr_open_max in fs/file.c).
 const lastFD = 1<<31 - 2
 
-// stage checks the calls of one stage.
+// stage requires the calls of one stage. [Init] and [Confinement] give the order of the stages and the reason for each.
 func (c *checker) stage(s StageID) {
 	switch s {
 	case DeathSignal:
@@ -27,12 +29,15 @@ func (c *checker) stage(s StageID) {
 		c.call(Order, unix.SYS_SETSID)
 	case Cgroup:
 		c.joinCgroup()
+	// The caller's pipes replace standard output and error. dup3 without O_CLOEXEC: the command inherits them.
 	case Output:
 		for i, fd := range c.Input.Output {
 			if fd > 0 {
 				c.call(Descriptors, unix.SYS_DUP3).num(fd).num(1 + i).num(0)
 			}
 		}
+	// CVE-2024-21626 was an inherited descriptor of a host directory. Once the caller's end of the socket is closed here, its end means
+	// that the caller has ended.
 	case CloseInherited:
 		c.closeAllBut(3, c.Report, c.Status)
 		c.callerLives()
@@ -40,11 +45,15 @@ func (c *checker) stage(s StageID) {
 		c.call(Lifetime, unix.SYS_SENDTO).num(c.Status).mem([]byte("r")).num(1).num(unix.MSG_NOSIGNAL)
 	case SubreaperStage:
 		c.subreaper()
+	// uid 0 of this namespace is the plan's uid on the host. The umask is 0 so that modes are what the plan says.
 	case Maps:
 		c.call(Places, unix.SYS_UMASK).num(0)
 		c.maps(0, c.Plan.Identity.HostUID, 0, c.Plan.Identity.HostGID)
+	// One more user namespace, which becomes the command's, can be made, and none below that one. A container may refuse the write only
+	// where a built-in filter also refuses to make user namespaces.
 	case MaxUsers:
 		c.writes1("/proc/sys/user/max_user_namespaces", "1", c.Plan.Seccomp.HasBuiltin())
+	// A command that uses up the inotify instances of the host's user would stop other programs of that user.
 	case InotifyInstances:
 		c.writes1("/proc/sys/user/max_inotify_instances", "64", true)
 	case PidMax:
@@ -69,7 +78,7 @@ func (c *checker) stage(s StageID) {
 	}
 }
 
-// hold checks the stages from the private root on, in a process that holds a sandbox together.
+// hold requires the calls of a stage from the private root on, in a process that holds a sandbox together.
 func (c *checker) hold(s StageID) {
 	switch s {
 	case Root:
@@ -97,6 +106,8 @@ func (c *checker) hold(s StageID) {
 	case NotDumpable:
 		c.prctl(Lifetime, unix.PR_SET_DUMPABLE).num(0)
 	case Grants: // no calls
+	// Signals that are ignored stay ignored over exec (execve(2)), so all 64 get the default action. SIGKILL and SIGSTOP have no handler to
+	// set.
 	case Handlers:
 		c.repeated(Order, unix.SYS_RT_SIGACTION, 1, 64).counter().words(0, 0, 0, 0).null().num(8).or(unblockable)
 	case StandardFiles:
@@ -115,7 +126,8 @@ func (c *checker) hold(s StageID) {
 	}
 }
 
-// confine checks the stages that only a command's process has.
+// confine requires the calls of a stage that only a command's process has. A stage without a check here is a violation: no stage passes
+// unchecked.
 func (c *checker) confine(s StageID) {
 	switch s {
 	case DieWithSubreaper:
@@ -124,6 +136,7 @@ func (c *checker) confine(s StageID) {
 	case Session:
 		c.call(Order, unix.SYS_SETSID)
 		c.takeTerminal()
+	// From here on the command has no descriptor but 0, 1, 2 and the channels (claim Descriptors). The channels are close-on-exec.
 	case CloseAll:
 		c.closeAllBut(3, c.Report, c.Status)
 		c.live = c.live[:0]
@@ -139,6 +152,7 @@ func (c *checker) confine(s StageID) {
 		c.limits(false)
 	case OpenFiles:
 		c.limits(true)
+	// A new, anonymous session keyring replaces the caller's, whose keys the command could otherwise read (keyctl(2)).
 	case Keyring:
 		c.call(Order, unix.SYS_KEYCTL).num(unix.KEYCTL_JOIN_SESSION_KEYRING).null().or(noKeyrings).or(keyringsRefused)
 	case Mask:
@@ -146,6 +160,7 @@ func (c *checker) confine(s StageID) {
 		c.call(Order, unix.SYS_UMASK).num(0o22)
 	case Unblock:
 		c.unblock()
+	// The command waits for one byte from the caller, which has by then recorded the pidfd and set up the rest.
 	case Ready:
 		c.call(Lifetime, unix.SYS_RECVFROM).num(c.Status).buffer(1).num(1).atLeast(1)
 		c.callerLives()
@@ -168,17 +183,19 @@ func (c *checker) confine(s StageID) {
 	}
 }
 
-// prctl requires a call with an option, whose first argument comes next; the others are 0.
+// prctl requires prctl(2) with this option. The caller names the first argument next; all others must be 0.
 func (c *checker) prctl(claim Claim, option int) *matcher {
 	return c.call(claim, unix.SYS_PRCTL).num(option)
 }
 
-// callerLives looks whether the caller has ended: a death signal that is asked for after that never comes.
+// callerLives requires a look at the socket to the caller, which fails if the caller has ended. Claim Lifetime: the death signal was asked
+// for just before, and one that is asked for after the parent's end never comes (prctl(2), PR_SET_PDEATHSIG).
 func (c *checker) callerLives() {
 	c.call(Lifetime, unix.SYS_RECVFROM).num(c.Status).buffer(1).num(1).num(unix.MSG_PEEK | unix.MSG_DONTWAIT).atLeast(1).or(callerSilent)
 }
 
-// parentLives compares the parent with what it was before it forked.
+// parentLives requires that the child compares its parent's pid with the pid that the parent wrote down before the fork. If they differ,
+// the parent ended before the death signal was asked for, and the child fails with ESRCH.
 func (c *checker) parentLives() {
 	if at := c.call(Lifetime, unix.SYS_GETPPID).writes(); at != c.parents+4 {
 		c.fail("the parent is not compared")
@@ -190,7 +207,11 @@ func (c *checker) parentLives() {
 	c.into, c.ranged, c.errno = true, true, true
 }
 
-// joinCgroup moves the process by a descriptor of the caller's. Version 2 takes no call where the process was born there.
+// joinCgroup requires that the process moves into each cgroup of the plan, by writing "0" to a cgroup.procs that the caller has opened. For
+// version 2 there is no call where the kernel has started the process in its cgroup (clone3, CLONE_INTO_CGROUP).
+//
+// The cgroup namespace is made afterwards, so that its root is the sandbox's own cgroup and the names of the host's groups are out of
+// sight.
 func (c *checker) joinCgroup() {
 	for _, t := range c.Plan.Cgroups {
 		if c.Plan.Mechanisms.CgroupClone && t.Version == 2 {
@@ -204,8 +225,8 @@ func (c *checker) joinCgroup() {
 	}
 }
 
-// closeAllBut closes every descriptor from a number on but some. A kernel without close_range has one call for each that is open, which is
-// the host's to know; those that nsrun has opened are close-on-exec.
+// closeAllBut requires that every descriptor from a number on is closed, but for those in keep (claim Descriptors). Without close_range
+// (before Linux 5.9) there is one close for each open descriptor; which are open depends on the host and is not part of the plan.
 func (c *checker) closeAllBut(from int, keep ...int) {
 	slices.Sort(keep)
 	if !c.Plan.Mechanisms.CloseRange {
@@ -220,6 +241,8 @@ func (c *checker) closeAllBut(from int, keep ...int) {
 	}
 }
 
+// closeEach accepts one close for each descriptor, and refuses to close one that the sandbox needs. It cannot know whether one is left out.
+// The descriptors that nsrun itself opens are close-on-exec.
 func (c *checker) closeEach(from int, keep []int) {
 	for c.ahead(0, unix.SYS_CLOSE) && !c.p.View(c.next).IsSlot(0) {
 		m, n := c.call(Descriptors, unix.SYS_CLOSE).any()
@@ -230,7 +253,8 @@ func (c *checker) closeEach(from int, keep []int) {
 	}
 }
 
-// writes1 writes a file of the kernel's in one call. Where it may be missing, it stays as it is.
+// writes1 requires that all of content is written to a file of the kernel in one call. With maybe the file may be missing, masked or
+// read-only, as in a container; the limit then stays as the host set it.
 func (c *checker) writes1(path, content string, maybe bool) {
 	m := c.call(Users, unix.SYS_OPENAT).cwd().str(path).num(unix.O_WRONLY | unix.O_CLOEXEC)
 	if maybe {
@@ -241,13 +265,15 @@ func (c *checker) writes1(path, content string, maybe bool) {
 	c.close(Users, s)
 }
 
-// maps maps one id of each kind, and denies setgroups first.
+// maps requires that one uid and one gid are mapped, and that setgroups is denied before gid_map is written. Claim Users, CVE-2014-8989: a
+// process that may drop a supplementary group gets access that a mode denies to that group.
 func (c *checker) maps(uid, hostUID, gid, hostGID int) {
 	c.writes1("/proc/self/setgroups", "deny", false)
 	c.writes1("/proc/self/uid_map", fmt.Sprintf("%d %d 1", uid, hostUID), false)
 	c.writes1("/proc/self/gid_map", fmt.Sprintf("%d %d 1", gid, hostGID), false)
 }
 
+// loopback requires that lo is brought up, if the sandbox has a network namespace of its own.
 func (c *checker) loopback() {
 	if !c.owns(plan.Net) {
 		return
@@ -260,7 +286,8 @@ func (c *checker) loopback() {
 	c.close(Order, s)
 }
 
-// clearArguments overwrites pid 1's copy of what the caller was started with.
+// clearArguments requires that pid 1 overwrites its copy of the caller's arguments and environment with zeros. The command could otherwise
+// read them in /proc/1/cmdline and /proc/1/environ.
 func (c *checker) clearArguments() {
 	n := c.Arguments.Len()
 	if n == 0 {
@@ -271,11 +298,13 @@ func (c *checker) clearArguments() {
 	c.close(Lifetime, s)
 }
 
+// subreaper requires that orphaned descendants become children of this process, which then kills them (PR_SET_CHILD_SUBREAPER).
 func (c *checker) subreaper() {
 	c.prctl(Lifetime, unix.PR_SET_CHILD_SUBREAPER).num(1)
 }
 
-// killScope enters a Landlock domain that bounds kill(-1), and proves that it does.
+// killScope requires a Landlock domain that bounds the kill(-1) at the end, and a proof: signal 0 to the caller must fail with EPERM.
+// Without the domain, kill(-1) would kill all processes of the user.
 func (c *checker) killScope() {
 	if !c.Plan.KillScope {
 		return
@@ -285,13 +314,15 @@ func (c *checker) killScope() {
 	c.failure(Lifetime, unix.EPERM)
 }
 
-// awaitChildren blocks all signals; SIGCHLD comes over a descriptor.
+// awaitChildren requires that all signals are blocked and that SIGCHLD arrives through a signalfd: nothing interrupts the process at the
+// wrong moment.
 func (c *checker) awaitChildren() {
 	c.call(Lifetime, unix.SYS_RT_SIGPROCMASK).num(unix.SIG_SETMASK).words(1<<64 - 1).null().num(8)
 	c.children = c.call(Lifetime, unix.SYS_SIGNALFD4).num(-1).words(1 << (unix.SIGCHLD - 1)).num(8).num(unix.SFD_CLOEXEC).opens()
 }
 
-// watcher is a process that waits for the subreaper's end, holding nothing, and then kills what is left of the domain.
+// watcher requires a child that closes all descriptors, waits for the subreaper's end, and then kills the rest of the domain. Claim
+// Lifetime: it covers the case that the subreaper ends first. Whatever fails before the kill, the kill is tried.
 func (c *checker) watcher() {
 	if !c.Plan.KillScope {
 		return
@@ -309,11 +340,13 @@ func (c *checker) watcher() {
 	})
 }
 
+// killRest requires a kill of all processes in reach. That nothing is left to kill is no failure.
 func (c *checker) killRest() {
 	c.call(Lifetime, unix.SYS_KILL).num(-1).num(int(unix.SIGKILL)).or(nobodyLeft).or(nobodyInReach)
 }
 
-// capabilities empties all five sets.
+// capabilities requires that all five capability sets are emptied: bounding, ambient, effective, permitted and inheritable. An ordinary
+// user without a user namespace may not drop from the bounding set. There no_new_privs keeps the other sets empty.
 func (c *checker) capabilities() {
 	m := c.repeated(Order, unix.SYS_PRCTL, 0, c.Plan.LastCap).num(unix.PR_CAPBSET_DROP).counter()
 	if c.bare() || c.TestReport != 0 {
@@ -322,18 +355,21 @@ func (c *checker) capabilities() {
 	c.noCapabilities()
 }
 
+// noCapabilities requires that the ambient, effective, permitted and inheritable sets are emptied.
 func (c *checker) noCapabilities() {
 	c.prctl(Order, unix.PR_CAP_AMBIENT).num(unix.PR_CAP_AMBIENT_CLEAR_ALL).or(noAmbientSet)
 	c.call(Order, unix.SYS_CAPSET).words(unix.LINUX_CAPABILITY_VERSION_3).words(0, 0, 0)
 }
 
-// ownUsers makes the command's user namespace, which owns nothing.
+// ownUsers requires a new user namespace for the command, with one uid and one gid. Claim Users: the mounts and the other namespaces belong
+// to the parent namespace, so the command can unmount nothing, even as root of its own.
 func (c *checker) ownUsers() {
 	c.call(Users, unix.SYS_UNSHARE).num(unix.CLONE_NEWUSER)
 	c.maps(c.Plan.Identity.UID, 0, c.Plan.Identity.GID, 0)
 }
 
-// commandUsers makes it for all commands of a session, in a helper that shares its descriptors.
+// commandUsers requires that a helper process makes that user namespace once for all commands of a session, and leaves its descriptor in
+// the slot that requests use. The helper shares the server's descriptor table and ends.
 func (c *checker) commandUsers() {
 	live := slices.Clone(c.live)
 	pid, _ := c.child(Users, sys.KindSpawn, sys.ShareDescriptors, func() {
@@ -346,6 +382,7 @@ func (c *checker) commandUsers() {
 	c.expect(Users, pid, false, unix.ECHILD)
 }
 
+// unblock requires that no signal stays blocked: the mask survives exec (execve(2)).
 func (c *checker) unblock() {
 	c.call(Order, unix.SYS_RT_SIGPROCMASK).num(unix.SIG_SETMASK).words(0).null().num(8)
 }

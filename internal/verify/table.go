@@ -1,36 +1,36 @@
 package verify
 
-// Runner is a process that runs stages.
+// Runner is a kind of process that runs stages, as a bit.
 type Runner uint32
 
-// The runners. Those up to Watchdog hold a sandbox together. The others confine themselves: those up to CompatTail then execute a command,
-// the testers try what must fail.
+// The runners. Those up to Watchdog hold a sandbox together. The others confine themselves. Those up to CompatTail then execute a command;
+// the testers make calls that must fail.
 const (
 	Pid1            Runner = 1 << iota // pid 1 of a sandbox for one command
 	Server                             // pid 1 of a session
-	Subreaper                          // the process beside a command that has no pid namespace
+	Subreaper                          // the parent of a command without a pid namespace
 	SubreaperServer                    // likewise, of a session
 	Supervisor                         // the process of a session that waits for one command
-	Compat                             // pid 1 under the name bwrap
+	Compat                             // pid 1 in compat mode
 	Watchdog                           // the process beside a real bubblewrap
 
 	Command       // a child of pid 1
-	Bare          // a child of a subreaper: Landlock is the wall
-	Unconfined    // likewise, of the backend none: limits and time alone
+	Bare          // a child of a subreaper: Landlock confines it
+	Unconfined    // likewise, of the backend none: limits and time bound it, nothing else
 	Request       // a command of a session: the stages that come with the request
 	Shared        // likewise: the stages that are the same for all commands
 	Remote        // nsrun inside a real bubblewrap
 	Container     // a child of nsrun as pid 1 of a container
-	CompatCommand // a command under the name bwrap
+	CompatCommand // a command in compat mode
 	CompatTail    // likewise, once its working directory is known
 
 	Tester        // a process of the self-test
-	ForeignTester // likewise, for the act that kills the process
+	ForeignTester // likewise, for the call of another architecture, which kills the process
 
 	pid1s      = Pid1 | Server
 	subreapers = Subreaper | SubreaperServer
 	servers    = Server | SubreaperServer
-	own        = Command | Bare | Unconfined // those that nsrun forks from its own pid 1 or subreaper
+	own        = Command | Bare | Unconfined // those that nsrun starts from its own pid 1 or subreaper
 	confined   = Command | Bare | Remote | Container
 )
 
@@ -38,10 +38,10 @@ const (
 type Stage struct {
 	ID  StageID
 	By  Runner
-	Why string // why it is there, and there
+	Why string // why the stage exists, and why it stands there
 }
 
-// StageID names a stage.
+// StageID identifies a stage.
 type StageID uint8
 
 // The stages, in alphabetical order.
@@ -141,8 +141,8 @@ var stageNames = [numStages]string{
 // String returns the stage's name.
 func (s StageID) String() string { return stageNames[s] }
 
-// Init is what a process does that holds a sandbox together, from its first call to its last. The stages of Compat are in bubblewrap's order,
-// because its errors, and what its callers may do meanwhile, depend on it.
+// Init is what a process that holds a sandbox together does, from its first call to its last. The stages of Compat are in bubblewrap's
+// order, because its errors depend on that order, and so does what its callers may do in between.
 var Init = [...]Stage{
 	{EnterNamespaces, Compat, "those that were given by descriptor"},
 	{DeathSignal, pid1s | Compat, "first of all: nothing outlives the caller"},
@@ -198,7 +198,8 @@ var Init = [...]Stage{
 	{End, SubreaperServer, "kills the processes that remain"},
 }
 
-// Confinement is what a command's process does before it executes the command. Each stage takes away what the ones before it need.
+// Confinement is what a command's process does before it executes the command. Each stage takes away something that the stages before it
+// needed.
 var Confinement = [...]Stage{
 	{DieWithSubreaper, Bare | Unconfined, "no pid namespace ends with the subreaper"},
 	{Session, own | Request | Remote | Container, "no controlling terminal to push input into: CVE-2017-5226"},

@@ -6,13 +6,13 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// tolerated is an error that a call may fail with, and why the program can go on.
+// tolerated is an error that a call may fail with, and the reason why the program can go on.
 type tolerated struct {
 	errno syscall.Errno
 	why   string
 }
 
-// The errors that are tolerated. No other one is, of any call.
+// The tolerated errors. No call may fail with any other (claim Tolerance).
 var (
 	callerSilent     = tolerated{syscall.EAGAIN, "the caller is alive and has sent nothing"}
 	noSuchDescriptor = tolerated{syscall.EBADF, "it is closed already: the listing of open descriptors was one itself"}

@@ -11,27 +11,27 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// Input is a program, the plan that it was written for, and what lowering knew of the host beside the plan.
+// Input is a program, the plan that it was written for, and the facts about the host that lowering used beside the plan.
 type Input struct {
 	Program        *sys.Program
 	Plan           *plan.Plan
-	Flags          uintptr             // of the clone(2) that runs it
-	Resolved       []mounts.Resolved   // what lowering saw of each mount
-	Rules          []landlock.PathRule // of Landlock, at the places that lowering saw
+	Flags          uintptr             // of the clone(2) that starts the process which runs it
+	Resolved       []mounts.Resolved   // what lowering found for each mount
+	Rules          []landlock.PathRule // of Landlock, at the paths that lowering resolved
 	Filters        []seccomp.Filter    // the plan's, compiled
-	Limits         []rlimit.Limit      // the command's, by what is in force
-	LowersFiles    bool                // whether that on open files is not above the one in force
-	Report, Status int                 // numbers of the channels to the caller
-	Output         [2]int              // numbers of the pipes that become standard output and error; 0 is none
+	Limits         []rlimit.Limit      // the command's, capped by those in force
+	LowersFiles    bool                // whether the limit on open files is at most the one in force
+	Report, Status int                 // descriptor numbers of the channels to the caller
+	Output         [2]int              // descriptor numbers of the pipes that become standard output and error; 0 is none
 	Arguments      sys.Area            // this process's arguments and environment, which pid 1 overwrites
-	Caller         int                 // pid of this process, which a subreaper must not be able to signal
+	Caller         int                 // pid of this process, which a subreaper must be unable to signal
 	TerminalSize   []byte              // struct winsize of the command's terminal; nil is none
-	By             Runner              // Remote or Container, if the program is only what such a process does
-	TestReport     int                 // a Remote's self-test: number of the pipe that its processes report to
+	By             Runner              // Remote or Container, if the program is only the part that such a process runs
+	TestReport     int                 // the self-test of a Remote: descriptor number of the pipe that its processes report to
 }
 
-// Check returns nil if the program is what the plan says, or the first [*Violation]. It changes nothing and makes no system call.
-// Programs under the name bwrap are not checked.
+// Check returns nil if the program matches the plan, and otherwise the first [*Violation]. It changes nothing and makes no system call. It
+// does not check the programs of the compat mode (called as bwrap) and returns nil for them.
 func Check(in Input) (found *Violation) {
 	c := &checker{Input: in, matcher: matcher{p: in.Program, at: -1, end: in.Program.Len(), claim: Order}}
 	defer func() {
@@ -43,7 +43,7 @@ func Check(in Input) (found *Violation) {
 			panic(v)
 		}
 	}()
-	if in.Plan.Bwrap != nil { // called as bwrap: not checked yet
+	if in.Plan.Bwrap != nil { // compat mode: not checked
 		return nil
 	}
 	if in.By != 0 {
@@ -56,29 +56,32 @@ func Check(in Input) (found *Violation) {
 	return nil
 }
 
-// checker is the state of one Check.
+// checker is the state of one [Check].
 type checker struct {
 	Input
 	matcher
 
-	op            int     // index of the plan's mount at hand
-	layers        []layer // what is mounted and linked where, in this order
-	root, null    sys.Slot
-	first, second int // numbers that descriptors get to be named by paths
-	terminal      sys.Slot
+	op            int      // index of the plan's current mount
+	layers        []layer  // what has been mounted or linked at which path, in order
+	root, null    sys.Slot // the new root; the host's /dev/null, for masks
+	first, second int      // descriptor numbers that paths in /proc/self/fd name
+	terminal      sys.Slot // the command's end
 	children      sys.Slot // a signalfd
 	ruleset       sys.Slot
-	command       sys.Slot // pid
-	raw           []byte   // a filter as the kernel has it
-	parents       uint64   // address of the cells that hold the parent's pid twice
+	command       sys.Slot // its pid
+	raw           []byte   // a buffer for one filter as the kernel reads it
+	parents       uint64   // address of two words for the parent's pid: before the fork, and at the comparison
 }
 
+// serves reports whether the program is a session: it starts commands on request.
 func (c *checker) serves() bool { return c.p.ServeAt() < c.p.Len() }
 
+// bare reports whether the backend has no namespaces and so no mounts.
 func (c *checker) bare() bool {
 	return c.Plan.Backend == plan.BackendLandlock || c.Plan.Backend == plan.BackendNone
 }
 
+// runner returns which kind of process the program is for, and so which rows of [Init] apply.
 func (c *checker) runner() Runner {
 	switch {
 	case c.bare() && c.serves():
@@ -91,6 +94,7 @@ func (c *checker) runner() Runner {
 	return Pid1
 }
 
+// stages requires the stages of table that a runner of this kind has: each once, in the order of the table (claim Order).
 func (c *checker) stages(table []Stage, by Runner) {
 	for _, s := range table {
 		if s.By&by != 0 {
@@ -99,7 +103,8 @@ func (c *checker) stages(table []Stage, by Runner) {
 	}
 }
 
-// namespaces requires the plan's namespaces of the clone. That of cgroups is made later, once the process is in its cgroup.
+// namespaces requires that clone(2) makes exactly the plan's namespaces. The cgroup namespace is made later, when the process is in its
+// cgroup: the namespace's root is the cgroup of the moment (cgroup_namespaces(7)).
 func (c *checker) namespaces() {
 	c.claim, c.at = OldRoot, 0
 	var want uintptr
@@ -115,4 +120,5 @@ func (c *checker) namespaces() {
 	c.at = -1
 }
 
+// owns reports whether the plan has a namespace of this kind.
 func (c *checker) owns(ns string) bool { return slices.Contains(c.Plan.Namespaces, ns) }

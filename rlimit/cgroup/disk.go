@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// disks lists the numbers of the block devices that data comes to rest on, of those in a /sys/block. What is made of other disks is bounded by
-// them, but loop devices, whose files the kernel writes by itself in version 1. It is an error if there is none to be bounded.
+// disks returns the device numbers of the block devices in blocks (/sys/block) on which data is stored. Devices that are made of other
+// disks need no limit of their own, because the disks below have one. Loop devices do: in version 1 the kernel writes their files outside
+// of the group. It is an error if there is no disk to limit.
 func disks(blocks fs.FS) (numbers []string, err error) {
 	entries, err := fs.ReadDir(blocks, ".")
 	if err != nil {
@@ -19,7 +20,7 @@ func disks(blocks fs.FS) (numbers []string, err error) {
 		}
 		number, err := fs.ReadFile(blocks, e.Name()+"/dev")
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // a path of a multipath device, or one that has been taken out meanwhile
+		case errors.Is(err, fs.ErrNotExist): // a path of a multipath device, or a disk that has been removed since
 		case err != nil:
 			return nil, err
 		default:
@@ -32,7 +33,8 @@ func disks(blocks fs.FS) (numbers []string, err error) {
 	return numbers, nil
 }
 
-// isDisk leaves out what is made of memory, of other disks (dm, md), and loop devices that are free.
+// isDisk reports whether a block device is a disk. It excludes devices in memory, devices made of other disks (dm, md), and loop devices
+// without a file.
 func isDisk(blocks fs.FS, name string) bool {
 	if strings.HasPrefix(name, "ram") || strings.HasPrefix(name, "zram") {
 		return false

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Evidence is what a group's files say of what has happened in it. Numbers that the kernel does not tell are 0.
+// Evidence is what a group's files report about its processes. A number that the kernel does not report is 0.
 type Evidence struct {
 	OOMKills  int64 `json:"oom_kills,omitempty"`  // processes killed because the group's memory was used up
-	PidsMax   int64 `json:"pids_max,omitempty"`   // forks and threads refused because there were too many
-	Throttled int64 `json:"throttled,omitempty"`  // microseconds in which the group had to wait for its share of the CPU
+	PidsMax   int64 `json:"pids_max,omitempty"`   // forks and threads refused because the limit was reached
+	Throttled int64 `json:"throttled,omitempty"`  // microseconds in which the group waited for its share of the CPU
 	PeakBytes int64 `json:"peak_bytes,omitempty"` // most memory that was in use at once, page cache and tmpfs included
-	PeakPids  int64 `json:"peak_pids,omitempty"`  // most processes and threads there were at once
+	PeakPids  int64 `json:"peak_pids,omitempty"`  // most processes and threads at once
 }
 
-// Since is what has happened after an earlier look. Peaks stay: a kernel before 6.12 cannot begin them anew.
+// Since returns what has happened since before was read. The peaks stay as they are, because a kernel before 6.12 cannot reset them.
 func (e Evidence) Since(before Evidence) Evidence {
 	e.OOMKills -= before.OOMKills
 	e.PidsMax -= before.PidsMax
@@ -22,17 +22,17 @@ func (e Evidence) Since(before Evidence) Evidence {
 	return e
 }
 
-// Later is the later one of two looks at a group, of which the numbers only grow.
+// Later returns the later of two readings of one group, whose numbers only grow.
 func (e Evidence) Later(other Evidence) Evidence {
 	return Evidence{max(e.OOMKills, other.OOMKills), max(e.PidsMax, other.PidsMax), max(e.Throttled, other.Throttled),
 		max(e.PeakBytes, other.PeakBytes), max(e.PeakPids, other.PeakPids)}
 }
 
-// sources say where each number is: in which file, after which word; without one the file is the number.
+// sources has the file of each number and the word before it. Without a word, the number is the whole file.
 var sources = []struct {
 	version    int
 	file, word string
-	unit       int64 // what it is divided by
+	unit       int64 // divisor
 	into       func(*Evidence) *int64
 }{
 	{2, "memory.events", "oom_kill", 1, func(e *Evidence) *int64 { return &e.OOMKills }},      // Linux 4.13
@@ -46,7 +46,7 @@ var sources = []struct {
 	{1, "cpu.stat", "throttled_time", 1000, func(e *Evidence) *int64 { return &e.Throttled }}, // 3.2, in nanoseconds
 }
 
-// value finds the number after a word at the begin of a line, or, without a word, that which the text is.
+// value returns the number after word at the beginning of a line or, if word is empty, the number on the first line.
 func value(text, word string) (int64, bool) {
 	for line := range strings.SplitSeq(text, "\n") {
 		rest, ok := line, true

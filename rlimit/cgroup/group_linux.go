@@ -16,28 +16,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prefix is how the names of our groups begin.
+// prefix begins the name of every group that this package makes.
 const prefix = "nsrun-"
 
-// Group is one group, in each of the trees that its limits need.
+// Group is one control group, with a directory in each tree that its limits need.
 type Group struct {
 	dirs []*dir
 }
 
-// dir is a group in one tree.
+// dir is the group's directory in one tree.
 type dir struct {
 	tree   Tree
 	parent *os.File
 	name   string
-	own    *os.File // locked
+	own    *os.File // locked with flock(2)
 	procs  *os.File
-	left   *dir // where this process has gone meanwhile
+	left   *dir // the group that this process has moved to, if it had to leave its own
 }
 
 func (d *dir) path() string { return path.Join(d.tree.Dir, d.name) }
 
-// Make makes a group with its limits, which nobody is in yet. Nothing is left of it if it fails. An error is a [*fault.Error] of the stage
-// "cgroup" with the tree's directory as its path. Its op is the controller whose limit could not be set, if it was only that, or else "make".
+// Make makes a group with its limits and without processes. If it fails, it removes what it has made. The error is a [*fault.Error] of
+// stage "cgroup" whose path is the tree's directory. Its op is "io" if a limit on a disk could not be set, and otherwise "make".
 func Make(trees []Tree) (*Group, error) {
 	g := &Group{}
 	for _, t := range trees {
@@ -52,6 +52,7 @@ func Make(trees []Tree) (*Group, error) {
 	return g, nil
 }
 
+// makeDir makes the group in one tree. op is the op of the error.
 func makeDir(t Tree) (d *dir, op string, err error) {
 	d, op = &dir{tree: t}, "make"
 	if d.parent, err = os.OpenFile(t.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err != nil {
@@ -76,6 +77,7 @@ func makeDir(t Tree) (d *dir, op string, err error) {
 	return d, op, err
 }
 
+// set writes one limit. A disk's limit is written once for each disk.
 func (d *dir) set(f File) error {
 	values := []string{f.Value}
 	if f.Disk {
@@ -92,7 +94,7 @@ func (d *dir) set(f File) error {
 		err := write(d.own, f.Name, v)
 		switch {
 		case f.Optional && errors.Is(err, unix.ENOENT):
-		case f.Disk && (errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)): // it has been taken out meanwhile
+		case f.Disk && (errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)): // the disk has been removed since
 		case err != nil:
 			return err
 		}
@@ -100,11 +102,13 @@ func (d *dir) set(f File) error {
 	return nil
 }
 
-// make makes the directory, and locks it. Another run can have taken it for a dead one's between the two.
+// make makes the directory and locks it. Between the two, another run may take it for the group of a dead run and remove it, so make then
+// tries again.
 func (d *dir) make() error {
 	for range 10 {
 		name := prefix + strconv.FormatUint(rand.Uint64(), 16)
-		// Another user who could open it could keep its lock: this would wait forever, and nobody could remove it.
+		// Mode 0700: another user who could open the directory could hold its lock, and then make would wait for ever and no run could
+		// remove the group.
 		if err := unix.Mkdirat(int(d.parent.Fd()), name, 0o700); err != nil {
 			return &os.PathError{Op: "mkdir", Path: path.Join(d.tree.Dir, name), Err: err}
 		}
@@ -128,7 +132,8 @@ func (d *dir) make() error {
 	return fmt.Errorf("%s: groups that are made there vanish", d.tree.Dir)
 }
 
-// enable gives the children of a group of version 2 their controllers. This process leaves it for a child of its own, if it must.
+// enable enables the tree's controllers for the children of the parent (version 2). If it must, it first moves this process to a child
+// group of its own.
 func (d *dir) enable() error {
 	if len(d.tree.Enable) == 0 {
 		return nil
@@ -149,7 +154,7 @@ func (d *dir) enable() error {
 	return nil
 }
 
-// Born returns the descriptor of the group's directory in a tree of version 2, for clone3(2); -1 if there is none.
+// Born returns the descriptor of the group's directory in a tree of version 2, for clone3(2) with CLONE_INTO_CGROUP, or -1.
 func (g *Group) Born() int {
 	for _, d := range g.dirs {
 		if d.tree.Version == 2 {
@@ -159,8 +164,9 @@ func (g *Group) Born() int {
 	return -1
 }
 
-// Lower appends the calls by which the process that runs p joins the group, in the trees that it is not born in. What it starts is born there.
-// Without a group, to be printed, the calls name no descriptor.
+// Lower appends the calls by which the process that runs p joins the group. Its children then start in the group. If born is set, clone3
+// has already started the process in the group of version 2. g may be nil for a program that is only printed; its calls then name no
+// descriptor.
 func Lower(p *sys.Program, trees []Tree, g *Group, born bool) {
 	for i, t := range trees {
 		if born && t.Version == 2 {
@@ -175,7 +181,7 @@ func Lower(p *sys.Program, trees []Tree, g *Group, born bool) {
 	}
 }
 
-// Made says where the group is, for [Attach].
+// Made returns the directories of the group, for [Attach].
 func (g *Group) Made() (trees []Tree) {
 	for _, d := range g.dirs {
 		trees = append(trees, Tree{Version: d.tree.Version, Dir: d.path()})
@@ -183,7 +189,7 @@ func (g *Group) Made() (trees []Tree) {
 	return trees
 }
 
-// Attach opens a group that another process has made, in which some process lives.
+// Attach opens a group that another process has made and that still has processes. It takes over the lock.
 func Attach(made []Tree) (*Group, error) {
 	g := &Group{}
 	for _, t := range made {
@@ -203,7 +209,7 @@ func Attach(made []Tree) (*Group, error) {
 	return g, nil
 }
 
-// Read returns what has happened in the group.
+// Read returns what the group's files report.
 func (g *Group) Read() (e Evidence) {
 	for _, d := range g.dirs {
 		if d.own != nil {
@@ -213,7 +219,8 @@ func (g *Group) Read() (e Evidence) {
 	return e
 }
 
-// read is without os.File and its memory, as a session asks before each command. The files are short: a read gives all of one.
+// read stores the numbers of one directory in e. It avoids os.File, because a session reads before each command. The files are short, so
+// one read returns a whole file.
 func read(at *os.File, version int, e *Evidence) {
 	var text [4096]byte
 	for _, s := range sources {
@@ -235,7 +242,7 @@ func read(at *os.File, version int, e *Evidence) {
 	}
 }
 
-// Remove ends what is left in the group, removes it, and gives up its locks.
+// Remove kills the processes that are left in the group, removes the group, and releases its locks.
 func (g *Group) Remove() error {
 	var errs []error
 	for i := len(g.dirs) - 1; i >= 0; i-- {
@@ -245,7 +252,7 @@ func (g *Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// Close gives up the locks, and leaves the group to those in it, and to whoever removes what dead runs have left.
+// Close releases the locks and leaves the group to the processes in it. A later run removes the group when they have ended.
 func (g *Group) Close() {
 	for _, d := range g.dirs {
 		d.close()
@@ -264,6 +271,7 @@ func (d *dir) close() {
 	d.parent.Close()
 }
 
+// remove removes the directory. If this process had to leave the parent group, it moves back.
 func (d *dir) remove() error {
 	defer d.close()
 	err := d.removeOwn()
@@ -275,8 +283,8 @@ func (d *dir) remove() error {
 	return errors.Join(errs...)
 }
 
-// removeOwn ends whatever is still there, and waits for the last process to be gone, as the kernel counts: a few milliseconds after it has been
-// waited for.
+// removeOwn removes the directory. It kills the processes that are left and tries again until the kernel has removed the last one from its
+// count, some milliseconds after that process was waited for.
 func (d *dir) removeOwn() (err error) {
 	if d.name == "" {
 		return nil
@@ -297,7 +305,7 @@ func (d *dir) removeOwn() (err error) {
 	return nil
 }
 
-// killAll kills every process of the group: at once where the kernel can (Linux 5.14), else one by one.
+// killAll kills every process of the group: with cgroup.kill (Linux 5.14), and otherwise one by one.
 func (d *dir) killAll() {
 	if d.own == nil || write(d.own, "cgroup.kill", "1") == nil {
 		return
@@ -315,7 +323,8 @@ func (d *dir) killAll() {
 	}
 }
 
-// sweep removes what dead runs have left beside ours. A group with a process in it cannot be removed.
+// sweep removes the groups that dead runs have left in parent: those without a lock and without a process. rmdir fails for a group with a
+// process.
 func sweep(parent *os.File) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", parent.Fd()))
 	if err != nil {
@@ -336,6 +345,7 @@ func sweep(parent *os.File) {
 	}
 }
 
+// openAt opens name below the directory at.
 func openAt(at *os.File, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(int(at.Fd()), name, flags|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -344,6 +354,7 @@ func openAt(at *os.File, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path.Join(at.Name(), name)), nil
 }
 
+// write writes value to the file name below the directory at, in one write(2).
 func write(at *os.File, name, value string) error {
 	f, err := openAt(at, name, unix.O_WRONLY)
 	if err != nil {

@@ -4,8 +4,8 @@ package cgroup
 
 import "errors"
 
-// Group is for Linux.
+// Group works on Linux only.
 type Group struct{}
 
-// Make is for Linux; elsewhere it gives [errors.ErrUnsupported].
+// Make works on Linux only. Elsewhere it returns [errors.ErrUnsupported].
 func Make([]Tree) (*Group, error) { return nil, errors.ErrUnsupported }
