@@ -26,7 +26,7 @@ const (
 var Claims = map[Claim]struct{ Claim, Excludes string }{
 	Places: {"Every mount point and every file is made and opened from a descriptor of the new root, through no symlink, and nothing is made in a directory of the host.",
 		"CVE-2026-87766: a mount point made through a symlink that was planted; CVE-2019-16884, CVE-2021-30465"},
-	Flags: {"Every mount has the plan's flags before it is attached, and no later call takes one away.",
+	Flags: {"Every mount has the plan's flags before it is attached, or, before Linux 5.12, before the command exists; no later call takes one away.",
 		"a moment in which a read-only grant can be written; set-uid programs and device nodes of a granted directory"},
 	OldRoot: {"The host's root is detached before the command's process exists, and no descriptor of a host directory is open when the command begins.",
 		"CVE-2024-21626: a working directory or a descriptor that leads out of the new root; CVE-2016-9962"},
