@@ -30,11 +30,11 @@ var (
 	otherMount       = tolerated{syscall.EXDEV, "the new root is a mount of its own, which is what the call is to find out"}
 	noHostProc       = tolerated{syscall.ENOENT, "the new root is empty, which is what the call is to find out"}
 	cannotSignal     = tolerated{syscall.EPERM, "the Landlock domain keeps it from signalling its caller, which is what the call is to find out"}
-	nobodyLeft       = tolerated{syscall.ESRCH, "there is nobody left to kill"}
-	nobodyInReach    = tolerated{syscall.EPERM, "there is nobody left in the domain to kill"}
+	nobodyLeft       = tolerated{syscall.ESRCH, "no process is left to kill"}
+	nobodyInReach    = tolerated{syscall.EPERM, "no process is left in the domain to kill"}
 	goneByNow        = tolerated{syscall.ENOENT, "an entry of a granted directory has gone since: a rule less grants less"}
 	refusedAct       = tolerated{sys.Any, "an act of the self-test has to fail, whatever the error"}
-	watcherGoesOn    = tolerated{sys.Any, "the process that stands by kills what is left, whatever happened before"}
+	watcherGoesOn    = tolerated{sys.Any, "the watchdog kills the processes that remain, whatever failed before"}
 	noHeader         = tolerated{syscall.ENOEXEC, "a file without a header is run by /bin/sh, as execvp(3) does"}
 	notThere         = tolerated{syscall.ENOENT, "the next place of PATH is tried"}
 	notDirectory     = tolerated{syscall.ENOTDIR, "the next place of PATH is tried"}
