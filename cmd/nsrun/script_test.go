@@ -58,6 +58,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		WorkdirRoot:         t.TempDir(),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TERM", "dumb")
 			env.Setenv("WHO", who())
