@@ -17,7 +17,7 @@ func planted(name, link, real string) error {
 }
 
 // OpenDir opens a directory with O_PATH and returns its path without symlinks. It is for a directory in which this process makes or writes
-// files on behalf of its caller. A path through a symlink that an earlier sandbox could have planted is a [*fault.Error] with a hint.
+// files on behalf of its caller. A path through a symlink that an earlier sandbox could have planted is a [*Error] with a hint.
 func OpenDir(name string) (*os.File, string, error) {
 	var host Host
 	defer host.Close()

@@ -27,6 +27,9 @@ type Resolved struct {
 	Covered bool   // in a compat tree: a later operation covers Dest
 }
 
+// Error is an operation that cannot be carried out on this host: stage "mount", the operation, its place, the cause, and what helps.
+type Error = fault.Error
+
 // lowering is the state of one [Lower].
 type lowering struct {
 	p        *sys.Program

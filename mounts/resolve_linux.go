@@ -7,7 +7,7 @@ import (
 )
 
 // Resolve checks the binds and masks of ops against the host as [Lower] does, for a caller that grants paths without mounting anything
-// (Landlock). It follows every symlink. A bind whose source Lower would refuse is a [*fault.Error]. For a Mask it resolves the destination.
+// (Landlock). It follows every symlink. A bind whose source Lower would refuse is a [*Error]. For a Mask it resolves the destination.
 // The result has one entry for each operation.
 func Resolve(ops []Op, resolver Resolver) ([]Resolved, error) {
 	l := &lowering{resolver: resolver}
