@@ -291,8 +291,9 @@ func (b box) controlBearers(t *testing.T) {
 		}
 		k := &victimRun{word: word, ours: ours, cmd: cmd, reader: bufio.NewReader(ours)}
 		k.begun(t)
-		there := bearers(word)
-		assert.True(t, slices.ContainsFunc(there, func(b bearer) bool { return slices.Contains(b.where, where) }), "%s: %v", where, there)
+		testenv.Eventually(t, func() bool { // in the midst of execve(2) a process has neither arguments nor an environment
+			return slices.ContainsFunc(bearers(word), func(b bearer) bool { return slices.Contains(b.where, where) })
+		}, "a process with the word at its "+where)
 		assert.True(t, stays(ours), "what is left holds the lifeline")
 		require.NoError(t, unix.Kill(-cmd.Process.Pid, unix.SIGKILL))
 		assert.Empty(t, k.left(t), "and when it has ended, it is not found")

@@ -158,9 +158,10 @@ func TestTheWatchdogsGroup(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []int{watchdog[0], watchdog[0]}, []int{group, session}, strconv.Itoa(pid))
 	}
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", watchdog[0]))
-	require.NoError(t, err)
-	assert.Len(t, fds, 2, "the watchdog holds nothing but its socket and its signalfd")
+	testenv.Eventually(t, func() bool { // it goes on when bubblewrap is executed
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", watchdog[0]))
+		return err == nil && len(fds) == 2
+	}, "the watchdog to hold nothing but its socket and its signalfd")
 	close(cancel)
 	testenv.Receive(t, done, "the run's end")
 }
