@@ -197,7 +197,7 @@ func (b *Builder) Backend(e policy.Backend) *Builder { b.spec.Backend = e; retur
 // Degrade accepts what this host cannot enforce, with the strongest backend that works. Each loss is in the receipts.
 func (b *Builder) Degrade() *Builder { b.spec.Fallback = policy.Degrade; return b }
 
-// Require lists guarantees that must hold whatever else is said.
+// Require lists guarantees that must hold whatever else is set.
 func (b *Builder) Require(names ...string) *Builder {
 	b.spec = b.spec.Requiring(names...)
 	return b
@@ -206,8 +206,8 @@ func (b *Builder) Require(names ...string) *Builder {
 // SelfTest has each sandbox try what must fail before it is used.
 func (b *Builder) SelfTest() *Builder { b.spec.SelfTest = true; return b }
 
-// Audit has a row appended to the file when a command starts and one when it has ended: see the package audit. A command that cannot be
-// told of is not run. No sandbox is shown the file. A relative path is one of this process's working directory.
+// Audit has a row appended to the file when a command starts and one when it has ended: see the package audit. A command whose start cannot
+// be written is not run. No sandbox is shown the file. A relative path is one of this process's working directory.
 func (b *Builder) Audit(path string) *Builder {
 	abs, err := filepath.Abs(path)
 	if path == "" {
@@ -233,7 +233,7 @@ func (b *Builder) Label(name, value string) *Builder {
 	return b
 }
 
-// Build checks all that was said. The error has every fault.
+// Build validates the policy. The error has every fault.
 func (b *Builder) Build() (Policy, error) {
 	p, err := FromPolicy(b.spec, policy.Operator{})
 	if err = errors.Join(append(slices.Clone(b.faults), err)...); err != nil {

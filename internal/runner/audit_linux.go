@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
-// record is what the audit logs of a policy are told of one run. nil is that of a policy without logs.
+// record writes one run to the audit logs of a policy. It is nil for a policy without logs.
 type record struct {
 	spec   policy.Policy
 	logs   []*audit.Log
@@ -100,7 +100,7 @@ func (r *record) real(spec policy.Policy) policy.Policy {
 	return spec
 }
 
-// files tells of the open files.
+// files returns the open log files.
 func (r *record) files() (all []os.FileInfo, err error) {
 	if r == nil {
 		return nil, nil
@@ -156,7 +156,7 @@ func (r *record) begin(argv []string, dir string, env []string, backend string) 
 	return nil
 }
 
-// finish writes the row of the end and closes the logs. What could not be written is a note: the run has been, whatever is told of it.
+// finish writes the row of the end and closes the logs. A failed write becomes a note: the command has already run.
 func (r *record) finish(end result.Result) (notes []plan.Note) {
 	if r == nil {
 		return nil
@@ -198,8 +198,8 @@ func (r *record) refused(argv []string, dir string, end result.Result, err error
 	return err
 }
 
-// AuditRefused tells a policy's audit logs of a run that was refused before there was a plan, by the result of [Failure], and returns err,
-// joined with what kept it from being told.
+// AuditRefused writes a run that was refused before there was a plan, with the result of [Failure], to a policy's audit logs. It returns err,
+// joined with the error of a log that could not be written.
 func AuditRefused(p policy.Policy, argv []string, err error) error {
 	r, openErr := openRecord(p)
 	if openErr != nil {
@@ -208,7 +208,7 @@ func AuditRefused(p policy.Policy, argv []string, err error) error {
 	return r.refused(argv, p.Dir, Failure(err), err)
 }
 
-// conclude tells how a command of the library's callers has ended, or why it has not begun; cancelled says that its context has ended.
+// conclude writes how a command of the library ended, or why it did not begin. cancelled reports that its context has ended.
 func (r *record) conclude(argv []string, end *ExecResult, err error, cancelled bool) (*ExecResult, error) {
 	if r == nil {
 		return end, err

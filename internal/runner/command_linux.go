@@ -45,7 +45,7 @@ func (s *Session) command(args []string, dir string, env []string) (backend.Comm
 	return c, checkPath(args[0], c.Env)
 }
 
-// checkPath refuses to look for a program in a relative place of PATH, as os/exec does: whoever can write there would choose the program.
+// checkPath refuses to look for a program in a relative place of PATH, as os/exec does: a process that can write there would choose the program.
 func checkPath(name string, env []string) error {
 	i := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") })
 	if i < 0 || strings.Contains(name, "/") {

@@ -5,5 +5,5 @@
 // [Foreground] forks this process; sessions, and [Run], are made by a small process of the same binary, which [Init] becomes: see the package
 // spawner. What is below, from the session to the streams of one command, knows nothing of who asks.
 //
-// It does not check what it is asked for beyond the policy: whoever calls it decides about that.
+// It checks requests against the policy alone; its callers decide everything else.
 package runner

@@ -28,7 +28,7 @@ func (s *Size) window() *unix.Winsize {
 	return &unix.Winsize{Row: s.Rows, Col: s.Cols}
 }
 
-// DefaultMaxOutput is how much of each stream a command's result keeps when nothing else is said, in bytes.
+// DefaultMaxOutput is the number of bytes of each stream that a command's result keeps if the options name no other.
 const DefaultMaxOutput = 1 << 20
 
 // ExecOptions is what a command in a session takes beside its arguments. nil and the zero value are ready to use.
@@ -57,7 +57,7 @@ type ExecOptions struct {
 	WaitDelay time.Duration
 
 	linger  bool     // the streams go on when the command has ended, as long as a process that it has left holds them
-	running *Running // to be told how far the command has got
+	running *Running // gets the progress of the command
 }
 
 // ExecResult is how a command ended, and what it has written.
@@ -82,8 +82,8 @@ func Shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 // was asked, an [*Error] that wraps [ErrNotFound] or [ErrNotExecutable] if there is no such program, another [*Error] if a step of the
 // set-up failed, [ErrClosed], or the cause of ctx's end, beside the result of what had run until then.
 //
-// When ctx ends the whole tree of the command is killed, daemons included; when its time is up it has the policy's grace first. What
-// it leaves running in the background when it ends by itself lives on with the session, and does not keep Exec from returning. Before
+// When ctx ends, Exec kills the whole process tree of the command, daemons included; after the timeout the tree has the policy's grace first. A
+// background process survives a command that ends by itself until the session ends, and does not keep Exec from returning. Before
 // Landlock ABI 6 (Linux 6.12), or without Landlock, a tree can only be killed with all that runs in the session: a new sandbox takes the
 // place of the old one then, as with Fresh.
 func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*ExecResult, error) {
@@ -101,7 +101,7 @@ func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*
 	return rec.conclude(argv, result, err, ctx.Err() != nil)
 }
 
-// ask makes a command of what is asked for, with its time, and tells rec of the start.
+// ask makes a command of a request, with its timeout, and writes its start to rec.
 func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command backend.Command, limit time.Duration, err error) {
 	if command, err = s.command(argv, opts.Dir, opts.Env); err != nil {
 		return command, 0, err
@@ -193,7 +193,7 @@ func (s *Session) begin(ctx context.Context, command backend.Command, limit time
 	return proc, nil
 }
 
-// errStart says that a command was not told to have begun within its time.
+// errStart means that no message reported the command's start within its timeout.
 var errStart = errors.New("the command has not begun within its time")
 
 // notBegun is what comes of a command of which no word has come. If its sandbox, or its time, has ended meanwhile, it may have begun, and

@@ -233,7 +233,7 @@ func amend(known facts.Facts, p *plan.Plan, err error) facts.Facts {
 	return known.With(name, facts.Answer{State: facts.No, Detail: err.Error(), Fix: fix})
 }
 
-// refusedByKernel tells a refusal of namespaces and mounts from a mistake in the policy.
+// refusedByKernel reports whether the kernel refused namespaces or mounts, which is no mistake in the policy.
 func refusedByKernel(err error) bool {
 	var failed *Error
 	var errno unix.Errno
@@ -310,7 +310,7 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 	return notes, nil
 }
 
-// enterable says why a command cannot start in a directory of the host.
+// enterable returns an error if a command cannot start in a directory of the host.
 func enterable(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -348,7 +348,7 @@ func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
 	return call.Args, call.Losses, nil
 }
 
-// ExecStages is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, having told whoever started it.
+// ExecStages is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, after it has reported that to its caller.
 func ExecStages(channel, requests, stderr int) error {
 	return backend.ExecStages(channel, requests, stderr)
 }
@@ -356,7 +356,7 @@ func ExecStages(channel, requests, stderr int) error {
 // ContainerInit is for the nsrun command alone: it is pid 1 of a container that the backend docker has made. It returns only if it fails.
 func ContainerInit() error { return backend.ContainerInit() }
 
-// missing tells of the mounts that were left out.
+// missing returns a note for each mount that was left out.
 func missing(p *plan.Plan, resolved []backend.Resolved) []plan.Note {
 	var notes []plan.Note
 	for i, s := range resolved {

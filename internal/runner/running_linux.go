@@ -39,7 +39,7 @@ func (r *Running) exit() {
 	}
 }
 
-// report says how the command has ended, once.
+// report records, once, how the command ended.
 func (r *Running) report(result *ExecResult, err error) {
 	if r == nil {
 		return
@@ -129,7 +129,7 @@ func (r *Running) Signal(sig os.Signal) error {
 	return proc.signal(sig)
 }
 
-// Resize tells the terminal's new size. Without a terminal it is [os.ErrInvalid].
+// Resize sets the terminal's size. Without a terminal it is [os.ErrInvalid].
 func (r *Running) Resize(size Size) error {
 	select {
 	case <-r.begun:

@@ -162,7 +162,7 @@ func (s *Session) adopt(sandbox *backend.Sandbox) {
 	}()
 }
 
-// finish tells that the session has ended. s.mu is held.
+// finish marks the session as ended. The caller holds s.mu.
 func (s *Session) finish() {
 	select {
 	case <-s.done:

@@ -78,7 +78,7 @@ func (k *sink) take(b []byte) bool {
 			k.from.Close() // as a program's that writes into a pipe which nobody reads
 			return false
 		}
-		return !piped || !k.excessive() // which is the end, for whoever reads
+		return !piped || !k.excessive() // the reader sees the end then
 	}
 	if sandbox := k.limit - int64(len(k.kept)); sandbox > 0 {
 		k.kept = append(k.kept, b[:min(int64(len(b)), sandbox)]...)

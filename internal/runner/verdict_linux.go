@@ -56,7 +56,7 @@ func endedWith(p *plan.Plan, from result.Receipt, out backend.Outcome) result.Re
 // (zap_pid_ns_processes in kernel/pid_namespace.c).
 var unknownUsage = plan.Note{Feature: "result", Loss: "user_ms, system_ms and max_rss_kib are not known: the sandbox's pid 1 was killed, which reports them"}
 
-// limited tells which limit a command that has failed came up against, by the evidence that there is, the surest first; otherwise it is what
+// limited returns which limit a command that has failed came up against, by the evidence that there is, the surest first; otherwise it is what
 // it is.
 func limited(p *plan.Plan, out backend.Outcome, otherwise result.Verdict) result.Verdict {
 	signal := unix.Signal(0)

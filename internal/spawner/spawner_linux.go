@@ -56,7 +56,7 @@ func reap() {
 	}
 }
 
-// serve carries out requests, at the same time, until their end. One that does not come whole is dropped: the end of its reply tells.
+// serve carries out requests, at the same time, until their end. A request that does not arrive whole is dropped; its reply socket then ends.
 func serve(work chan<- func()) error {
 	fork := func(f func()) {
 		done := make(chan struct{})

@@ -14,7 +14,7 @@ const (
 	Memory        Verdict = "memory"         // failed, and the kernel had killed for want of memory in its cgroup
 	Pids          Verdict = "pids"           // failed, and had been refused processes at the limit of its cgroup
 	Output        Verdict = "output"         // it had written more than it may, and was ended, or than could be passed on
-	Interrupted   Verdict = "interrupted"    // ended because nsrun was told to end, at once or after its grace
+	Interrupted   Verdict = "interrupted"    // ended because nsrun was asked to end, at once or after its grace
 	Lost          Verdict = "lost"           // it has run, or may have; how it ended is not known
 	NotFound      Verdict = "not-found"      // there is no such command
 	NotExecutable Verdict = "not-executable" // it cannot be executed
@@ -25,7 +25,7 @@ const (
 // Verdicts lists them all.
 var Verdicts = []Verdict{OK, Exit, Signal, Timeout, CPU, FileSize, Memory, Pids, Output, Interrupted, Lost, NotFound, NotExecutable, Setup, Refused}
 
-// VerdictRow tells of a verdict: the exit code that goes with it, and what there is of evidence.
+// VerdictRow describes a verdict: its exit code, and the evidence for it.
 type VerdictRow struct {
 	Verdict        Verdict
 	Code, Evidence string
