@@ -24,6 +24,7 @@ type Resolved struct {
 	Missing bool   // left out, because it is optional and its source or destination does not exist
 	File    bool   // Dest is not a directory
 	Link    bool   // Dest is a symlink
+	Target  string // of that symlink
 	Covered bool   // in a compat tree: a later operation covers Dest
 }
 

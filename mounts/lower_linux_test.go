@@ -213,7 +213,7 @@ func TestOptionalIsLeftOutAndReported(t *testing.T) {
 		Op{Kind: Bind, Source: "/etc/passwd", Dest: "/p"})
 	require.NoError(t, err)
 	assert.Equal(t, []Resolved{{Op: 0, Dest: "/none", Missing: true}, {Op: 1, Dest: "/etc", Source: "/etc"}, {Op: 2, Dest: "/etc/none", Missing: true},
-		{Op: 3, Dest: "/bin", Link: true}, {Op: 4, Dest: "/p", Source: "/etc/passwd", File: true}}, resolved)
+		{Op: 3, Dest: "/bin", Link: true, Target: "usr/bin"}, {Op: 4, Dest: "/p", Source: "/etc/passwd", File: true}}, resolved)
 }
 
 func TestFollowDestGoesWhereTheLinkLeadsInside(t *testing.T) {

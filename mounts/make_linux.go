@@ -135,7 +135,7 @@ func (l *lowering) symlink(op Op, target string) error {
 	l.makeParents(op.Dest)
 	l.p.Add(unix.SYS_SYMLINKAT, sys.Str(target), sys.Of(l.root), sys.Str(relative(op.Dest)))
 	l.view.set(op.Dest, node{origin: link})
-	l.resolved.Link = true
+	l.resolved.Link, l.resolved.Target = true, target
 	return nil
 }
 

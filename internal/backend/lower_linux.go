@@ -42,7 +42,8 @@ type Lowered struct {
 	Flags    uintptr           // of clone
 	Resolved []mounts.Resolved // one for each mount of the plan
 	Rules    []landlock.PathRule
-	forked   int // the index of the parent's first call after it has forked the command's process
+	open     []int // descriptors that were open, for a kernel without close_range(2)
+	forked   int   // the index of the parent's first call after it has forked the command's process
 }
 
 var cloneFlags = map[string]uintptr{
@@ -60,6 +61,7 @@ type lowering struct {
 	tty     sys.Slot // the command's end of its terminal
 	command sys.Slot // pid of the process that becomes the command
 	forked  int      // see [Lowered]
+	open    []int    // see [Lowered]
 	proc    sys.Slot // the host's procfs, by bubblewrap's rules
 	umask   sys.Slot // the caller's
 	parents []byte   // the pid of the waiter or subreaper, and the result of the command's getppid
@@ -124,7 +126,7 @@ func (l *lowering) lower(by verify.Runner, resolver mounts.Resolver) (*Lowered, 
 	if err := l.stages(verify.Init[:], by); err != nil {
 		return nil, err
 	}
-	out.Resolved, out.Rules, out.forked = l.resolved, l.rules, l.forked
+	out.Resolved, out.Rules, out.open, out.forked = l.resolved, l.rules, l.open, l.forked
 	return out, nil
 }
 
@@ -166,16 +168,29 @@ func (l *lowering) closeAllBut(from int, keep []int) error {
 		}
 		return nil
 	}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
+	if err := l.listOpen(); err != nil {
 		return fmt.Errorf("list of open descriptors, for a kernel without close_range: %w", err)
 	}
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= from && !slices.Contains(keep, fd) {
+	for _, fd := range l.open {
+		if fd >= from && !slices.Contains(keep, fd) {
 			l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0) // the listing had a descriptor of its own
 		}
 	}
 	return nil
+}
+
+// listOpen lists this process's open descriptors, once.
+func (l *lowering) listOpen() error {
+	if l.open != nil {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil {
+			l.open = append(l.open, fd)
+		}
+	}
+	return err
 }
 
 // mapIDs makes pid 1 root of its own user namespace, which maps only the caller's ids. setgroups is denied before gid_map is written:

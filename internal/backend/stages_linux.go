@@ -95,21 +95,32 @@ func (l *lowering) ownNull() error {
 	if l.tty != 0 || !hasDev(l.plan) {
 		return nil
 	}
+	modes, err := standardNulls()
 	null := l.p.Slot()
-	for fd := range 3 {
-		st, flags, err := statFD(uintptr(fd))
-		if errors.Is(err, unix.EBADF) || err == nil && !isNull(st) { // closed, or another file
-			continue
+	for fd, mode := range modes {
+		if mode >= 0 {
+			l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(mode)).Keep(null)
+			l.p.Add(unix.SYS_DUP3, sys.Of(null), sys.Int(fd), sys.Int(0))
+			l.p.Add(unix.SYS_CLOSE, sys.Of(null))
 		}
-		if err != nil {
-			return err
-		}
-		// With the access mode of the descriptor that it replaces.
-		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(flags&unix.O_ACCMODE)).Keep(null)
-		l.p.Add(unix.SYS_DUP3, sys.Of(null), sys.Int(fd), sys.Int(0))
-		l.p.Add(unix.SYS_CLOSE, sys.Of(null))
 	}
-	return nil
+	return err
+}
+
+// standardNulls returns the access mode of each standard descriptor that is the host's /dev/null, and -1 for one that is not.
+func standardNulls() (modes [3]int, err error) {
+	for fd := range 3 {
+		st, flags, failed := statFD(uintptr(fd))
+		modes[fd] = -1
+		switch {
+		case errors.Is(failed, unix.EBADF): // closed
+		case failed != nil:
+			err = failed
+		case isNull(st):
+			modes[fd] = flags & unix.O_ACCMODE
+		}
+	}
+	return modes, err
 }
 
 // userNamespace moves the command's process into a user namespace of its own.

@@ -3,6 +3,7 @@ package backend
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -32,10 +33,25 @@ func (l *Lowered) evidence(p *plan.Plan, f fds) (in verify.Input, err error) {
 			return in, err
 		}
 	}
+	in.Open, in.Device = l.open, device
+	for i := range p.Cgroups {
+		in.Groups = append(in.Groups, f.group.Procs(i))
+	}
+	if in.Null, err = standardNulls(); err != nil {
+		return in, err
+	}
 	if p.Terminal && f.size != nil {
 		in.TerminalSize = winsize(f.size)
 	}
 	in.Limits, err = (&lowering{plan: p}).findLimits()
 	in.LowersFiles = slices.ContainsFunc(in.Limits, lowersOpenFiles)
 	return in, err
+}
+
+// device returns where the host's device of a name is: the name itself, unless it is a symlink.
+func device(name string) string {
+	if at, err := filepath.EvalSymlinks(name); err == nil {
+		return at
+	}
+	return name
 }

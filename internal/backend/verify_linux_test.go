@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"maps"
 	"runtime"
 	"slices"
@@ -24,6 +25,12 @@ func checked(t testing.TB, p *plan.Plan, l *Lowered) verify.Input {
 	for i, f := range in.Filters { // a built-in one is compiled once
 		in.Filters[i] = slices.Clone(f)
 	}
+	own := *p // what the program's arguments point to is not what they are compared with
+	own.Mounts = slices.Clone(p.Mounts)
+	for i := range own.Mounts {
+		own.Mounts[i].Data = bytes.Clone(own.Mounts[i].Data)
+	}
+	in.Plan = &own
 	return in
 }
 

@@ -13,8 +13,13 @@ type View struct {
 	c *Call
 }
 
-// View returns call i.
-func (p *Program) View(i int) View { return View{p, &p.calls[i]} }
+// View returns call i. Where there is none, the view is of a kind that no call has.
+func (p *Program) View(i int) View {
+	if i < 0 || i >= len(p.calls) {
+		return View{p, &Call{kind: ^kind(0)}}
+	}
+	return View{p, &p.calls[i]}
+}
 
 // Kind is the kind of a call.
 type Kind = kind
@@ -66,6 +71,9 @@ func (v View) Mem(i int) []byte {
 		return nil
 	}
 	m := v.p.alive[int(v.c.memory)+bits.OnesCount8(v.c.ptrs&(1<<i-1))]
+	if addr(m.ptr) != v.c.a[i] {
+		return nil
+	}
 	return unsafe.Slice((*byte)(m.ptr), m.size)
 }
 
@@ -76,6 +84,9 @@ func (v View) Str(i int) (string, bool) {
 	}
 	b := v.Mem(i)
 	n := len(b) - 1
+	if n < 0 {
+		return "", false
+	}
 	return unsafe.String(unsafe.SliceData(b), n), b[n] == 0
 }
 

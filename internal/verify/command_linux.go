@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -43,14 +42,17 @@ func (c *checker) terminalEnds() (master sys.Slot, number uint64) {
 
 // sends requires a message on the status socket with the descriptor that an earlier call has opened: that call wrote the descriptor's
 // number at the address number, which must lie within this very message. A descriptor of something else cannot leave the sandbox this way.
+//
+// The message is one block of memory: struct msghdr, struct iovec, a control message (cmsg(3)) with the number, and the byte to send.
 func (c *checker) sends(kind byte, number uint64) {
+	const vector, control, fd, data = 56, 72, 88, 96
 	m := c.call(Lifetime, unix.SYS_SENDMSG).num(c.Status)
-	message, at := m.v.Mem(m.arg), m.v.Arg(m.arg)
-	if number < at || number+4 > at+uint64(len(message)) || !bytes.Contains(message, []byte{kind}) {
+	at := m.v.Arg(m.arg)
+	if number != at+fd {
 		c.fail("it sends another descriptor than the one that was opened")
 	}
-	m.arg++
-	m.num(unix.MSG_NOSIGNAL)
+	m.words(0, 0, at+vector, 1, at+control, uint64(unix.CmsgSpace(4)), 0,
+		at+data, 1, uint64(unix.CmsgLen(4)), unix.SOL_SOCKET|unix.SCM_RIGHTS<<32, 0, uint64(kind)).num(unix.MSG_NOSIGNAL)
 }
 
 // takeTerminal requires that the terminal becomes the controlling terminal of the command's new session, and its descriptors 0, 1 and 2.
@@ -65,26 +67,18 @@ func (c *checker) takeTerminal() {
 	}
 }
 
-// ownNull accepts that descriptors 0, 1 and 2 change from the host's /dev/null to the sandbox's. Root could change the mode of the host's
-// device through such a descriptor. Which of the three are the host's /dev/null is known only to the caller, not to the plan, so each may
-// be replaced, once and in order, by /dev/null and nothing else.
+// ownNull requires that descriptors 0, 1 and 2 change from the host's /dev/null to the sandbox's, with the same access mode. Root could
+// change the mode of the host's device through such a descriptor.
 func (c *checker) ownNull() {
 	if c.terminal != 0 || !slices.ContainsFunc(c.Plan.Mounts, func(op mounts.Op) bool { return op.Kind == mounts.Dev && op.Dest == "/dev" }) {
 		return
 	}
-	for last := -1; c.aheadStr(unix.SYS_OPENAT, 1, "/dev/null"); {
-		m, mode := c.call(OldRoot, unix.SYS_OPENAT).cwd().str("/dev/null").any()
-		if mode&^unix.O_ACCMODE != 0 {
-			c.fail("it is opened with flags %#x", mode)
+	for fd, mode := range c.Null {
+		if mode >= 0 {
+			s := c.call(OldRoot, unix.SYS_OPENAT).cwd().str("/dev/null").num(mode).opens()
+			c.call(OldRoot, unix.SYS_DUP3).slot(s).num(fd).num(0)
+			c.close(OldRoot, s)
 		}
-		s := m.opens()
-		m, fd := c.call(OldRoot, unix.SYS_DUP3).slot(s).any()
-		if fd <= last || fd > 2 {
-			c.fail("it replaces descriptor %d", fd)
-		}
-		m.num(0)
-		c.close(OldRoot, s)
-		last = fd
 	}
 }
 
@@ -128,11 +122,7 @@ func (c *checker) become() {
 	}
 	c.take(Lifetime, sys.KindGuard)
 	c.waits(int(c.children))
-	group := 1
-	if c.Plan.KillScope {
-		group = 0
-	}
-	c.atLeast(group)
+	c.atLeast(number(!c.Plan.KillScope))
 	if c.Plan.KillScope {
 		c.killRest()
 	}
@@ -204,25 +194,38 @@ func (c *checker) serve() {
 	c.take(Lifetime, sys.KindServe)
 	v := c.v
 	from, die := v.Range()
-	if from != c.Status || v.Keep() != c.children || (die != 0) != c.bare() || (v.Min() != 0) != c.Plan.Scoped() {
+	if from != c.Status || v.Keep() != c.children || die != number(c.bare()) || v.Min() != number(c.Plan.Scoped()) ||
+		v.Arg(4) != 0 || v.Arg(5) != 0 {
 		c.fail("it does not serve as the plan says")
 	}
 	c.kept, c.ranged, c.least = true, true, true
 	end, live, terminal := c.end, c.live, c.terminal
 	for part, body := range []func(){
 		func() { c.stages(Init[:], Supervisor) },
-		func() { c.terminalEnds() },
+		func() {
+			if master, _ := c.terminalEnds(); master != sys.SlotMaster || c.terminal != sys.SlotTerminal {
+				c.fail("requests cannot reach the terminal")
+			}
+		},
 		func() { c.stages(Confinement[:], Shared) },
 	} {
 		c.done()
-		if int(v.Arg(part)) != c.next {
-			c.fail("its part %d begins elsewhere", part)
+		if int(v.Arg(part)) != c.next || v.Arg(part+1) > uint64(end) {
+			c.fail("its part %d begins or ends elsewhere", part)
 		}
 		c.end, c.live = int(v.Arg(part+1)), slices.Clone(live)
 		body()
 		c.process()
 	}
 	c.end, c.live, c.terminal = end, live, terminal
+}
+
+// number returns 1 for true.
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // exec requires that the places of PATH are tried as execvp(3) does, and that nothing else comes after the filters: the program ends in an
@@ -294,7 +297,7 @@ func (c *checker) selfTest() {
 		pid, _ := c.child(Order, sys.KindSpawn, shares, func() {
 			if c.TestReport != 0 {
 				c.take(Order, sys.KindReport)
-				if from, _ := c.v.Range(); from != c.TestReport {
+				if from, to := c.v.Range(); from != c.TestReport || to != 0 {
 					c.fail("it reports to %d", from)
 				}
 				c.ranged = true

@@ -162,7 +162,7 @@ func (m *matcher) any() (*matcher, int) {
 
 // counter requires that the next argument is the counter of a repeated call.
 func (m *matcher) counter() *matcher {
-	if !m.v.IsCounter(m.arg) {
+	if !m.v.IsCounter(m.arg) || m.v.IsSlot(m.arg) || m.v.Arg(m.arg) != 0 {
 		m.fail("argument %d is not the counter", m.arg)
 	}
 	m.arg++
@@ -194,16 +194,6 @@ func (m *matcher) optional(s string) *matcher {
 		return m.null()
 	}
 	return m.str(s)
-}
-
-// text requires that the next argument is a string, and returns it. The caller must check it.
-func (m *matcher) text() (*matcher, string) {
-	have, ok := m.v.Str(m.arg)
-	if !ok {
-		m.fail("argument %d is no string", m.arg)
-	}
-	m.arg++
-	return m, have
 }
 
 // mem requires that the next argument points to exactly these bytes.
@@ -326,11 +316,7 @@ func (m *matcher) failure(claim Claim, e syscall.Errno) *matcher {
 // the start with e.
 func (m *matcher) expect(claim Claim, pid sys.Slot, killed bool, e syscall.Errno) {
 	m.take(claim, sys.KindExpect)
-	want := 0
-	if killed {
-		want = 1
-	}
-	if _, to := m.v.Range(); m.v.Keep() != pid || to != want || m.v.Errno() != e {
+	if from, to := m.v.Range(); m.v.Keep() != pid || from != 0 || to != number(killed) || m.v.Errno() != e {
 		m.fail("it does not wait for the child as expected")
 	}
 	m.kept, m.ranged, m.errno = true, true, true
@@ -349,6 +335,9 @@ func (m *matcher) child(claim Claim, kind sys.Kind, shares int, body func()) (pi
 	}
 	m.ranged, m.kept, m.into = true, true, true
 	pid, pidfd = m.v.Keep(), m.v.Into()
+	if kind == sys.KindFork && pid != 0 {
+		m.fail("its pid is kept")
+	}
 	m.done()
 	end, live := m.end, slices.Clone(m.live)
 	if m.next+n > end {

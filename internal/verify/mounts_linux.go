@@ -189,26 +189,26 @@ func (c *checker) bind(op mounts.Op, seen mounts.Resolved, at string, whole bool
 		if !op.KeepLink {
 			c.failFor(Places, "%s is to be no symlink", op.Dest)
 		}
-		c.symlink("", at)
+		c.symlink(seen.Target, at)
 		return
 	}
 	c.point(at)
 	source := seen.Source
 	if !whole { // a device node, whose device number lowering has checked
-		source = c.deviceSource(source)
+		source = c.device(source)
 	}
 	src := c.source(source)
 	c.attach(src, op.Flags, at, whole && !seen.File, true)
 	c.layers = append(c.layers, layer{at, false, op.Flags.Has(mounts.ReadOnly)})
 }
 
-// deviceSource returns the path that the program opens for a device of that name. It accepts another path in /dev, because /dev/name may be
-// a symlink on the host. Lowering has compared the device number (CVE-2025-31133).
-func (c *checker) deviceSource(name string) string {
-	if have, ok := c.p.View(c.next).Str(1); ok && strings.HasPrefix(have, "/dev/") && c.Plan.Mechanisms.Openat2 {
-		return have
+// device returns the path that the program must open for a device of that name: the name itself or, if a symlink stands there on the host,
+// where it leads.
+func (c *checker) device(name string) string {
+	if have, _ := c.p.View(c.next).Str(1); have == name && c.Plan.Mechanisms.Openat2 {
+		return name
 	}
-	return name
+	return c.Device(name)
 }
 
 // source requires that a path of the host is opened without following any symlink. Lowering has resolved the path, so a symlink in it now
@@ -313,13 +313,7 @@ func (c *checker) enter(at string) {
 // symlink requires a symlink with the plan's target in a file system of the sandbox. Nothing can be made below it later.
 func (c *checker) symlink(target, at string) {
 	c.makeParents(at)
-	m := c.call(Places, unix.SYS_SYMLINKAT)
-	if target == "" { // a symlink of the host (KeepLink): any target, which is looked up inside the sandbox
-		m, _ = m.text()
-	} else {
-		m.str(target)
-	}
-	m.slot(c.root).str(at)
+	c.call(Places, unix.SYS_SYMLINKAT).str(target).slot(c.root).str(at)
 	c.mayMake(at)
 	c.layers = append(c.layers, layer{path: at})
 }
@@ -371,7 +365,7 @@ func (c *checker) mask(at string, maybe bool) {
 	}
 	api := c.Plan.Mechanisms.MountAPI
 	if c.null == 0 && c.opensNull() {
-		c.null = c.source(c.deviceSource("/dev/null"))
+		c.null = c.source(c.device("/dev/null"))
 	}
 	switch {
 	case api && c.ahead(0, unix.SYS_OPEN_TREE):

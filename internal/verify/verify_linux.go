@@ -25,9 +25,14 @@ type Input struct {
 	Output         [2]int              // descriptor numbers of the pipes that become standard output and error; 0 is none
 	Arguments      sys.Area            // this process's arguments and environment, which pid 1 overwrites
 	Caller         int                 // pid of this process, which a subreaper must be unable to signal
-	TerminalSize   []byte              // struct winsize of the command's terminal; nil is none
-	By             Runner              // Remote or Container, if the program is only the part that such a process runs
-	TestReport     int                 // the self-test of a Remote: descriptor number of the pipe that its processes report to
+	Groups         []int               // descriptor numbers of the cgroup.procs files, one for each of the plan's cgroups
+	Null           [3]int              // access mode of each standard descriptor that is the host's /dev/null; -1 for the others
+	Open           []int               // descriptors that are open, for a kernel without close_range(2)
+	// Device returns where the host's device of a name in /dev is, which may be a symlink there. Lowering has compared the device number.
+	Device       func(name string) string
+	TerminalSize []byte // struct winsize of the command's terminal; nil is none
+	By           Runner // Remote or Container, if the program is only the part that such a process runs
+	TestReport   int    // the self-test of a Remote: descriptor number of the pipe that its processes report to
 }
 
 // Check returns nil if the program matches the plan, and otherwise the first [*Violation]. It changes nothing and makes no system call. It

@@ -172,13 +172,21 @@ func Lower(p *sys.Program, trees []Tree, g *Group, born bool) {
 		if born && t.Version == 2 {
 			continue
 		}
-		procs, where := -1, path.Join(t.Dir, prefix+"...")
+		where := path.Join(t.Dir, prefix+"...")
 		if g != nil {
-			procs, where = int(g.dirs[i].procs.Fd()), g.dirs[i].path()
+			where = g.dirs[i].path()
 		}
 		p.At(sys.Step{Stage: "cgroup", Op: "join", Path: where})
-		p.Add(unix.SYS_WRITE, sys.Int(procs), sys.Bytes([]byte("0")), sys.Int(1)).Min(1)
+		p.Add(unix.SYS_WRITE, sys.Int(g.Procs(i)), sys.Bytes([]byte("0")), sys.Int(1)).Min(1)
 	}
+}
+
+// Procs returns the descriptor of cgroup.procs in tree i, or -1 for a group that is only planned.
+func (g *Group) Procs(i int) int {
+	if g == nil {
+		return -1
+	}
+	return int(g.dirs[i].procs.Fd())
 }
 
 // Made returns the directories of the group, for [Attach].
