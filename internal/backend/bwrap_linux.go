@@ -140,16 +140,6 @@ func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) RemoteRequest {
 	return o
 }
 
-// devOf returns the directory where the plan mounts its own device nodes, or "".
-func devOf(p *plan.Plan) string {
-	for _, op := range p.Mounts {
-		if op.Kind == mounts.Dev {
-			return op.Dest
-		}
-	}
-	return ""
-}
-
 // simplify returns the plan's operations in a form that bubblewrap can carry out: see materialize and parents. It adds the mounts by which
 // nsrun covers parts of a procfs.
 func simplify(p *plan.Plan, resolved []mounts.Resolved, resolver mounts.Resolver) ([]mounts.Op, error) {

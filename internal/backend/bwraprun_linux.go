@@ -334,15 +334,18 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 	if f := o.checkLocations(); f != nil {
 		return send(f, channel)
 	}
-	l := remoteLowering(&o)
+	l := newLowering(remotePlan(&o), nil, fds{target: o.Target}, false)
 	defer l.closeTest()
-	if err := l.openTestReport(); err != nil {
-		return err
+	if err = l.openTestReport(); err == nil {
+		err = l.stages(verify.Confinement[:], verify.Remote)
 	}
-	if err := l.stages(verify.Confinement[:], verify.Remote); err != nil {
-		return err
+	if err == nil {
+		err = l.failure(l.p.Run())
 	}
-	return l.reportFailure(channel, l.p.Run())
+	if step := (*Error)(nil); errors.As(err, &step) {
+		return send(step, channel)
+	}
+	return err
 }
 
 // triedRemotely returns the acts that the self-test tries in another program's pid namespace.
@@ -350,26 +353,10 @@ func triedRemotely(p *plan.Plan, c *SelfTestTarget) []plan.Act {
 	return tried(&plan.Plan{SelfTest: p.SelfTest, Namespaces: []string{plan.Pid}}, c)
 }
 
-// remoteLowering returns the lowering of a request. Its plan has the parts that the exec stages use.
-func remoteLowering(o *RemoteRequest) *lowering {
-	p := &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for ownNull
+// remotePlan returns a plan with the parts that the exec stages use.
+func remotePlan(o *RemoteRequest) *plan.Plan {
+	return &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for the stage OwnNull
 		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, SoftCaps: o.SoftCaps, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
-	l := &lowering{p: &sys.Program{}, plan: p, target: o.Target}
-	if l.target == nil {
-		l.target = &SelfTestTarget{}
-	}
-	return l
-}
-
-// reportFailure sends the failure of the self-test's child, or else err if it names a step, over channel. Another error it returns.
-func (l *lowering) reportFailure(channel int, err error) error {
-	if f, ok := l.testFailure(); ok {
-		err = l.p.Failed(f)
-	}
-	if step := (*Error)(nil); errors.As(err, &step) {
-		return send(step, channel)
-	}
-	return err
 }
 
 // send sends an error to the other end of the channel.

@@ -164,10 +164,11 @@ func (p *pid1) startCommand() (int, *Error) {
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return 0, &Error{Stage: "channels", Err: errnoOf(err)}
 	}
-	l := remoteLowering(&p.request.RemoteRequest)
-	l.plan.Mechanisms, l.fds = p.request.Mechanisms, fds{report: pipe[1], status: pipe[1]}
-	l.plan.Mechanisms.Openat2 = false // the container's own filter may refuse it: Docker's did before 20.10
-	l.plan.LastCap = -1               // the bounding set is empty already
+	own := remotePlan(&p.request.RemoteRequest)
+	own.Mechanisms = p.request.Mechanisms
+	own.Mechanisms.Openat2 = false // the container's own filter may refuse it: Docker's did before 20.10
+	own.LastCap = -1               // the bounding set is empty already
+	l := newLowering(own, nil, fds{report: pipe[1], status: pipe[1], target: p.request.Target}, false)
 	if err := l.stages(verify.Confinement[:], verify.Container); err != nil {
 		return 0, &Error{Stage: "prepare", Err: err}
 	}

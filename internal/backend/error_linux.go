@@ -142,3 +142,9 @@ func explain(e *Error, p *plan.Plan) error {
 	}
 	return e
 }
+
+// The texts of the error when an act of the self-test succeeds.
+const (
+	succeededText = "it succeeded: the sandbox does not hold, and nothing was started"
+	succeededHint = "run nsrun doctor --self-test; if it says the same, this kernel does not enforce what it reports"
+)

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/scope"
-	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit/cgroup"
-	"golang.org/x/sys/unix"
 )
 
 // makeGroup makes the cgroup that a plan wants. If the cgroup is to be in a scope, it first moves this process there. A plan that wants
@@ -65,20 +63,6 @@ func bornIn(p *plan.Plan, g *cgroup.Group) int {
 		return -1
 	}
 	return g.Born()
-}
-
-// joinGroup moves this process into the sandbox's cgroup, and with it every process that it will start. Then it makes a cgroup namespace,
-// whose root is the cgroup that this process is in by then (cgroup_namespaces(7)).
-func (l *lowering) joinGroup() error {
-	if len(l.plan.Cgroups) == 0 {
-		return nil
-	}
-	cgroup.Lower(l.p, l.plan.Cgroups, l.fds.group, l.plan.Mechanisms.CgroupClone)
-	if slices.Contains(l.plan.Namespaces, plan.Cgroup) {
-		l.step("namespaces", "cgroup")
-		l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWCGROUP, "CLONE_NEWCGROUP"))
-	}
-	return nil
 }
 
 // endGroup reads a cgroup's counters and removes it. A cgroup that cannot be removed becomes a note; a later run removes it. If the sandbox

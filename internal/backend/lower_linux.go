@@ -28,11 +28,6 @@ type fds struct {
 	size   *unix.Winsize // of the command's terminal; nil leaves it without a size
 }
 
-// usesSubreaper reports whether a plan's command has a subreaper beside it instead of a pid 1 above it.
-func usesSubreaper(p *plan.Plan) bool {
-	return p.Backend == plan.BackendLandlock || p.Backend == plan.BackendNone
-}
-
 // Resolved is one mount as lowering has found it on the host.
 type Resolved = mounts.Resolved
 
@@ -90,15 +85,15 @@ func Lower(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered,
 	switch {
 	case p.Bwrap != nil:
 		by = verify.Compat
-	case usesSubreaper(p):
+	case p.Bare():
 		by = verify.Subreaper
 	}
-	return newLowering(p, f, trace).lower(by, resolver)
+	return newLowering(p, resolver, f, trace).lower(by)
 }
 
 // newLowering returns a lowering without calls.
-func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
-	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, fds: f, target: f.target}
+func newLowering(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) *lowering {
+	l := &lowering{p: &sys.Program{Trace: trace}, plan: p, resolver: resolver, fds: f, target: f.target}
 	if l.target == nil {
 		l.target = &SelfTestTarget{}
 	}
@@ -106,28 +101,33 @@ func newLowering(p *plan.Plan, f fds, trace bool) *lowering {
 }
 
 // lower appends the stages that the process by runs.
-func (l *lowering) lower(by verify.Runner, resolver mounts.Resolver) (*Lowered, error) {
-	l.resolver = resolver
+func (l *lowering) lower(by verify.Runner) (*Lowered, error) {
 	l.p.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
-	out := &Lowered{Program: l.p}
+	var flags uintptr
 	for _, ns := range l.plan.Namespaces {
 		flag, ok := cloneFlags[ns]
 		if !ok {
 			return nil, fmt.Errorf("bug: namespace %q is not known", ns)
 		}
-		out.Flags |= flag
+		flags |= flag
 	}
 	switch {
 	case by == verify.Compat && joins(l.plan.Bwrap):
-		out.Flags = 0 // enterNamespaces makes them, after it has joined the given ones
+		flags = 0 // enterNamespaces makes them, after it has joined the given ones
 	case len(l.plan.Cgroups) > 0:
-		out.Flags &^= unix.CLONE_NEWCGROUP // joinGroup makes it: its root is the cgroup of the process that makes it
+		flags &^= unix.CLONE_NEWCGROUP // joinGroup makes it: its root is the cgroup of the process that makes it
 	}
 	if err := l.stages(verify.Init[:], by); err != nil {
 		return nil, err
 	}
-	out.Resolved, out.Rules, out.open, out.forked = l.resolved, l.rules, l.open, l.forked
+	out := l.lowered()
+	out.Flags = flags
 	return out, nil
+}
+
+// lowered returns the program as far as it is written, and what lowering has found.
+func (l *lowering) lowered() *Lowered {
+	return &Lowered{Program: l.p, Resolved: l.resolved, Rules: l.rules, open: l.open, forked: l.forked}
 }
 
 // step begins a step: errors of the calls after it name it.
@@ -317,7 +317,7 @@ func (l *lowering) becomeInit() error {
 	switch {
 	case l.bwrap != nil:
 		return l.watchBwrap()
-	case usesSubreaper(l.plan):
+	case l.plan.Bare():
 		return l.superviseCommand()
 	}
 	l.step("init", "close all")
@@ -327,4 +327,47 @@ func (l *lowering) becomeInit() error {
 	l.step("init", "wait")
 	l.p.Reap(l.command, l.fds.status, false)
 	return nil
+}
+
+// joinGroup moves this process into the sandbox's cgroup, and with it every process that it will start. Then it makes a cgroup namespace,
+// whose root is the cgroup that this process is in by then (cgroup_namespaces(7)).
+func (l *lowering) joinGroup() error {
+	if len(l.plan.Cgroups) == 0 {
+		return nil
+	}
+	cgroup.Lower(l.p, l.plan.Cgroups, l.fds.group, l.plan.Mechanisms.CgroupClone)
+	if slices.Contains(l.plan.Namespaces, plan.Cgroup) {
+		l.step("namespaces", "cgroup")
+		l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWCGROUP, "CLONE_NEWCGROUP"))
+	}
+	return nil
+}
+
+// takeOutput makes the pipes the standard descriptors.
+func (l *lowering) takeOutput() error {
+	for i, fd := range l.fds.output {
+		if fd > 0 {
+			l.step("descriptors", "count output")
+			l.p.Add(unix.SYS_DUP3, sys.Int(fd), sys.Int(1+i), sys.Int(0))
+		}
+	}
+	return nil
+}
+
+// Text prints the clone and the program, one call a line.
+func (l *Lowered) Text() string {
+	text := "# namespaces (clone)\n      clone("
+	for _, f := range []struct {
+		flag uintptr
+		name string
+	}{
+		{unix.CLONE_NEWUSER, "CLONE_NEWUSER"}, {unix.CLONE_NEWNS, "CLONE_NEWNS"}, {unix.CLONE_NEWPID, "CLONE_NEWPID"},
+		{unix.CLONE_NEWIPC, "CLONE_NEWIPC"}, {unix.CLONE_NEWUTS, "CLONE_NEWUTS"}, {unix.CLONE_NEWNET, "CLONE_NEWNET"},
+		{unix.CLONE_NEWCGROUP, "CLONE_NEWCGROUP"},
+	} {
+		if l.Flags&f.flag != 0 {
+			text += f.name + "|"
+		}
+	}
+	return text + "CLONE_PIDFD|SIGCHLD)\n" + l.Program.String()
 }

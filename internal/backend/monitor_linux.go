@@ -177,7 +177,8 @@ func (m *monitor) answer() error {
 // than the caller.
 func dropCapabilities() {
 	if unix.Geteuid() == 0 {
-		sys.AllThreads(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
+		header, none := noCapabilities()
+		sys.AllThreads(unix.SYS_CAPSET, header, none)
 	}
 }
 
@@ -362,10 +363,10 @@ func closeInherited(keep *int) {
 // message.
 func defaultSignals() {
 	var p sys.Program
-	p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(unix.SIGQUIT)), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8))
+	p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(unix.SIGQUIT)), defaultAction(), sys.Null(), sys.Int(8))
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ,
 		unix.SIGIO, unix.SIGPWR, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGABRT} {
-		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8))
+		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), defaultAction(), sys.Null(), sys.Int(8))
 	}
 	_ = p.Run() // if it fails, Go's handlers stay, which end the process, too
 }

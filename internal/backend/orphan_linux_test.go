@@ -93,14 +93,15 @@ func TestCallerToBeKilled(t *testing.T) {
 		p, _ = touch(t, func(pol *policy.Policy) { *pol = pol.Grant(filepath.Dir(marker), true, "test") })
 		p.Command = []string{"touch", marker}
 	}
-	l := newLowering(p, fds{report: ch.childReport, status: childStatus, theirs: []int{int(ch.report.Fd()), status}}, false)
+	var host mounts.Host
+	defer host.Close()
+	l := newLowering(p, &host, fds{report: ch.childReport, status: childStatus, theirs: []int{int(ch.report.Fd()), status}}, false)
 	l.p.Add(unix.SYS_READ, sys.Int(gate), sys.Bytes(make([]byte, 1)), sys.Int(1))
 	by := verify.Compat
 	if kind == "native" {
 		by = verify.Pid1
 	}
-	var host mounts.Host
-	lowered, err := l.lower(by, &host)
+	lowered, err := l.lower(by)
 	require.NoError(t, err)
 	if kind == "native" {
 		pid, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -263,15 +262,4 @@ func (s *pumps) passed() (out [2]Passed) {
 		out[p.to-1] = p.passed
 	}
 	return out
-}
-
-// takeOutput makes the pipes the standard descriptors.
-func (l *lowering) takeOutput() error {
-	for i, fd := range l.fds.output {
-		if fd > 0 {
-			l.step("descriptors", "count output")
-			l.p.Add(unix.SYS_DUP3, sys.Int(fd), sys.Int(1+i), sys.Int(0))
-		}
-	}
-	return nil
 }

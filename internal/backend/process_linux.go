@@ -2,9 +2,13 @@ package backend
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -37,11 +41,11 @@ func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	if c.tooBig() {
 		return nil, tooBig()
 	}
-	l, cut, err := lowerRequest(s.Plan, c)
+	request, err := lowerRequest(s.Plan, c)
 	if err != nil {
 		return nil, err
 	}
-	message := l.p.Request(cut, c.Terminal != nil)
+	message := request.Program.Request(request.Cut, c.Terminal != nil)
 	if len(message) > sys.MaxRequest { // the server would end
 		return nil, tooBig()
 	}
@@ -54,7 +58,7 @@ func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
 	err = s.send(message, pair[1], c.Files, until)
 	unix.Close(pair[1])
 	if err == nil {
-		err = p.begun(l, until)
+		err = p.begun(request, until)
 	}
 	if err != nil {
 		p.giveUp(err)
@@ -100,7 +104,7 @@ func closeAll(fds []int) {
 }
 
 // begun waits for the message that the command is being executed, or could not be.
-func (p *Process) begun(l *lowering, until <-chan struct{}) error {
+func (p *Process) begun(r *request, until <-chan struct{}) error {
 	forget := deadline(until, p.channel.SetReadDeadline)
 	Await(replyTimeout, p.channel)
 	buf := make([]byte, sys.FailureSize)
@@ -124,7 +128,7 @@ func (p *Process) begun(l *lowering, until <-chan struct{}) error {
 	case f.Errno == uint32(unix.ENOMEM) && p.sandbox.awaitDone(): // from fork(2) if the namespace's init was killed (alloc_pid in kernel/pid.c)
 		return ErrSandboxEnded
 	case f.Errno != 0:
-		return p.sandbox.explainStart(l, f)
+		return p.sandbox.explainStart(r, f)
 	case p.pidfd < 0 || p.terminal && p.Terminal == nil: // descriptors were cut off: unix(7), on SCM_RIGHTS
 		return &Error{Stage: "channels", Op: "recvmsg", Err: unix.EMFILE, Hint: "raise the limit on open files (ulimit -n)"}
 	}
@@ -314,4 +318,24 @@ func (p *Process) Close() {
 	if p.Terminal != nil {
 		p.Terminal.Close()
 	}
+}
+
+// bindsPids reports whether the caller has asked for this limit on processes. Such a limit is smaller than the others, so it is the one
+// that was reached.
+func bindsPids(h plan.Enforcement) bool { return strings.HasPrefix(h.Limit, "pids=") && !h.Default }
+
+// explainStart returns the error of a failure that a supervisor has reported: in a call of the request, or in one of the server's program.
+func (s *Sandbox) explainStart(r *request, f sys.Failure) error {
+	step, ok := sys.Step{}, false
+	if f.Index&sys.OfRequest != 0 {
+		step = r.Program.Describe(int(f.Index &^ sys.OfRequest))
+	} else if step, ok = s.Info.step(int(f.Index)); !ok {
+		step = sys.Step{Stage: "bug: unknown call"}
+	}
+	errno := syscall.Errno(f.Errno)
+	if step.Stage == "server" && errno == unix.EAGAIN && slices.ContainsFunc(r.Plan.EnforcedBy, bindsPids) {
+		return &Error{Stage: "limit", Op: "pids", Err: fmt.Errorf("it is used up before the command begins: %w", errno),
+			Hint: "raise pids, or end what earlier commands have left running: kill it, or start with Fresh"}
+	}
+	return explain(failed(step, errno), r.Plan)
 }

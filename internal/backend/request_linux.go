@@ -2,14 +2,11 @@ package backend
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"slices"
-	"strings"
-	"syscall"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -37,20 +34,27 @@ func (c *Command) tooBig() bool {
 	return size > 6<<20 || copied(countPathEntries(c.Args[0], c.Env), c.Args[0], c.Args) > maxLists
 }
 
-// lowerRequest appends the stages of a command that its server does not know. The first cut calls come before those that all commands
-// share, and the others, which are exec's, after them.
-func lowerRequest(p *plan.Plan, c Command) (l *lowering, cut int, err error) {
+// request is the part of a command's program that its server does not know.
+type request struct {
+	Program *sys.Program
+	Plan    *plan.Plan // of the server, with this command
+	Cut     int        // how many of the calls come before those that all commands share; the others, exec's, come after them
+}
+
+// lowerRequest returns the request for a command.
+func lowerRequest(p *plan.Plan, c Command) (*request, error) {
 	own := *p
 	own.Command, own.Env, own.Dir = c.Args, c.Env, c.Dir
-	l = &lowering{p: &sys.Program{Trace: true}, plan: &own, request: c}
+	l := newLowering(&own, nil, fds{}, true)
+	l.request = c
 	l.p.ForRequests()
-	err = l.stages(verify.Confinement[:], verify.Request)
-	return l, l.execAt, err
+	err := l.stages(verify.Confinement[:], verify.Request)
+	return &request{l.p, &own, l.execAt}, err
 }
 
 // enterUsers enters the user namespace that commandUsers has made for all commands.
 func (l *lowering) enterUsers() error {
-	if !usesSubreaper(l.plan) {
+	if !l.plan.Bare() {
 		l.step("identity", "enter the command's user namespace")
 		l.p.Add(unix.SYS_SETNS, sys.Of(sys.SlotUsers), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	}
@@ -123,25 +127,15 @@ func isNull(st unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
 
-// bindsPids reports whether the caller has asked for this limit on processes. Such a limit is smaller than the others, so it is the one
-// that was reached.
-func bindsPids(h plan.Enforcement) bool { return strings.HasPrefix(h.Limit, "pids=") && !h.Default }
-
 // hasDev reports whether the plan mounts its own device nodes at /dev.
 func hasDev(p *plan.Plan) bool { return devOf(p) == "/dev" }
 
-// explainStart returns the error of a failure that a supervisor has reported: in a call of the request, or in one of the server's program.
-func (s *Sandbox) explainStart(l *lowering, f sys.Failure) error {
-	step, ok := sys.Step{}, false
-	if f.Index&sys.OfRequest != 0 {
-		step = l.p.Describe(int(f.Index &^ sys.OfRequest))
-	} else if step, ok = s.Info.step(int(f.Index)); !ok {
-		step = sys.Step{Stage: "bug: unknown call"}
+// devOf returns the directory where the plan mounts its own device nodes, or "".
+func devOf(p *plan.Plan) string {
+	for _, op := range p.Mounts {
+		if op.Kind == mounts.Dev {
+			return op.Dest
+		}
 	}
-	errno := syscall.Errno(f.Errno)
-	if step.Stage == "server" && errno == unix.EAGAIN && slices.ContainsFunc(l.plan.EnforcedBy, bindsPids) {
-		return &Error{Stage: "limit", Op: "pids", Err: fmt.Errorf("it is used up before the command begins: %w", errno),
-			Hint: "raise pids, or end what earlier commands have left running: kill it, or start with Fresh"}
-	}
-	return explain(failed(step, errno), l.plan)
+	return ""
 }

@@ -95,7 +95,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	check := checkHost
-	if usesSubreaper(p) { // a subreaper writes no id maps, so it needs no /proc
+	if p.Bare() { // a subreaper writes no id maps, so it needs no /proc
 		check = checkDescriptors
 	}
 	if err := check(); err != nil {
@@ -281,7 +281,7 @@ func (r *run) wait() error {
 	if r.opts.Signals != nil {
 		go r.watch(r.opts.Signals(), done)
 	}
-	if usesSubreaper(r.plan) { // a subreaper requests no death signal and no answer: it watches for the end of the socket
+	if r.plan.Bare() { // a subreaper requests no death signal and no answer: it watches for the end of the socket
 		r.release()
 	}
 	if r.plan.Timeout > 0 {

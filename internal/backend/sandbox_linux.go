@@ -95,7 +95,7 @@ func (s *Sandbox) Done() <-chan struct{} { return s.done }
 
 // Kill ends every process of the sandbox. It does not wait: see [Sandbox.Done].
 func (s *Sandbox) Kill() {
-	if !usesSubreaper(s.Plan) {
+	if !s.Plan.Bare() {
 		s.signal(unix.SIGKILL)
 		return
 	}

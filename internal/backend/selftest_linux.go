@@ -147,8 +147,8 @@ func (l *lowering) selfTest() error {
 			start = func(pid sys.Slot, body func()) { l.p.Spawn(pid, nil, body) }
 		}
 		start(tester, func() {
-			if l.testReport != nil {
-				l.p.ReportTo(int(l.testReport[1].Fd()))
+			if fd := l.testReportFD(); fd != 0 {
+				l.p.ReportTo(fd)
 			}
 			if err == nil {
 				err = l.stages(verify.Confinement[:], by)
@@ -239,15 +239,26 @@ func (l *lowering) openTestReport() error {
 	return err
 }
 
-// testFailure returns the failure that the self-test's child has reported, if there is one.
-func (l *lowering) testFailure() (f sys.Failure, ok bool) {
+// testReportFD returns the number of the descriptor that the self-test's processes report to, or 0.
+func (l *lowering) testReportFD() int {
 	if l.testReport == nil {
-		return f, false
+		return 0
+	}
+	return int(l.testReport[1].Fd())
+}
+
+// failure returns the failure that the self-test's child has reported, if there is one, and otherwise err.
+func (l *lowering) failure(err error) error {
+	if l.testReport == nil {
+		return err
 	}
 	l.testReport[1].Close()
 	buf := make([]byte, sys.FailureSize)
 	n, _ := l.testReport[0].Read(buf)
-	return sys.ParseFailure(buf[:max(n, 0)])
+	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
+		return l.p.Failed(f)
+	}
+	return err
 }
 
 // closeTest closes the pipe.
@@ -257,9 +268,3 @@ func (l *lowering) closeTest() {
 		l.testReport[1].Close()
 	}
 }
-
-// The texts of the error when an act of the self-test succeeds.
-const (
-	succeededText = "it succeeded: the sandbox does not hold, and nothing was started"
-	succeededHint = "run nsrun doctor --self-test; if it says the same, this kernel does not enforce what it reports"
-)

@@ -15,12 +15,12 @@ import (
 
 // lowerServer returns the program of a session's server. f.status is a stream socket here.
 func lowerServer(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
-	l := newLowering(p, f, trace)
+	l := newLowering(p, resolver, f, trace)
 	l.p.ForRequests() // first: requests use the lowest slots by number
-	if usesSubreaper(p) {
-		return l.lower(verify.SubreaperServer, resolver)
+	if p.Bare() {
+		return l.lower(verify.SubreaperServer)
 	}
-	return l.lower(verify.Server, resolver)
+	return l.lower(verify.Server)
 }
 
 // commandUsers makes the user namespace that all commands run in, which owns no other namespace, and keeps a descriptor of it. A helper
@@ -80,7 +80,7 @@ func (l *lowering) serve() error {
 	}
 	// The supervisor opens the terminal, because it sends the master to the caller.
 	terminal := func() { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil) }
-	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: usesSubreaper(l.plan),
+	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: l.plan.Bare(),
 		Prepare: part(verify.Init[:], verify.Supervisor), Terminal: terminal, Confine: part(verify.Confinement[:], verify.Shared)})
 	return err
 }

@@ -117,7 +117,7 @@ func (r *run) kill() {
 	r.killed = true
 	switch {
 	case r.ended:
-	case usesSubreaper(r.plan) || r.plan.Backend == plan.BackendBwrap:
+	case r.plan.Bare() || r.plan.Backend == plan.BackendBwrap:
 		// A subreaper or a watchdog must live to kill the others. It does so when the socket ends.
 		_ = unix.Shutdown(int(r.ch.status.Fd()), unix.SHUT_RDWR)
 	default:

@@ -35,7 +35,7 @@ func (l *lowering) spawnCommand() error {
 // spawn appends the fork of a child that makes the calls of body, and sends the child's pidfd to the caller.
 func (l *lowering) spawn(body func() error) error {
 	l.step("command", "fork")
-	if usesSubreaper(l.plan) {
+	if l.plan.Bare() {
 		l.parents = make([]byte, 8)
 		l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents)) // the child compares it with its parent's pid: see checkParentAlive
 	}
@@ -244,10 +244,13 @@ type sigaction struct{ Handler, Flags, Restorer, Mask uint64 }
 
 func (s *sigaction) String() string { return "{SIG_DFL}" }
 
+// defaultAction is the argument of rt_sigaction(2) that restores a signal's default action.
+func defaultAction() sys.Arg { return sys.Struct(&sigaction{}) }
+
 // handlers resets every signal to its default action: a signal that the caller ignores would stay ignored over execve(2).
 func (l *lowering) handlers() error {
 	l.step("signals", "defaults")
-	l.p.Add(unix.SYS_RT_SIGACTION, sys.Counter(), sys.Struct(&sigaction{}), sys.Null(), sys.Int(8)).
+	l.p.Add(unix.SYS_RT_SIGACTION, sys.Counter(), defaultAction(), sys.Null(), sys.Int(8)).
 		Repeat(1, 64).Tolerate(unix.EINVAL, 0) // of SIGKILL and SIGSTOP: sigaction(2)
 	return nil
 }
@@ -265,7 +268,7 @@ func (l *lowering) capabilities() error {
 	l.step("capabilities", "drop all")
 	// LastCap is the last capability that this kernel knows, so that none is missed that is newer than nsrun.
 	drop := l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).Repeat(0, l.plan.LastCap)
-	if usesSubreaper(l.plan) || l.testReport != nil { // an ordinary user has no CAP_SETPCAP; no_new_privs keeps its other sets empty
+	if l.plan.Bare() || l.testReport != nil { // an ordinary user has no CAP_SETPCAP; no_new_privs keeps its other sets empty
 		drop.Tolerate(unix.EPERM, 0)
 	}
 	l.dropCapabilities()
@@ -282,11 +285,17 @@ type capSets [2]struct{ Effective, Permitted, Inheritable uint32 }
 
 func (c *capSets) String() string { return "{none}" }
 
+// noCapabilities returns the arguments of a capset(2) that empties the effective, permitted and inheritable sets.
+func noCapabilities() (header, none sys.Arg) {
+	return sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{})
+}
+
 // dropCapabilities empties the ambient, effective, permitted and inheritable sets of this process.
 func (l *lowering) dropCapabilities() {
 	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_CLEAR_ALL, "PR_CAP_AMBIENT_CLEAR_ALL"),
 		sys.Int(0), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0) // before Linux 4.3 there is no ambient set
-	l.p.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(&capSets{}))
+	header, none := noCapabilities()
+	l.p.Add(unix.SYS_CAPSET, header, none)
 }
 
 // noCapabilities drops pid 1's capabilities once it needs none. It leaves the bounding set: the command's process drops its own.
@@ -333,7 +342,7 @@ func (l *lowering) landlockRules() (landlock.Ruleset, error) {
 	var err error
 	switch {
 	case l.rules != nil:
-	case usesSubreaper(l.plan):
+	case l.plan.Bare():
 		l.rules, err = bareRules(l.plan, l.resolved)
 	default:
 		l.rules = resolvedRules(l.plan, l.resolved)

@@ -51,22 +51,20 @@ func TestNoCommandAfterItsSubreaper(t *testing.T) {
 			shut, open, err := os.Pipe()
 			require.NoError(t, err)
 			defer open.Close()
-			const spare = 200 // which closeInherited keeps
-			require.NoError(t, unix.Dup3(int(shut.Fd()), spare, unix.O_CLOEXEC))
-			defer unix.Close(spare)
-			shut.Close()
+			defer shut.Close()
 			ch, err := openChannels()
 			require.NoError(t, err)
 			defer ch.close()
 			var host mounts.Host
 			defer host.Close()
-			l := newLowering(p, fds{report: ch.childReport, status: ch.childStatus}, false)
-			l.resolver = &host
-			require.NoError(t, l.closeAllBut(3, []int{min(ch.childReport, ch.childStatus), max(ch.childReport, ch.childStatus), spare}))
+			l := newLowering(p, &host, fds{report: ch.childReport, status: ch.childStatus}, false)
+			for _, fd := range []uintptr{open.Fd(), ch.report.Fd(), ch.status.Fd()} { // this process's ends, instead of all but the channels
+				l.p.Add(unix.SYS_CLOSE, sys.Int(fd))
+			}
 			spawn := slices.IndexFunc(verify.Init[:], func(s verify.Stage) bool { return s.ID == verify.Spawn })
 			before := slices.DeleteFunc(slices.Clone(verify.Init[:spawn]), func(s verify.Stage) bool { return s.ID == verify.CloseInherited })
 			require.NoError(t, l.stages(before, verify.Subreaper))
-			require.NoError(t, l.spawn(func() error { gate(l.p, sys.Int(spare)); return l.stages(verify.Confinement[:], verify.Bare) }))
+			require.NoError(t, l.spawn(func() error { gate(l.p, sys.Int(shut.Fd())); return l.stages(verify.Confinement[:], verify.Bare) }))
 			require.NoError(t, l.stages(verify.Init[spawn+1:], verify.Subreaper))
 			subreaper, pidfd, err := l.p.Fork(0, ch.childReport)
 			require.NoError(t, err)
@@ -158,12 +156,12 @@ func TestNoSessionsCommandAfterItsSupervisor(t *testing.T) {
 			require.NoError(t, err)
 			defer unix.Close(pair[0])
 			own := *s.Plan
-			l := &lowering{p: &sys.Program{Trace: true}, plan: &own}
+			l := newLowering(&own, nil, fds{}, true)
 			l.p.ForRequests()
 			gate(l.p, sys.Of(sys.SlotIn))
-			require.NoError(t, l.directory())
+			require.NoError(t, l.stages([]verify.Stage{{ID: verify.Directory, By: verify.Request}}, verify.Request))
 			cut := l.p.Len()
-			require.NoError(t, l.exec())
+			require.NoError(t, l.stages([]verify.Stage{{ID: verify.Exec, By: verify.Request}}, verify.Request))
 			shut.Fd() // from here on a read of it blocks
 			require.NoError(t, s.send(l.p.Request(cut, false), pair[1], [3]*os.File{shut, os.Stderr, os.Stderr}, nil))
 			unix.Close(pair[1])

@@ -13,7 +13,7 @@ import (
 // command had asked for the size before the caller had set it.
 func TestATerminalHasItsSizeBeforeTheCommandBegins(t *testing.T) {
 	program := func(size *unix.Winsize) string {
-		l := newLowering(&plan.Plan{Terminal: true}, fds{report: 3, status: 4, size: size}, true)
+		l := newLowering(&plan.Plan{Terminal: true}, nil, fds{report: 3, status: 4, size: size}, true)
 		assert.NoError(t, l.terminal())
 		return l.p.String()
 	}

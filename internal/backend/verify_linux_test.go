@@ -95,22 +95,20 @@ func remotePrograms(t *testing.T) map[string]verify.Input {
 		require.NoError(t, err)
 		request := remoteRequest(p, lowered.Resolved)
 		for by, kind := range map[verify.Runner]string{verify.Remote: "in bubblewrap", verify.Container: "in a container"} {
-			l := remoteLowering(&request)
-			l.fds = fds{report: 3, status: 3}
-			l.plan.Mechanisms.CloseRange = true
-			in := verify.Input{}
+			remote := remotePlan(&request)
+			remote.Mechanisms.CloseRange = true
+			l := newLowering(remote, nil, fds{report: 3, status: 3, target: request.Target}, false)
 			if by == verify.Remote {
 				require.NoError(t, l.openTestReport())
 				t.Cleanup(l.closeTest)
 			}
-			if l.testReport != nil {
-				in.TestReport = int(l.testReport[1].Fd())
-			}
 			require.NoError(t, l.stages(verify.Confinement[:], by))
 			whole := *p // with its mounts, by which the rules are checked
-			whole.Mechanisms, whole.LastCap = l.plan.Mechanisms, l.plan.LastCap
-			own := checked(t, &whole, &Lowered{Program: l.p, Rules: l.rules, Resolved: lowered.Resolved})
-			own.By, own.TestReport, own.Report, own.Status = by, in.TestReport, 3, 3
+			whole.Mechanisms, whole.LastCap = remote.Mechanisms, remote.LastCap
+			done := l.lowered()
+			done.Resolved = lowered.Resolved
+			own := checked(t, &whole, done)
+			own.By, own.TestReport, own.Report, own.Status = by, l.testReportFD(), 3, 3
 			out[kind+name] = own
 		}
 	}

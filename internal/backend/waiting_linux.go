@@ -50,3 +50,29 @@ func (w *waiting) stop() error {
 
 // InterruptedStage is the stage of errors of runs that were ended before they began. Their op is the signal's name.
 const InterruptedStage = "interrupted"
+
+// parent returns a pidfd of the process that started this one, or -1 if that process is in an outer pid namespace. This process watches the
+// pidfd instead of using PR_SET_PDEATHSIG, whose signal comes as soon as the thread that forked ends: a caller may start nsrun from a
+// short-lived thread.
+func parent() (int, error) {
+	pid := os.Getppid()
+	if pid == 0 {
+		return -1, nil // it is in an outer pid namespace
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case err != nil && !errors.Is(err, unix.ESRCH):
+		return -1, &Error{Stage: OrphanStage, Op: "pidfd_open", Err: err}
+	case err != nil || os.Getppid() != pid:
+		if err == nil {
+			unix.Close(fd)
+		}
+		return -1, errOrphan
+	}
+	return fd, nil
+}
+
+// OrphanStage is the stage of errors of runs whose caller has ended.
+const OrphanStage = "die with parent"
+
+var errOrphan = &Error{Stage: OrphanStage, Err: errors.New("the process that started this one has ended")}

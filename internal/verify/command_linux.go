@@ -85,7 +85,7 @@ func (c *checker) ownNull() {
 // spawn requires the process that becomes the command, with the stages that its backend needs, and requires that its pidfd is sent to the
 // caller. A child of a subreaper needs the parent's pid, which it compares (parentLives).
 func (c *checker) spawn() {
-	if c.bare() {
+	if c.Plan.Bare() {
 		c.parents = c.call(Lifetime, unix.SYS_GETPID).writes()
 	}
 	by := Command
@@ -111,7 +111,7 @@ func (c *checker) spawn() {
 // closes its standard descriptors and the report channel. When the command has ended, it kills the process group or, with a Landlock domain
 // around the sandbox, every process of the domain.
 func (c *checker) become() {
-	if !c.bare() {
+	if !c.Plan.Bare() {
 		c.closeAllBut(0, c.Status)
 		c.take(Lifetime, sys.KindReap)
 		c.waits(0)
@@ -194,7 +194,7 @@ func (c *checker) serve() {
 	c.take(Lifetime, sys.KindServe)
 	v := c.v
 	from, die := v.Range()
-	if from != c.Status || v.Keep() != c.children || die != number(c.bare()) || v.Min() != number(c.Plan.Scoped()) ||
+	if from != c.Status || v.Keep() != c.children || die != number(c.Plan.Bare()) || v.Min() != number(c.Plan.Scoped()) ||
 		v.Arg(4) != 0 || v.Arg(5) != 0 {
 		c.fail("it does not serve as the plan says")
 	}

@@ -136,7 +136,7 @@ func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 	if more := r.Access &^ above; more != 0 {
 		c.failFor(Rules, "%s is granted %s, which is not in the plan", r.Path, more)
 	}
-	if !c.bare() {
+	if !c.Plan.Bare() {
 		c.writable(r)
 		return
 	}
@@ -157,19 +157,19 @@ func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 func (c *checker) placeOf(name string) (at string, ok bool) {
 	found := -1
 	for i, op := range c.Plan.Mounts {
-		if op.Dest != name || c.bare() && (op.Kind == mounts.Mask || c.Resolved[i].Missing) {
+		if op.Dest != name || c.Plan.Bare() && (op.Kind == mounts.Mask || c.Resolved[i].Missing) {
 			continue
 		}
-		if found < 0 || c.Resolved[found].Missing || c.bare() {
+		if found < 0 || c.Resolved[found].Missing || c.Plan.Bare() {
 			found = i
 		}
 	}
 	switch {
 	case found < 0:
-		return name, !c.bare()
+		return name, !c.Plan.Bare()
 	case c.Resolved[found].Missing || c.Resolved[found].Link:
 		return "", false
-	case c.bare():
+	case c.Plan.Bare():
 		return c.Resolved[found].Source, true
 	}
 	return c.Resolved[found].Dest, true

@@ -339,7 +339,7 @@ func (c *checker) killRest() {
 // user without a user namespace may not drop from the bounding set. There no_new_privs keeps the other sets empty.
 func (c *checker) capabilities() {
 	m := c.repeated(Order, unix.SYS_PRCTL, 0, c.Plan.LastCap).num(unix.PR_CAPBSET_DROP).counter()
-	if c.bare() || c.TestReport != 0 {
+	if c.Plan.Bare() || c.TestReport != 0 {
 		m.or(notAllowedToDrop)
 	}
 	c.noCapabilities()

@@ -81,17 +81,12 @@ type checker struct {
 // serves reports whether the program is a session: it starts commands on request.
 func (c *checker) serves() bool { return c.p.ServeAt() < c.p.Len() }
 
-// bare reports whether the backend has no namespaces and so no mounts.
-func (c *checker) bare() bool {
-	return c.Plan.Backend == plan.BackendLandlock || c.Plan.Backend == plan.BackendNone
-}
-
 // runner returns which kind of process the program is for, and so which rows of [Init] apply.
 func (c *checker) runner() Runner {
 	switch {
-	case c.bare() && c.serves():
+	case c.Plan.Bare() && c.serves():
 		return SubreaperServer
-	case c.bare():
+	case c.Plan.Bare():
 		return Subreaper
 	case c.serves():
 		return Server

@@ -170,6 +170,9 @@ func (p *Plan) Serves() bool {
 	return p.Bwrap == nil && (p.Backend == BackendNative || p.Backend == BackendLandlock && p.KillScope)
 }
 
+// Bare reports whether the backend makes no namespaces, and so no mounts: the command has a subreaper beside it instead of a pid 1 above it.
+func (p *Plan) Bare() bool { return p.Backend == BackendLandlock || p.Backend == BackendNone }
+
 // Scoped reports whether what one command has started can be killed without the rest of a session: by a Landlock domain, from which the
 // command cannot signal who does it.
 func (p *Plan) Scoped() bool {
