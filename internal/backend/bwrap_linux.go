@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
@@ -54,17 +55,17 @@ const (
 
 // RemoteRequest is the part of a plan that the exec stages inside another program's sandbox carry out.
 type RemoteRequest struct {
-	Command   []string        `json:"command"`
-	Env       []string        `json:"env"`
-	Dir       string          `json:"dir"`
-	Dev       string          `json:"dev,omitempty"` // the directory with the sandbox's own device nodes
-	Limits    []rlimit.Limit  `json:"limits,omitempty"`
-	SoftCaps  []rlimit.Limit  `json:"soft_caps,omitempty"`
-	Landlock  *plan.Landlock  `json:"landlock,omitempty"`
-	Seccomp   *plan.Seccomp   `json:"seccomp,omitempty"`
-	SelfTest  []plan.Act      `json:"self_test,omitempty"`
-	Target    *SelfTestTarget `json:"target,omitempty"`
-	Locations []Location      `json:"locations,omitempty"` // the files that must be at the mount points
+	Command   []string               `json:"command"`
+	Env       []string               `json:"env"`
+	Dir       string                 `json:"dir"`
+	Dev       string                 `json:"dev,omitempty"` // the directory with the sandbox's own device nodes
+	Limits    []rlimit.Limit         `json:"limits,omitempty"`
+	SoftCaps  []rlimit.Limit         `json:"soft_caps,omitempty"`
+	Landlock  *plan.Landlock         `json:"landlock,omitempty"`
+	Seccomp   *plan.Seccomp          `json:"seccomp,omitempty"`
+	SelfTest  []plan.Act             `json:"self_test,omitempty"`
+	Target    *stages.SelfTestTarget `json:"target,omitempty"`
+	Locations []Location             `json:"locations,omitempty"` // the files that must be at the mount points
 }
 
 // BwrapCall is a plan as a bubblewrap command line: its arguments, the contents that it reads, and the losses.
@@ -77,13 +78,13 @@ type BwrapCall struct {
 
 // RenderBwrap resolves p on this host, as a run would, and returns it as a bubblewrap command line. target is for a run with a self-test; a
 // preview passes nil.
-func RenderBwrap(p *plan.Plan, target *SelfTestTarget) (*BwrapCall, error) {
+func RenderBwrap(p *plan.Plan, target *stages.SelfTestTarget) (*BwrapCall, error) {
 	if p.Terminal {
 		return nil, &Error{Stage: "terminal", Err: errors.New("the backend bwrap cannot make a terminal"), Hint: "leave out --tty or --backend bwrap"}
 	}
 	var host mounts.Host
 	defer host.Close()
-	l, err := Lower(p, &host, fds{report: bwrapChannel, status: bwrapRequest}, false)
+	l, err := stages.Lower(p, &host, stages.FDs{Report: bwrapChannel, Status: bwrapRequest}, false)
 	if err != nil {
 		return nil, wrapLowering(err)
 	}
@@ -131,10 +132,10 @@ func carried(p *plan.Plan, feature string) bool {
 
 // remoteRequest returns the part of a plan that the exec stages carry out.
 func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) RemoteRequest {
-	o := RemoteRequest{Dev: devOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, SoftCaps: p.SoftCaps, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
+	o := RemoteRequest{Dev: stages.DevOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, SoftCaps: p.SoftCaps, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
 		rules := *p.Landlock
-		rules.Paths = resolvedRules(p, resolved)
+		rules.Paths = stages.ResolvedRules(p, resolved)
 		o.Landlock = &rules
 	}
 	return o

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/mounts"
@@ -35,10 +36,10 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Stage: "bwrap", Op: "find", Err: err, Hint: "install bubblewrap, or use --backend native"}
 	}
-	target, err := newSelfTestTarget(p)
-	defer target.close()
+	target, err := stages.NewSelfTestTarget(p)
+	defer target.Close()
 	if err != nil {
-		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
+		return Outcome{}, &Error{Stage: stages.SelfTestStage, Err: err}
 	}
 	call, err := RenderBwrap(p, target)
 	if err != nil {
@@ -94,7 +95,7 @@ func (o *bwrapRun) start(name string, call *BwrapCall) (err error) {
 	if err != nil {
 		return &Error{Stage: "channels", Err: err}
 	}
-	o.lowered, err = lowerWatchdog(o.plan, fds{report: o.ch.childReport, status: o.ch.childStatus}, bwrapStart{name: name, args: call.Args, files: theirs})
+	o.lowered, err = stages.LowerWatchdog(o.plan, stages.FDs{Report: o.ch.childReport, Status: o.ch.childStatus}, stages.BwrapStart{Name: name, Args: call.Args, Files: theirs})
 	if err != nil {
 		return wrapLowering(err)
 	}
@@ -334,13 +335,13 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 	if f := o.checkLocations(); f != nil {
 		return send(f, channel)
 	}
-	l := newLowering(remotePlan(&o), nil, fds{target: o.Target}, false)
-	defer l.closeTest()
-	if err = l.openTestReport(); err == nil {
-		err = l.stages(verify.Confinement[:], verify.Remote)
+	l := stages.New(remotePlan(&o), nil, stages.FDs{Target: o.Target}, false)
+	defer l.Close()
+	if err = l.ReportTests(); err == nil {
+		err = l.Append(verify.Confinement[:], verify.Remote)
 	}
 	if err == nil {
-		err = l.failure(l.p.Run())
+		err = l.Failure(l.Program.Run())
 	}
 	if step := (*Error)(nil); errors.As(err, &step) {
 		return send(step, channel)
@@ -349,8 +350,8 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 }
 
 // triedRemotely returns the acts that the self-test tries in another program's pid namespace.
-func triedRemotely(p *plan.Plan, c *SelfTestTarget) []plan.Act {
-	return tried(&plan.Plan{SelfTest: p.SelfTest, Namespaces: []string{plan.Pid}}, c)
+func triedRemotely(p *plan.Plan, c *stages.SelfTestTarget) []plan.Act {
+	return stages.Tried(&plan.Plan{SelfTest: p.SelfTest, Namespaces: []string{plan.Pid}}, c)
 }
 
 // remotePlan returns a plan with the parts that the exec stages use.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
@@ -71,7 +72,7 @@ func TestEveryFaultInACompatRunFailsClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, marker := compatTouch(t, c.options...)
 			c.change(p)
-			f := newPoints(t, p, Lower)
+			f := newPoints(t, p, stages.Lower)
 			good := func(when string) {
 				out, err := Run(p, Options{seam: f.seam()})
 				require.NoError(t, err, "the good run, %s", when)
@@ -95,7 +96,7 @@ func injectCompat(t *testing.T, points *points, marker string, i int) {
 	out, err := Run(points.plan, Options{seam: points.seam(), Inject: func(program *sys.Program) {
 		f.inject(program, func(program *sys.Program) {
 			spawned = program.AfterSpawn(i)
-			expected = !program.IsFail(i) && !program.Tolerates(i, unix.EIO) && f.step.Op != noHeader
+			expected = !program.IsFail(i) && !program.Tolerates(i, unix.EIO) && f.step.Op != stages.NoHeader
 			conditional = program.Conditional(i)
 		})
 	}})
@@ -147,7 +148,7 @@ func TestTheCommandWaitsForItsMonitor(t *testing.T) {
 			defer ch.close()
 			var host mounts.Host
 			defer host.Close()
-			lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus, theirs: []int{int(ch.report.Fd()), int(ch.status.Fd())}}, false)
+			lowered, err := stages.Lower(p, &host, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: []int{int(ch.report.Fd()), int(ch.status.Fd())}}, false)
 			require.NoError(t, err)
 			m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1}
 			defer m.close()

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/internal/wire"
@@ -168,11 +169,11 @@ func (p *pid1) startCommand() (int, *Error) {
 	own.Mechanisms = p.request.Mechanisms
 	own.Mechanisms.Openat2 = false // the container's own filter may refuse it: Docker's did before 20.10
 	own.LastCap = -1               // the bounding set is empty already
-	l := newLowering(own, nil, fds{report: pipe[1], status: pipe[1], target: p.request.Target}, false)
-	if err := l.stages(verify.Confinement[:], verify.Container); err != nil {
+	l := stages.New(own, nil, stages.FDs{Report: pipe[1], Status: pipe[1], Target: p.request.Target}, false)
+	if err := l.Append(verify.Confinement[:], verify.Container); err != nil {
 		return 0, &Error{Stage: "prepare", Err: err}
 	}
-	pid, pidfd, err := l.p.Fork(0, pipe[1])
+	pid, pidfd, err := l.Program.Fork(0, pipe[1])
 	unix.Close(pipe[1])
 	if err != nil {
 		return 0, &Error{Stage: "command", Op: "fork", Err: errnoOf(err)}
@@ -184,7 +185,7 @@ func (p *pid1) startCommand() (int, *Error) {
 	}
 	unix.Close(pipe[0])
 	if failed, ok := sys.ParseFailure(report[:max(n, 0)]); ok {
-		return 0, l.p.Failed(failed)
+		return 0, l.Program.Failed(failed)
 	}
 	_ = unix.Sendmsg(p.channel, []byte{'P'}, unix.UnixRights(pidfd), nil, unix.MSG_NOSIGNAL)
 	unix.Close(pidfd)

@@ -1,4 +1,5 @@
-// Package backend carries out plans: it lowers a plan to a program of system calls, starts the child that runs it, and waits.
+// Package backend carries out plans: it has package stages write the programs, starts the processes that run them, and waits. For the
+// backends bwrap and docker it starts those programs instead.
 //
 //	out, err := backend.Run(p, backend.Options{Signals: signals})
 //

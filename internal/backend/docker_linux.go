@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit"
@@ -43,7 +44,7 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	}
 	var host mounts.Host
 	defer host.Close()
-	l, err := Lower(p, &host, fds{report: 3, status: 4}, false)
+	l, err := stages.Lower(p, &host, stages.FDs{Report: 3, Status: 4}, false)
 	if err != nil {
 		return nil, wrapLowering(err)
 	}
@@ -215,10 +216,10 @@ func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := protect(p, box.Resolved, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
-	target, err := newSelfTestTarget(p)
-	defer target.close()
+	target, err := stages.NewSelfTestTarget(p)
+	defer target.Close()
 	if err != nil {
-		return Outcome{}, &Error{Stage: selfTestStage, Err: err}
+		return Outcome{}, &Error{Stage: stages.SelfTestStage, Err: err}
 	}
 	target.Outside = slices.DeleteFunc(target.Outside, func(dir string) bool { return dir == "/sys" || dir == "/run" }) // a container has its own
 	box.request.Target = target

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -98,9 +99,9 @@ func (v *boxView) add(op mounts.Op) error {
 // cover adds op and removes the entries at its path and below, which it hides. Container engines mount in the order of depth, not in the
 // plan's order.
 func (v *boxView) cover(op mounts.Op) {
-	v.points = slices.DeleteFunc(v.points, func(p point) bool { return inside(p.op.Dest, op.Dest) })
-	v.late = slices.DeleteFunc(v.late, func(m made) bool { return inside(m.Path, op.Dest) })
-	v.links = slices.DeleteFunc(v.links, func(m made) bool { return inside(m.Path, op.Dest) })
+	v.points = slices.DeleteFunc(v.points, func(p point) bool { return stages.Inside(p.op.Dest, op.Dest) })
+	v.late = slices.DeleteFunc(v.late, func(m made) bool { return stages.Inside(m.Path, op.Dest) })
+	v.links = slices.DeleteFunc(v.links, func(m made) bool { return stages.Inside(m.Path, op.Dest) })
 	v.points = append(v.points, point{op, -1})
 }
 
@@ -130,7 +131,7 @@ func (v *boxView) make(m made) error {
 	}
 	var above *mounts.Op
 	for i := range v.points {
-		if op := &v.points[i].op; inside(m.Path, op.Dest) && (above == nil || len(op.Dest) > len(above.Dest)) {
+		if op := &v.points[i].op; stages.Inside(m.Path, op.Dest) && (above == nil || len(op.Dest) > len(above.Dest)) {
 			above = op
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/fault"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -50,7 +51,7 @@ func failed(step sys.Step, errno syscall.Errno) *Error {
 // explainFailure returns the error of the failure that the child has reported.
 func (r *run) explainFailure() error {
 	e := r.lowered.Program.Failed(*r.failure)
-	if r.released && int(r.failure.Index) >= r.lowered.forked { // a call of pid 1 or the subreaper failed after the fork
+	if r.released && int(r.failure.Index) >= r.lowered.Forked { // a call of pid 1 or the subreaper failed after the fork
 		e.Err = unknownEnd(e.Err)
 		return e
 	}
@@ -62,7 +63,7 @@ func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
 	command, op, at := p.Command[0], e.Op, e.Path
 	e.Op, e.Path = "", ""
 	switch {
-	case op == missingInterpreter:
+	case op == stages.MissingInterpreter:
 		e.Err = fmt.Errorf("%s: %w: its interpreter (the #! line or ELF loader) is missing: %w", at, ErrNotExecutable, errno)
 		e.Hint = "show the interpreter to the sandbox, or call it by name"
 	case errno == unix.ENOENT:
@@ -108,9 +109,9 @@ var hints = [...]hint{
 	{"directory", "chdir", unix.ENOENT, "choose a directory that the sandbox shows, with --chdir"},
 	{"directory", "chdir", unix.EACCES, "choose a directory that this user may enter, with --chdir"},
 	{"keyring", "", unix.EDQUOT, "the user's key quota is used up (/proc/key-users)"},
-	{"identity", nestedOp, unix.EROFS, nestedHint},
-	{"identity", nestedOp, unix.EACCES, nestedHint},
-	{"identity", nestedOp, unix.ENOENT, nestedHint},
+	{"identity", stages.NestedOp, unix.EROFS, nestedHint},
+	{"identity", stages.NestedOp, unix.EACCES, nestedHint},
+	{"identity", stages.NestedOp, unix.ENOENT, nestedHint},
 	{"server", "serve", unix.EAGAIN, "too many processes: raise the limit (ulimit -u), or end what earlier commands have left running"},
 	{"server", "serve", unix.EMFILE, "raise the limit on open files (ulimit -n, fs.file-max)"},
 	{"seccomp", "", unix.EINVAL, "the kernel refuses the filter: check the raw program"},
@@ -118,7 +119,6 @@ var hints = [...]hint{
 
 const (
 	linkHint   = "a symlink appeared on the path since it was looked at; try again"
-	nestedOp   = "no nested user namespaces"
 	nestedHint = "/proc/sys cannot be written to here, so a filter must refuse user namespaces: leave out --seccomp off"
 )
 
@@ -130,7 +130,7 @@ func explain(e *Error, p *plan.Plan) error {
 		return e
 	case e.Stage == "exec":
 		return explainExec(e, errno, p)
-	case e.Stage == selfTestStage && errno == actDone:
+	case e.Stage == stages.SelfTestStage && errno == stages.ActDone:
 		e.Err, e.Hint = errors.New(succeededText), succeededHint
 		return e
 	}

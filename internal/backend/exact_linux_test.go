@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -43,7 +44,7 @@ func TestNoRuleFollowsALinkOnTheWay(t *testing.T) {
 				defer ch.close()
 				var host mounts.Host
 				defer host.Close()
-				lowered, err := Lower(p, &host, fds{report: ch.childReport, status: ch.childStatus}, false)
+				lowered, err := stages.Lower(p, &host, stages.FDs{Report: ch.childReport, Status: ch.childStatus}, false)
 				require.NoError(t, err)
 				pid, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)
 				require.NoError(t, err)

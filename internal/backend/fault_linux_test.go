@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -110,7 +111,7 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 				}
 			})
 			change(p)
-			f := newPoints(t, p, Lower)
+			f := newPoints(t, p, stages.Lower)
 			good := func(when string) {
 				_, err := Run(p, Options{seam: f.seam()})
 				require.NoError(t, err, "the good run, %s", when)
@@ -133,8 +134,8 @@ func injectOne(t *testing.T, points *points, marker string, i int) {
 	out, err := Run(points.plan, Options{seam: points.seam(), Inject: func(program *sys.Program) {
 		f.inject(program, func(program *sys.Program) {
 			// What comes after the first execve that succeeds is reached only when that one fails.
-			reached = !program.IsFail(i) && (f.step.Stage != "exec" || f.step.Op != noHeader && i <= firstHit(program))
-			refused = f.step.Stage == selfTestStage && program.Tolerates(i, unix.EIO) // an act that fails is as it should be
+			reached = !program.IsFail(i) && (f.step.Stage != "exec" || f.step.Op != stages.NoHeader && i <= firstHit(program))
+			refused = f.step.Stage == stages.SelfTestStage && program.Tolerates(i, unix.EIO) // an act that fails is as it should be
 		})
 	}})
 	f.end()

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ import (
 // that the command has left then go on or die, as the plan says.
 type monitor struct {
 	plan    *plan.Plan
-	lowered *Lowered
+	lowered *stages.Lowered
 	ch      *channels
 	pid     int // pid 1 or the command, in this process's view
 	pidfd   int
@@ -40,7 +41,7 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 	}
 	defer ch.close()
 	theirs := []int{int(ch.report.Fd()), int(ch.status.Fd())}
-	lowered, err := opts.seam.lowered(Lower, p, fds{report: ch.childReport, status: ch.childStatus, theirs: theirs})
+	lowered, err := opts.seam.lowered(stages.Lower, p, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: theirs})
 	if err != nil {
 		return Outcome{}, wrapLowering(err)
 	}
@@ -67,7 +68,7 @@ func (m *monitor) start() (err error) {
 		defaultSignals()
 		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread; supervise sets it for all others after the start
 	}
-	if joins(m.plan.Bwrap) {
+	if stages.Joins(m.plan.Bwrap) {
 		if err := unix.SetsockoptInt(int(m.ch.status.Fd()), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 			return &Error{Stage: "channels", Err: err}
 		}
@@ -85,7 +86,7 @@ func (m *monitor) start() (err error) {
 			_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 		}
 	}
-	if joins(m.plan.Bwrap) {
+	if stages.Joins(m.plan.Bwrap) {
 		return m.awaitJoined()
 	}
 	return nil
@@ -161,7 +162,7 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 	return status, err
 }
 
-// answer lets the command begin once the sandbox has requested that: see [lowering.report]. If the sandbox has ended, its report has the
+// answer lets the command begin once the sandbox has requested that: see stage Report of package verify. If the sandbox has ended, its report has the
 // reason.
 func (m *monitor) answer() error {
 	for m.until(int(m.ch.status.Fd()), unix.POLLIN) {
@@ -177,7 +178,7 @@ func (m *monitor) answer() error {
 // than the caller.
 func dropCapabilities() {
 	if unix.Geteuid() == 0 {
-		header, none := noCapabilities()
+		header, none := stages.NoCapabilities()
 		sys.AllThreads(unix.SYS_CAPSET, header, none)
 	}
 }
@@ -194,7 +195,7 @@ func (m *monitor) report() error {
 		}
 	}
 	if len(printed) == 1 || len(printed) == 1+sys.FailureSize {
-		m.witnessed, printed = printed[0] == witness, printed[1:]
+		m.witnessed, printed = printed[0] == stages.Witness, printed[1:]
 	}
 	if f, ok := sys.ParseFailure(printed); ok {
 		return m.failed(f)
@@ -329,7 +330,7 @@ func (m *monitor) writeDocument(fd *int, document string) error {
 		return nil
 	}
 	err := error(unix.EBADF)
-	if inherited(*fd) {
+	if stages.Inherited(*fd) {
 		for rest := []byte(document); len(rest) > 0 && m.until(*fd, unix.POLLOUT); {
 			var n int
 			if n, err = unix.Write(*fd, rest); err != nil && !errors.Is(err, unix.EINTR) {
@@ -353,7 +354,7 @@ func closeInherited(keep *int) {
 	}
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
-		if err == nil && fd > 2 && (keep == nil || fd != *keep) && inherited(fd) {
+		if err == nil && fd > 2 && (keep == nil || fd != *keep) && stages.Inherited(fd) {
 			unix.Close(fd)
 		}
 	}
@@ -363,10 +364,10 @@ func closeInherited(keep *int) {
 // message.
 func defaultSignals() {
 	var p sys.Program
-	p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(unix.SIGQUIT)), defaultAction(), sys.Null(), sys.Int(8))
+	p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(unix.SIGQUIT)), stages.DefaultAction(), sys.Null(), sys.Int(8))
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ,
 		unix.SIGIO, unix.SIGPWR, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGABRT} {
-		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), defaultAction(), sys.Null(), sys.Int(8))
+		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), stages.DefaultAction(), sys.Null(), sys.Int(8))
 	}
 	_ = p.Run() // if it fails, Go's handlers stay, which end the process, too
 }

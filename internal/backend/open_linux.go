@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
@@ -71,10 +72,10 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	}
 	target, own, err := opts.seam.targetFor(p)
 	if own != nil {
-		defer own.close()
+		defer own.Close()
 	}
 	if err != nil {
-		return nil, &Error{Stage: selfTestStage, Err: err}
+		return nil, &Error{Stage: stages.SelfTestStage, Err: err}
 	}
 	group, err := makeGroup(p, nil) // a session is in no scope
 	if err != nil {
@@ -97,12 +98,12 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 		}
 		return nil, endGroup(group, &Outcome{}, err)
 	}
-	f := fds{report: int(report[1].Fd()), status: pair[1], target: target, group: group}
-	lowered, err := opts.seam.lowered(lowerServer, p, f)
+	f := stages.FDs{Report: int(report[1].Fd()), Status: pair[1], Target: target, Group: group}
+	lowered, err := opts.seam.lowered(stages.LowerServer, p, f)
 	if err != nil {
 		err = wrapLowering(err)
 	} else if err = protect(p, lowered.Resolved, opts.Protected); err == nil {
-		err = lowered.verified(p, f)
+		err = lowered.Verified(p, f)
 	}
 	if err != nil {
 		closeChild()
@@ -124,7 +125,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	}
 	out.Cgroups = group.Made()
 	group.Close() // while it has a process, other runs do not remove it as left behind
-	out.Resolved, out.Rules, out.Tried, out.Steps = lowered.Resolved, lowered.Rules, tried(p, target), lastSteps(lowered.Program)
+	out.Resolved, out.Rules, out.Tried, out.Steps = lowered.Resolved, lowered.Rules, stages.Tried(p, target), lastSteps(lowered.Program)
 	return out, nil
 }
 
@@ -144,7 +145,7 @@ func serverChannels() (report [2]*os.File, pair [2]int, err error) {
 }
 
 // ready waits until the server reports that it serves: by a Failure whose errno is 0.
-func ready(report *os.File, lowered *Lowered, p *plan.Plan) error {
+func ready(report *os.File, lowered *stages.Lowered, p *plan.Plan) error {
 	buf := make([]byte, sys.FailureSize)
 	n, err := io.ReadFull(report, buf)
 	f, ok := sys.ParseFailure(buf[:n])

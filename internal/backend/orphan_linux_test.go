@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/internal/verify"
@@ -95,13 +96,13 @@ func TestCallerToBeKilled(t *testing.T) {
 	}
 	var host mounts.Host
 	defer host.Close()
-	l := newLowering(p, &host, fds{report: ch.childReport, status: childStatus, theirs: []int{int(ch.report.Fd()), status}}, false)
-	l.p.Add(unix.SYS_READ, sys.Int(gate), sys.Bytes(make([]byte, 1)), sys.Int(1))
+	l := stages.New(p, &host, stages.FDs{Report: ch.childReport, Status: childStatus, Theirs: []int{int(ch.report.Fd()), status}}, false)
+	l.Program.Add(unix.SYS_READ, sys.Int(gate), sys.Bytes(make([]byte, 1)), sys.Int(1))
 	by := verify.Compat
 	if kind == "native" {
 		by = verify.Pid1
 	}
-	lowered, err := l.lower(by)
+	lowered, err := l.Lower(by)
 	require.NoError(t, err)
 	if kind == "native" {
 		pid, pidfd, err := lowered.Program.Fork(lowered.Flags, ch.childReport)

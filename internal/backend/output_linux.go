@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +59,7 @@ func openPumps(p *plan.Plan) (*pumps, error) {
 				s.close()
 				return nil, err
 			}
-		case !p.Output.Pipes && !isNull(resolved[i]):
+		case !p.Output.Pipes && !stages.IsNull(resolved[i]):
 			s.note = append(s.note, plan.Note{Feature: "output_bytes", Loss: streamNames[i] + " is no pipe and no file, where nothing is counted",
 				Fix: "use --tty on a terminal, or a pipe"})
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
@@ -13,7 +14,7 @@ import (
 )
 
 // lowerFunc is Lower or lowerServer.
-type lowerFunc func(*plan.Plan, mounts.Resolver, fds, bool) (*Lowered, error)
+type lowerFunc func(*plan.Plan, mounts.Resolver, stages.FDs, bool) (*stages.Lowered, error)
 
 // points holds the program of one plan, which a test runs once for each fault. Lowering a plan takes about as long as it takes the kernel
 // to make the sandbox, so it is lowered once, and again only if a run's descriptors have got other numbers: those are part of the program.
@@ -21,24 +22,24 @@ type points struct {
 	t       *testing.T
 	plan    *plan.Plan
 	lower   lowerFunc
-	target  *SelfTestTarget
-	lowered *Lowered
-	fds     fds
+	target  *stages.SelfTestTarget
+	lowered *stages.Lowered
+	fds     stages.FDs
 	times   int // how often it was lowered
 }
 
 func newPoints(t *testing.T, p *plan.Plan, lower lowerFunc) *points {
 	t.Helper()
-	target, err := newSelfTestTarget(p) // its socket has a new name each time, which is part of the program too
+	target, err := stages.NewSelfTestTarget(p) // its socket has a new name each time, which is part of the program too
 	require.NoError(t, err)
-	t.Cleanup(target.close)
+	t.Cleanup(target.Close)
 	return &points{t: t, plan: p, lower: lower, target: target}
 }
 
 func (f *points) seam() seam { return seam{target: f.target, lower: f.again} }
 
-func (f *points) again(now fds) (*Lowered, error) {
-	if f.lowered != nil && now.report == f.fds.report && now.status == f.fds.status && now.output == f.fds.output && slices.Equal(now.theirs, f.fds.theirs) {
+func (f *points) again(now stages.FDs) (*stages.Lowered, error) {
+	if f.lowered != nil && now.Report == f.fds.Report && now.Status == f.fds.Status && now.Output == f.fds.Output && slices.Equal(now.Theirs, f.fds.Theirs) {
 		return f.lowered, nil
 	}
 	var host mounts.Host

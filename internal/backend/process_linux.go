@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -34,14 +35,14 @@ type Process struct {
 
 // Start starts a command and returns once it is being executed. The caller closes the command's descriptors. If until is closed first, the
 // command may begin nevertheless; Start then kills it. In a sandbox that is not [Sandbox.Scoped] that may take the end of the sandbox.
-func (s *Sandbox) Start(c Command, until <-chan struct{}) (*Process, error) {
+func (s *Sandbox) Start(c stages.Command, until <-chan struct{}) (*Process, error) {
 	tooBig := func() error {
 		return explain(failed(sys.Step{Stage: "exec"}, unix.E2BIG), &plan.Plan{Command: c.Args})
 	}
-	if c.tooBig() {
+	if c.TooBig() {
 		return nil, tooBig()
 	}
-	request, err := lowerRequest(s.Plan, c)
+	request, err := stages.LowerRequest(s.Plan, c)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func closeAll(fds []int) {
 }
 
 // begun waits for the message that the command is being executed, or could not be.
-func (p *Process) begun(r *request, until <-chan struct{}) error {
+func (p *Process) begun(r *stages.Request, until <-chan struct{}) error {
 	forget := deadline(until, p.channel.SetReadDeadline)
 	Await(replyTimeout, p.channel)
 	buf := make([]byte, sys.FailureSize)
@@ -325,7 +326,7 @@ func (p *Process) Close() {
 func bindsPids(h plan.Enforcement) bool { return strings.HasPrefix(h.Limit, "pids=") && !h.Default }
 
 // explainStart returns the error of a failure that a supervisor has reported: in a call of the request, or in one of the server's program.
-func (s *Sandbox) explainStart(r *request, f sys.Failure) error {
+func (s *Sandbox) explainStart(r *stages.Request, f sys.Failure) error {
 	step, ok := sys.Step{}, false
 	if f.Index&sys.OfRequest != 0 {
 		step = r.Program.Describe(int(f.Index &^ sys.OfRequest))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -88,7 +89,7 @@ func TestARequestWithoutItsDescriptors(t *testing.T) {
 		require.NoError(t, unix.Prlimit(supervisor, unix.RLIMIT_NOFILE, &limit, nil))
 		out, w, err := os.Pipe()
 		require.NoError(t, err)
-		process, err := s.Start(Command{Args: []string{"echo", "said"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{w, w, w}}, nil)
+		process, err := s.Start(stages.Command{Args: []string{"echo", "said"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{w, w, w}}, nil)
 		w.Close()
 		if err != nil {
 			t.Logf("%d descriptors: %v", most, err)

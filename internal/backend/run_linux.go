@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
@@ -42,8 +43,8 @@ type Options struct {
 
 // seam replaces parts of a run in tests of this package. Otherwise it is empty.
 type seam struct {
-	target *SelfTestTarget             // the test closes it
-	lower  func(fds) (*Lowered, error) // replaces Lower, for a test that lowers once and runs the program many times
+	target *stages.SelfTestTarget                    // the test closes it
+	lower  func(stages.FDs) (*stages.Lowered, error) // replaces Lower, for a test that lowers once and runs the program many times
 }
 
 // Outcome is how a run ended.
@@ -130,7 +131,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	out, err = r.finish()
 	out.Output, out.Losses = s.pumps.passed(), append(out.Losses, s.pumps.notes()...)
 	out.Started, out.Wall, out.Resolved = started, time.Since(started), s.lowered.Resolved
-	out.Rules, out.Tried = s.lowered.Rules, tried(p, s.target)
+	out.Rules, out.Tried = s.lowered.Rules, stages.Tried(p, s.target)
 	return out, err
 }
 
@@ -138,22 +139,22 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 type prepared struct {
 	ch      *channels
 	pumps   *pumps
-	own     *SelfTestTarget // close closes it; nil if a test owns the target
-	target  *SelfTestTarget
-	lowered *Lowered
+	own     *stages.SelfTestTarget // close closes it; nil if a test owns the target
+	target  *stages.SelfTestTarget
+	lowered *stages.Lowered
 }
 
 // targetFor returns the target of the plan's self-test. The caller closes own if it is not nil.
-func (s *seam) targetFor(p *plan.Plan) (target, own *SelfTestTarget, err error) {
+func (s *seam) targetFor(p *plan.Plan) (target, own *stages.SelfTestTarget, err error) {
 	if s.target != nil {
 		return s.target, nil, nil
 	}
-	own, err = newSelfTestTarget(p)
+	own, err = stages.NewSelfTestTarget(p)
 	return own, own, err
 }
 
 // lowered lowers a plan for this host.
-func (s *seam) lowered(lower func(*plan.Plan, mounts.Resolver, fds, bool) (*Lowered, error), p *plan.Plan, f fds) (*Lowered, error) {
+func (s *seam) lowered(lower func(*plan.Plan, mounts.Resolver, stages.FDs, bool) (*stages.Lowered, error), p *plan.Plan, f stages.FDs) (*stages.Lowered, error) {
 	if s.lower != nil {
 		return s.lower(f)
 	}
@@ -177,14 +178,14 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 		return s, &Error{Stage: "channels", Err: err}
 	}
 	if s.target, s.own, err = opts.seam.targetFor(p); err != nil {
-		return s, &Error{Stage: selfTestStage, Err: err}
+		return s, &Error{Stage: stages.SelfTestStage, Err: err}
 	}
 	var size *unix.Winsize
 	if p.Terminal && opts.Terminal != nil {
 		size = opts.Terminal.size()
 	}
-	f := fds{report: s.ch.childReport, status: s.ch.childStatus, target: s.target, group: group, output: s.pumps.child, size: size}
-	s.lowered, err = opts.seam.lowered(Lower, p, f)
+	f := stages.FDs{Report: s.ch.childReport, Status: s.ch.childStatus, Target: s.target, Group: group, Output: s.pumps.child, Size: size}
+	s.lowered, err = opts.seam.lowered(stages.Lower, p, f)
 	if err != nil {
 		return s, wrapLowering(err)
 	}
@@ -192,7 +193,7 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 		return s, err
 	}
 	if opts.Verify || len(p.SelfTest) > 0 {
-		if err := s.lowered.verified(p, f); err != nil {
+		if err := s.lowered.Verified(p, f); err != nil {
 			return s, err
 		}
 	}
@@ -205,7 +206,7 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 // close releases everything that prepare has made.
 func (s *prepared) close() {
 	if s.own != nil {
-		s.own.close()
+		s.own.Close()
 	}
 	if s.pumps != nil {
 		s.pumps.close()
@@ -220,7 +221,7 @@ func (s *prepared) close() {
 type run struct {
 	plan     *plan.Plan
 	opts     Options
-	lowered  *Lowered
+	lowered  *stages.Lowered
 	ch       *channels
 	pumps    *pumps
 	pid      int
@@ -370,7 +371,7 @@ func (r *run) readStatus() bool {
 	}
 	if fd, ok := passedFD(oob[:oobn]); ok {
 		r.passed(buf[0], fd)
-	} else if n == 1 && buf[0] == reported {
+	} else if n == 1 && buf[0] == stages.Reported {
 		r.release()
 	} else if e, ok := sys.ParseExit(buf[:n]); ok {
 		r.exit = &e

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit/cgroup"
@@ -224,7 +225,7 @@ type Source struct {
 func (s *Sandbox) Source(name string) (Source, bool) {
 	resolved, best := s.Info.Resolved, -1
 	for i, s := range resolved {
-		if s.Missing || s.Covered || s.Dest == "" || !inside(name, s.Dest) {
+		if s.Missing || s.Covered || s.Dest == "" || !stages.Inside(name, s.Dest) {
 			continue
 		}
 		if best < 0 || len(s.Dest) >= len(resolved[best].Dest) {
@@ -236,7 +237,7 @@ func (s *Sandbox) Source(name string) (Source, bool) {
 	}
 	at := resolved[best]
 	// Kernel file systems, which depend on the process that looks; with the backend landlock they are the host's own.
-	if inside(at.Source, "/proc") || inside(at.Source, "/dev") {
+	if stages.Inside(at.Source, "/proc") || stages.Inside(at.Source, "/dev") {
 		return Source{}, false
 	}
 	return Source{Source: at.Source, Dest: at.Dest, File: at.File, ReadOnly: s.Plan.Mounts[best].Flags.Has(mounts.ReadOnly), mount: best}, true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -57,7 +58,7 @@ func output(t *testing.T, s *Sandbox, args ...string) (string, unix.WaitStatus) 
 	out, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
-	process, err := s.Start(Command{Args: args, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{in, w, w}}, nil)
+	process, err := s.Start(stages.Command{Args: args, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{in, w, w}}, nil)
 	w.Close()
 	require.NoError(t, err)
 	defer process.Close()
@@ -88,7 +89,7 @@ func TestALastMessageIsReceived(t *testing.T) {
 	out, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
-	request, err := lowerRequest(s.Plan, Command{Args: []string{"sh", "-c", "echo begun; exec sleep 1000"}, Env: p.Env, Dir: p.Dir, Files: [3]*os.File{w, w, w}})
+	request, err := stages.LowerRequest(s.Plan, stages.Command{Args: []string{"sh", "-c", "echo begun; exec sleep 1000"}, Env: p.Env, Dir: p.Dir, Files: [3]*os.File{w, w, w}})
 	require.NoError(t, err)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -176,7 +177,7 @@ func TestAServerWithoutRoomForASupervisor(t *testing.T) {
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer null.Close()
-			process, err := s.Start(Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
+			process, err := s.Start(stages.Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
 			require.NoError(t, err)
 			defer process.Close()
 			ended(t, s)
@@ -193,7 +194,7 @@ func TestARequestThatThereIsNoMemoryFor(t *testing.T) {
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer null.Close()
-			sleep := Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}
+			sleep := stages.Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}
 			process, err := s.Start(sleep, nil) // the supervisor that is there takes it
 			require.NoError(t, err)
 			defer process.Close()

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
@@ -45,7 +46,7 @@ func TestSelfTestFindsWhatDoesNotHold(t *testing.T) {
 			_, err = Run(p, Options{seam: seam{target: targetFor(t, p, tt.act)}})
 			var e *Error
 			require.ErrorAs(t, err, &e, "what succeeds refuses the start")
-			assert.Equal(t, selfTestStage, e.Stage)
+			assert.Equal(t, stages.SelfTestStage, e.Stage)
 			assert.Equal(t, string(tt.act), e.Op)
 			assert.ErrorContains(t, err, "it succeeded: the sandbox does not hold")
 			assert.NotEmpty(t, e.Hint)
@@ -56,11 +57,11 @@ func TestSelfTestFindsWhatDoesNotHold(t *testing.T) {
 }
 
 // targetFor is a target that names the writable directory as one that is not.
-func targetFor(t *testing.T, p *plan.Plan, act plan.Act) *SelfTestTarget {
+func targetFor(t *testing.T, p *plan.Plan, act plan.Act) *stages.SelfTestTarget {
 	t.Helper()
-	c, err := newSelfTestTarget(p)
+	c, err := stages.NewSelfTestTarget(p)
 	require.NoError(t, err)
-	t.Cleanup(c.close)
+	t.Cleanup(c.Close)
 	if act == plan.ActWrite {
 		c.Inside = p.Dir
 	}
@@ -84,7 +85,7 @@ func TestSelfTestTargetIsThere(t *testing.T) {
 		pol.SelfTest = true
 	})
 	fds := openFDs(t)
-	c, err := newSelfTestTarget(p)
+	c, err := stages.NewSelfTestTarget(p)
 	require.NoError(t, err)
 	require.NotEmpty(t, c.Outside)
 	for _, dir := range c.Outside {
@@ -96,7 +97,7 @@ func TestSelfTestTargetIsThere(t *testing.T) {
 	conn.Close()
 	require.DirExists(t, c.Inside)
 	assert.NoError(t, unix.Access(c.Inside, unix.W_OK))
-	c.close()
+	c.Close()
 	_, err = net.Dial("unix", "@"+c.Socket)
 	assert.Error(t, err, "and is gone afterwards")
 	assert.LessOrEqual(t, openFDs(t), fds+2) // the poller of package net

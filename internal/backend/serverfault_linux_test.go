@@ -4,10 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -24,7 +26,7 @@ func TestEveryFaultOfAServerFailsClosed(t *testing.T) {
 		"new mount API":          func(*plan.Plan) {},
 		"mount(2), name by name": func(p *plan.Plan) { p.Mechanisms = plan.Mechanisms{} },
 		"self-test": func(p *plan.Plan) {
-			p.SelfTest = slices.DeleteFunc(slices.Clone(plan.Acts[:]), func(a plan.Act) bool { return a == plan.ActForeign && goarch != "amd64" })
+			p.SelfTest = slices.DeleteFunc(slices.Clone(plan.Acts[:]), func(a plan.Act) bool { return a == plan.ActForeign && runtime.GOARCH != "amd64" })
 		},
 		"landlock": func(*plan.Plan) {},
 	} {
@@ -39,7 +41,7 @@ func TestEveryFaultOfAServerFailsClosed(t *testing.T) {
 			}
 			change(p)
 			fork := forker(t)
-			f := newPoints(t, p, lowerServer)
+			f := newPoints(t, p, stages.LowerServer)
 			good := func(when string) {
 				require.NoError(t, tryServer(t, f, fork, nil, false), "the good run, %s", when)
 				require.FileExists(t, marker, "positive control, %s", when)
@@ -104,7 +106,7 @@ func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys
 	null, err := os.OpenFile(filepath.Join("/dev", "null"), os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer null.Close()
-	c := Command{Args: p.Command, Env: p.Env, Dir: p.Dir, Files: [3]*os.File{null, null, null}}
+	c := stages.Command{Args: p.Command, Env: p.Env, Dir: p.Dir, Files: [3]*os.File{null, null, null}}
 	if terminal {
 		c.Files, c.Terminal = [3]*os.File{}, &unix.Winsize{Row: 24, Col: 80}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/internal/verify"
@@ -57,16 +58,16 @@ func TestNoCommandAfterItsSubreaper(t *testing.T) {
 			defer ch.close()
 			var host mounts.Host
 			defer host.Close()
-			l := newLowering(p, &host, fds{report: ch.childReport, status: ch.childStatus}, false)
+			l := stages.New(p, &host, stages.FDs{Report: ch.childReport, Status: ch.childStatus}, false)
 			for _, fd := range []uintptr{open.Fd(), ch.report.Fd(), ch.status.Fd()} { // this process's ends, instead of all but the channels
-				l.p.Add(unix.SYS_CLOSE, sys.Int(fd))
+				l.Program.Add(unix.SYS_CLOSE, sys.Int(fd))
 			}
 			spawn := slices.IndexFunc(verify.Init[:], func(s verify.Stage) bool { return s.ID == verify.Spawn })
 			before := slices.DeleteFunc(slices.Clone(verify.Init[:spawn]), func(s verify.Stage) bool { return s.ID == verify.CloseInherited })
-			require.NoError(t, l.stages(before, verify.Subreaper))
-			require.NoError(t, l.spawn(func() error { gate(l.p, sys.Int(shut.Fd())); return l.stages(verify.Confinement[:], verify.Bare) }))
-			require.NoError(t, l.stages(verify.Init[spawn+1:], verify.Subreaper))
-			subreaper, pidfd, err := l.p.Fork(0, ch.childReport)
+			require.NoError(t, l.Append(before, verify.Subreaper))
+			require.NoError(t, l.Spawn(func() error { gate(l.Program, sys.Int(shut.Fd())); return l.Append(verify.Confinement[:], verify.Bare) }))
+			require.NoError(t, l.Append(verify.Init[spawn+1:], verify.Subreaper))
+			subreaper, pidfd, err := l.Program.Fork(0, ch.childReport)
 			require.NoError(t, err)
 			unix.Close(pidfd)
 			ch.closeChild()
@@ -108,7 +109,7 @@ func TestASessionsCommandDiesWithItsSubreaper(t *testing.T) {
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer null.Close()
-			process, err := s.Start(Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
+			process, err := s.Start(stages.Command{Args: []string{"sleep", "1000"}, Env: s.Plan.Env, Dir: s.Plan.Dir, Files: [3]*os.File{null, null, null}}, nil)
 			require.NoError(t, err)
 			defer process.Close()
 			supervisor, command := commandBelow(t, server)
@@ -156,14 +157,14 @@ func TestNoSessionsCommandAfterItsSupervisor(t *testing.T) {
 			require.NoError(t, err)
 			defer unix.Close(pair[0])
 			own := *s.Plan
-			l := newLowering(&own, nil, fds{}, true)
-			l.p.ForRequests()
-			gate(l.p, sys.Of(sys.SlotIn))
-			require.NoError(t, l.stages([]verify.Stage{{ID: verify.Directory, By: verify.Request}}, verify.Request))
-			cut := l.p.Len()
-			require.NoError(t, l.stages([]verify.Stage{{ID: verify.Exec, By: verify.Request}}, verify.Request))
+			l := stages.New(&own, nil, stages.FDs{}, true)
+			l.Program.ForRequests()
+			gate(l.Program, sys.Of(sys.SlotIn))
+			require.NoError(t, l.Append([]verify.Stage{{ID: verify.Directory, By: verify.Request}}, verify.Request))
+			cut := l.Program.Len()
+			require.NoError(t, l.Append([]verify.Stage{{ID: verify.Exec, By: verify.Request}}, verify.Request))
 			shut.Fd() // from here on a read of it blocks
-			require.NoError(t, s.send(l.p.Request(cut, false), pair[1], [3]*os.File{shut, os.Stderr, os.Stderr}, nil))
+			require.NoError(t, s.send(l.Program.Request(cut, false), pair[1], [3]*os.File{shut, os.Stderr, os.Stderr}, nil))
 			unix.Close(pair[1])
 			shut.Close()
 			supervisor, command := commandBelow(t, server)

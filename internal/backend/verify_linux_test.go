@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -18,9 +19,9 @@ import (
 )
 
 // checked is what the verifier is given of a lowered plan. The filters are compiled anew.
-func checked(t testing.TB, p *plan.Plan, l *Lowered) verify.Input {
+func checked(t testing.TB, p *plan.Plan, l *stages.Lowered) verify.Input {
 	t.Helper()
-	in, err := l.evidence(p, fds{report: 3, status: 4})
+	in, err := l.Evidence(p, stages.FDs{Report: 3, Status: 4})
 	require.NoError(t, err)
 	for i, f := range in.Filters { // a built-in one is compiled once
 		in.Filters[i] = slices.Clone(f)
@@ -97,18 +98,18 @@ func remotePrograms(t *testing.T) map[string]verify.Input {
 		for by, kind := range map[verify.Runner]string{verify.Remote: "in bubblewrap", verify.Container: "in a container"} {
 			remote := remotePlan(&request)
 			remote.Mechanisms.CloseRange = true
-			l := newLowering(remote, nil, fds{report: 3, status: 3, target: request.Target}, false)
+			l := stages.New(remote, nil, stages.FDs{Report: 3, Status: 3, Target: request.Target}, false)
 			if by == verify.Remote {
-				require.NoError(t, l.openTestReport())
-				t.Cleanup(l.closeTest)
+				require.NoError(t, l.ReportTests())
+				t.Cleanup(l.Close)
 			}
-			require.NoError(t, l.stages(verify.Confinement[:], by))
+			require.NoError(t, l.Append(verify.Confinement[:], by))
 			whole := *p // with its mounts, by which the rules are checked
 			whole.Mechanisms, whole.LastCap = remote.Mechanisms, remote.LastCap
-			done := l.lowered()
+			done := l.Lowered()
 			done.Resolved = lowered.Resolved
 			own := checked(t, &whole, done)
-			own.By, own.TestReport, own.Report, own.Status = by, l.testReportFD(), 3, 3
+			own.By, own.TestReport, own.Report, own.Status = by, l.TestReportFD(), 3, 3
 			out[kind+name] = own
 		}
 	}
@@ -141,10 +142,10 @@ func TestAProgramThatBreaksAClaimDoesNotRun(t *testing.T) {
 	for _, verified := range []bool{false, true} {
 		p, marker := touch(t, nil)
 		opts := Options{Verify: verified}
-		opts.seam.lower = func(f fds) (*Lowered, error) {
+		opts.seam.lower = func(f stages.FDs) (*stages.Lowered, error) {
 			host := hostFor(p)
 			defer host.Close()
-			l, err := Lower(p, host, f, true)
+			l, err := stages.Lower(p, host, f, true)
 			if err == nil {
 				for i := range l.Program.Len() {
 					if v := l.Program.View(i); v.Kind() == sys.KindCall && v.NR() == unix.SYS_KEYCTL {
@@ -172,7 +173,7 @@ func BenchmarkVerify(b *testing.B) {
 	l, err := Preview(p)
 	require.NoError(b, err)
 	for b.Loop() {
-		if err := l.verified(p, fds{report: 3, status: 4}); err != nil {
+		if err := l.Verified(p, stages.FDs{Report: 3, Status: 4}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStagesAreCalledByTheTable: the methods that write a stage of confinement are named in one place, the table of package backend. Nothing else
+// TestStagesAreCalledByTheTable: the methods that write a stage of confinement are named in one place, the table of package stages. Nothing else
 // calls one, so that there is one order of them: that of the tables in internal/verify.
 func TestStagesAreCalledByTheTable(t *testing.T) {
 	const table = "table_linux.go"
-	paths, err := filepath.Glob(root + "/internal/backend/*_linux.go")
+	paths, err := filepath.Glob(root + "/internal/stages/*_linux.go")
 	require.NoError(t, err)
 	files, set := map[string]*ast.File{}, token.NewFileSet()
 	for _, name := range paths {
@@ -46,12 +46,12 @@ func TestStagesAreCalledByTheTable(t *testing.T) {
 	}
 }
 
-// methods calls found for each method expression (*lowering).name.
+// methods calls found for each method expression (*Lowering).name.
 func methods(file *ast.File, found func(*ast.SelectorExpr)) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
 			if p, ok := s.X.(*ast.ParenExpr); ok {
-				if star, ok := p.X.(*ast.StarExpr); ok && isName(star.X, "lowering") {
+				if star, ok := p.X.(*ast.StarExpr); ok && isName(star.X, "Lowering") {
 					found(s)
 				}
 			}
@@ -60,7 +60,7 @@ func methods(file *ast.File, found func(*ast.SelectorExpr)) {
 	})
 }
 
-// isLowering reports whether an expression is the receiver of lowering's methods, which all call it l.
+// isLowering reports whether an expression is the receiver of Lowering's methods, which all call it l.
 func isLowering(x ast.Expr) bool { return isName(x, "l") }
 
 func isName(x ast.Expr, name string) bool {

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
 // command checks what is asked for and makes it complete.
-func (s *Session) command(args []string, dir string, env []string) (backend.Command, error) {
-	c := backend.Command{Args: slices.Clone(args), Env: s.plan.Env, Dir: s.plan.Dir}
+func (s *Session) command(args []string, dir string, env []string) (stages.Command, error) {
+	c := stages.Command{Args: slices.Clone(args), Env: s.plan.Env, Dir: s.plan.Dir}
 	if len(args) == 0 || args[0] == "" {
 		return c, &policy.Fault{Field: "args", Text: "no command", Fix: "give the name or path of a program"}
 	}

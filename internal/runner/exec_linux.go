@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
@@ -102,7 +103,7 @@ func (s *Session) Exec(ctx context.Context, argv []string, opts *ExecOptions) (*
 }
 
 // ask makes a command of a request, with its timeout, and writes its start to rec.
-func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command backend.Command, limit time.Duration, err error) {
+func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command stages.Command, limit time.Duration, err error) {
 	if command, err = s.command(argv, opts.Dir, opts.Env); err != nil {
 		return command, 0, err
 	}
@@ -173,7 +174,7 @@ func (s *Session) empty() error {
 }
 
 // begin starts a command with its streams.
-func (s *Session) begin(ctx context.Context, command backend.Command, limit time.Duration, streams *streams, opts *ExecOptions) (*process, error) {
+func (s *Session) begin(ctx context.Context, command stages.Command, limit time.Duration, streams *streams, opts *ExecOptions) (*process, error) {
 	command.Files, command.Terminal = streams.theirs, opts.Terminal.window()
 	defer streams.closeTheirs()
 	if limit > 0 { // a sandbox that does not answer is no reason to wait longer

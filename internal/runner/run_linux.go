@@ -10,6 +10,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/probe"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -357,7 +358,7 @@ func ExecStages(channel, requests, stderr int) error {
 func ContainerInit() error { return backend.ContainerInit() }
 
 // missing returns a note for each mount that was left out.
-func missing(p *plan.Plan, resolved []backend.Resolved) []plan.Note {
+func missing(p *plan.Plan, resolved []mounts.Resolved) []plan.Note {
 	var notes []plan.Note
 	for i, s := range resolved {
 		op := p.Mounts[i]

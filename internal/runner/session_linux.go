@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
@@ -293,7 +294,7 @@ func (s *Session) Close() error {
 }
 
 // start starts a command in the session's sandbox.
-func (s *Session) start(ctx context.Context, c backend.Command) (*process, error) {
+func (s *Session) start(ctx context.Context, c stages.Command) (*process, error) {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err

@@ -1,4 +1,4 @@
-package backend
+package stages
 
 import (
 	"errors"
@@ -15,12 +15,12 @@ import (
 // announcement, which may fail, and exec.
 
 // closeConsumed closes the descriptors that options have used. A command that is pid 1 itself keeps those of --sync-fd, as no waiter does.
-func (l *lowering) closeConsumed() error {
+func (l *Lowering) closeConsumed() error {
 	b := l.plan.Bwrap
 	l.step("descriptors", "close what options have used")
 	for _, fd := range b.Consumed {
-		if inherited(fd) && !(b.AsPid1 && slices.Contains(b.SyncFDs, fd)) {
-			l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
+		if Inherited(fd) && !(b.AsPid1 && slices.Contains(b.SyncFDs, fd)) {
+			l.Program.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 		}
 	}
 	return nil
@@ -28,7 +28,7 @@ func (l *lowering) closeConsumed() error {
 
 // dieWithWaiter gives the command the death signal that --die-with-parent asks for. A forked process has none yet; one that was not forked
 // still has that of the set-up.
-func (l *lowering) dieWithWaiter() error {
+func (l *Lowering) dieWithWaiter() error {
 	switch b := l.plan.Bwrap; {
 	case b.Waiter && b.DieWithParent:
 		l.deathSignal(unix.SIGKILL)
@@ -41,22 +41,22 @@ func (l *lowering) dieWithWaiter() error {
 }
 
 // unblockChild unblocks SIGCHLD for the command, as bubblewrap does. The rest of the signal mask is the caller's.
-func (l *lowering) unblockChild() error {
+func (l *Lowering) unblockChild() error {
 	l.step("signals", "unblock SIGCHLD")
 	mask := make([]byte, 8)
 	mask[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
-	l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_UNBLOCK, "SIG_UNBLOCK"), sys.Bytes(mask), sys.Null(), sys.Int(8))
+	l.Program.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_UNBLOCK, "SIG_UNBLOCK"), sys.Bytes(mask), sys.Null(), sys.Int(8))
 	return nil
 }
 
-// inherited reports whether fd came to this process from its caller: descriptors that Go opens are close-on-exec.
-func inherited(fd int) bool {
+// Inherited reports whether fd came to this process from its caller: descriptors that Go opens are close-on-exec.
+func Inherited(fd int) bool {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
 // execLabel sets the SELinux label that exec gives the command (selinux(8)).
-func (l *lowering) execLabel() error {
+func (l *Lowering) execLabel() error {
 	if label := l.plan.Bwrap.ExecLabel; label != "" {
 		l.put("self/attr/exec", label, sys.Step{Stage: "label", Op: "exec"})
 	}
@@ -64,11 +64,11 @@ func (l *lowering) execLabel() error {
 }
 
 // workingDirectory enters the first working directory that exists. The remaining stages follow once for each, because they set PWD to it.
-func (l *lowering) workingDirectory() error {
+func (l *Lowering) workingDirectory() error {
 	b := l.plan.Bwrap
 	tail := func(dir string) error {
 		l.workDir = dir
-		return l.stages(verify.Confinement[:], verify.CompatTail)
+		return l.Append(verify.Confinement[:], verify.CompatTail)
 	}
 	if b.Chdir != nil {
 		l.chdir(*b.Chdir)
@@ -78,18 +78,18 @@ func (l *lowering) workingDirectory() error {
 	// If chdir fails, the stages for that directory are skipped. If it succeeds, they end in exec, and no later call is reached.
 	for _, dir := range b.Dirs {
 		l.chdir(dir)
-		l.p.Then(func() { err = errors.Join(err, tail(dir)) }, sys.Any)
+		l.Program.Then(func() { err = errors.Join(err, tail(dir)) }, sys.Any)
 	}
 	return errors.Join(err, tail("/"))
 }
 
 // ambientCaps raises the kept capabilities in the ambient set, so that they survive exec (capabilities(7)). The stages before it have put
 // them into the permitted and inheritable sets, which that needs.
-func (l *lowering) ambientCaps() error {
+func (l *Lowering) ambientCaps() error {
 	l.step("capabilities", "ambient")
 	// prctl(2): EINVAL means that this kernel has no such capability, EPERM that this process does not have it.
 	for _, c := range l.plan.Bwrap.Caps {
-		l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_RAISE, "PR_CAP_AMBIENT_RAISE"),
+		l.Program.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAP_AMBIENT, "PR_CAP_AMBIENT"), sys.Words(unix.PR_CAP_AMBIENT_RAISE, "PR_CAP_AMBIENT_RAISE"),
 			sys.Int(c), sys.Int(0), sys.Int(0)).Tolerate(unix.EINVAL, 0).Tolerate(unix.EPERM, 0)
 	}
 	return nil
@@ -97,16 +97,16 @@ func (l *lowering) ambientCaps() error {
 
 // announce reports that exec comes next. A process that a filter kills before this was never executed, although the report pipe ends as it
 // does after exec.
-func (l *lowering) announce() error {
+func (l *Lowering) announce() error {
 	if l.plan.Bwrap.StatusFD != nil {
 		l.step("exec", "announce")
-		l.p.Add(unix.SYS_WRITE, sys.Int(l.fds.report), sys.Bytes([]byte{witness}), sys.Int(1)).Tolerate(sys.Any, 0)
+		l.Program.Add(unix.SYS_WRITE, sys.Int(l.fds.Report), sys.Bytes([]byte{Witness}), sys.Int(1)).Tolerate(sys.Any, 0)
 	}
 	return nil
 }
 
 // compatExec executes the command, with its working directory in PWD.
-func (l *lowering) compatExec() error {
+func (l *Lowering) compatExec() error {
 	// --argv0 replaces the name that the command sees, not the program that is looked up.
 	argv := slices.Clone(l.plan.Command)
 	if name := l.plan.Bwrap.Argv0; name != nil {
@@ -117,15 +117,15 @@ func (l *lowering) compatExec() error {
 	if !strings.Contains(name, "/") {
 		return l.execAs(name, argv, env)
 	}
-	l.p.At(sys.Step{Stage: "exec", Op: name, Path: name}) // no search in PATH, so every errno is the command's
-	l.p.Add(unix.SYS_EXECVE, sys.Str(name), sys.List(argv), sys.List(env)).Tolerate(unix.ENOEXEC, 0)
-	l.p.At(sys.Step{Stage: "exec", Op: noHeader, Path: name})
-	l.p.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"/bin/sh", name}, argv[1:]...)), sys.List(env))
+	l.Program.At(sys.Step{Stage: "exec", Op: name, Path: name}) // no search in PATH, so every errno is the command's
+	l.Program.Add(unix.SYS_EXECVE, sys.Str(name), sys.List(argv), sys.List(env)).Tolerate(unix.ENOEXEC, 0)
+	l.Program.At(sys.Step{Stage: "exec", Op: NoHeader, Path: name})
+	l.Program.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"/bin/sh", name}, argv[1:]...)), sys.List(env))
 	return nil
 }
 
-// witness is the byte that announce sends over the report pipe just before exec, for a caller that must know whether exec was reached.
-const witness = 'w'
+// Witness is the byte that announce sends over the report pipe just before exec, for a caller that must know whether exec was reached.
+const Witness = 'w'
 
 // setenv returns env with a variable set. A variable that exists keeps its place.
 func setenv(env []string, name, value string) []string {
@@ -139,15 +139,15 @@ func setenv(env []string, name, value string) []string {
 }
 
 // rawFilters installs the caller's seccomp filters.
-func (l *lowering) rawFilters() error {
+func (l *Lowering) rawFilters() error {
 	l.addRawFilters()
 	return nil
 }
 
 // addRawFilters installs them by prctl(2), as bubblewrap does: an earlier filter may allow prctl but not seccomp(2).
-func (l *lowering) addRawFilters() {
+func (l *Lowering) addRawFilters() {
 	for _, raw := range l.plan.Bwrap.Filters {
 		l.step("seccomp", "filter")
-		seccomp.LowerRaw(l.p, raw)
+		seccomp.LowerRaw(l.Program, raw)
 	}
 }

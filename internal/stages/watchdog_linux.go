@@ -1,4 +1,4 @@
-package backend
+package stages
 
 import (
 	"github.com/nsrun/nsrun/internal/sys"
@@ -24,56 +24,56 @@ import (
 // If nsrun and the watchdog are killed together, bubblewrap's --die-with-parent remains. It covers all moments but the few system calls
 // between the monitor's request for a death signal and its write to the eventfd.
 
-// bwrapStart holds the parameters of the bubblewrap that a watchdog starts.
-type bwrapStart struct {
-	name  string // the program
-	args  []string
-	files []int // its descriptors from 2 on; here they have numbers above those, so that none overwrites another
+// BwrapStart holds the parameters of the bubblewrap that a watchdog starts.
+type BwrapStart struct {
+	Name  string // the program
+	Args  []string
+	Files []int // its descriptors from 2 on; here they have numbers above those, so that none overwrites another
 }
 
-// lowerWatchdog returns the program of a watchdog. f.report, too, must be above the descriptors that b.files become.
-func lowerWatchdog(p *plan.Plan, f fds, b bwrapStart) (*Lowered, error) {
-	l := newLowering(p, nil, f, false)
-	l.p.Grow(48 + 2*len(b.files))
+// LowerWatchdog returns the program of a watchdog. f.Report, too, must be above the descriptors that b.Files become.
+func LowerWatchdog(p *plan.Plan, f FDs, b BwrapStart) (*Lowered, error) {
+	l := New(p, nil, f, false)
+	l.Program.Grow(48 + 2*len(b.Files))
 	l.bwrap = &b
-	err := l.stages(verify.Init[:], verify.Watchdog)
-	return l.lowered(), err
+	err := l.Append(verify.Init[:], verify.Watchdog)
+	return l.Lowered(), err
 }
 
 // spawnBwrap starts bubblewrap. It requests no death signal: see above. It passes no environment, because the command could read that in
 // /proc/1/environ; the command's own environment comes with the request.
-func (l *lowering) spawnBwrap() error {
+func (l *Lowering) spawnBwrap() error {
 	b := l.bwrap
-	step := sys.Step{Stage: "bwrap", Op: "start", Path: b.name}
-	l.p.At(step)
-	l.command = l.p.Slot()
+	step := sys.Step{Stage: "bwrap", Op: "start", Path: b.Name}
+	l.Program.At(step)
+	l.command = l.Program.Slot()
 	var err error
-	l.p.Spawn(l.command, nil, func() {
+	l.Program.Spawn(l.command, nil, func() {
 		l.unblockSignals()
-		l.p.At(step)
-		for i, fd := range b.files {
-			l.p.Add(unix.SYS_DUP3, sys.Int(fd), sys.Int(2+i), sys.Int(0))
+		l.Program.At(step)
+		for i, fd := range b.Files {
+			l.Program.Add(unix.SYS_DUP3, sys.Int(fd), sys.Int(2+i), sys.Int(0))
 		}
 		if original, ok := rlimit.Original(); ok { // the exec stages take the limit that they find as the caller's
-			err = rlimit.Lower(l.p, original)
-			l.p.At(step)
+			err = rlimit.Lower(l.Program, original)
+			l.Program.At(step)
 		}
-		l.p.Add(unix.SYS_EXECVE, sys.Str(b.name), sys.List(append([]string{"bwrap"}, b.args...)), sys.List(nil))
+		l.Program.Add(unix.SYS_EXECVE, sys.Str(b.Name), sys.List(append([]string{"bwrap"}, b.Args...)), sys.List(nil))
 	})
-	l.forked = l.p.Len()
+	l.forked = l.Program.Len()
 	return err
 }
 
 // watchBwrap closes bubblewrap's descriptors, waits until bubblewrap or nsrun has ended, and kills the process group, this process
 // included.
-func (l *lowering) watchBwrap() error {
+func (l *Lowering) watchBwrap() error {
 	l.step("watchdog", "close all")
-	for _, fd := range append([]int{0, 1, 2, l.fds.report}, l.bwrap.files...) {
-		l.p.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
+	for _, fd := range append([]int{0, 1, 2, l.fds.Report}, l.bwrap.Files...) {
+		l.Program.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 	}
 	l.step("watchdog", "wait")
-	l.p.Guard(l.command, l.fds.status, l.children, false)
+	l.Program.Guard(l.command, l.fds.Status, l.children, false)
 	l.step("watchdog", "kill")
-	l.p.Add(unix.SYS_KILL, sys.Int(0), sys.Words(int(unix.SIGKILL), "SIGKILL"))
+	l.Program.Add(unix.SYS_KILL, sys.Int(0), sys.Words(int(unix.SIGKILL), "SIGKILL"))
 	return nil
 }

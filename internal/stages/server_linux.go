@@ -1,4 +1,4 @@
-package backend
+package stages
 
 import (
 	"github.com/nsrun/nsrun/internal/sys"
@@ -13,33 +13,33 @@ import (
 // commands on request (sys.Program.Serve). Its program holds the calls that are the same for all commands. The other calls come with the
 // request, which the caller writes: see request_linux.go.
 
-// lowerServer returns the program of a session's server. f.status is a stream socket here.
-func lowerServer(p *plan.Plan, resolver mounts.Resolver, f fds, trace bool) (*Lowered, error) {
-	l := newLowering(p, resolver, f, trace)
-	l.p.ForRequests() // first: requests use the lowest slots by number
+// LowerServer returns the program of a session's server. f.Status is a stream socket here.
+func LowerServer(p *plan.Plan, resolver mounts.Resolver, f FDs, trace bool) (*Lowered, error) {
+	l := New(p, resolver, f, trace)
+	l.Program.ForRequests() // first: requests use the lowest slots by number
 	if p.Bare() {
-		return l.lower(verify.SubreaperServer)
+		return l.Lower(verify.SubreaperServer)
 	}
-	return l.lower(verify.Server)
+	return l.Lower(verify.Server)
 }
 
 // commandUsers makes the user namespace that all commands run in, which owns no other namespace, and keeps a descriptor of it. A helper
 // enters it, because the server itself must stay in the namespace that owns the mounts. The server owns the new namespace, so it may send
 // children into it without a capability (cap_capable in security/commoncap.c).
-func (l *lowering) commandUsers() error {
+func (l *Lowering) commandUsers() error {
 	l.step("identity", "second user namespace")
-	helper := l.p.Slot()
-	l.p.SpawnHelper(helper, func() { // the helper shares the server's descriptors and slots
+	helper := l.Program.Slot()
+	l.Program.SpawnHelper(helper, func() { // the helper shares the server's descriptors and slots
 		l.ownUsers()
-		l.p.At(sys.Step{Stage: "identity", Op: "open", Path: "/proc/self/ns/user"})
-		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc/self/ns/user"), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(sys.SlotUsers)
+		l.Program.At(sys.Step{Stage: "identity", Op: "open", Path: "/proc/self/ns/user"})
+		l.Program.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc/self/ns/user"), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(sys.SlotUsers)
 	})
-	l.p.Expect(helper, false, unix.ECHILD)
+	l.Program.Expect(helper, false, unix.ECHILD)
 	return nil
 }
 
 // ruleset builds the Landlock ruleset once, in the server. restrict enforces it on each command.
-func (l *lowering) ruleset() error {
+func (l *Lowering) ruleset() error {
 	if l.plan.Landlock == nil {
 		return nil
 	}
@@ -47,73 +47,73 @@ func (l *lowering) ruleset() error {
 	if err != nil {
 		return err
 	}
-	l.prepared = landlock.Build(l.p, r)
+	l.prepared = landlock.Build(l.Program, r)
 	return nil
 }
 
 // nullStdio replaces the standard descriptors by an empty file, so that no other descriptor gets their numbers, and reports to the caller
 // that the server is ready.
-func (l *lowering) nullStdio() error {
+func (l *Lowering) nullStdio() error {
 	l.step("server", "standard descriptors")
-	empty := l.p.Slot()
-	l.p.Add(unix.SYS_MEMFD_CREATE, sys.Str("nothing"), sys.Words(unix.MFD_CLOEXEC, "MFD_CLOEXEC")).Keep(empty)
+	empty := l.Program.Slot()
+	l.Program.Add(unix.SYS_MEMFD_CREATE, sys.Str("nothing"), sys.Words(unix.MFD_CLOEXEC, "MFD_CLOEXEC")).Keep(empty)
 	for fd := range 3 { // close-on-exec: each command gets its own
-		l.p.Add(unix.SYS_DUP3, sys.Of(empty), sys.Int(fd), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+		l.Program.Add(unix.SYS_DUP3, sys.Of(empty), sys.Int(fd), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 	}
-	l.p.Add(unix.SYS_CLOSE, sys.Of(empty))
+	l.Program.Add(unix.SYS_CLOSE, sys.Of(empty))
 	l.step("server", "ready")
-	l.p.Add(unix.SYS_WRITE, sys.Int(l.fds.report), sys.Bytes(make([]byte, sys.FailureSize)), sys.Int(sys.FailureSize)).Min(sys.FailureSize) // all zero: no failure
-	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report))
+	l.Program.Add(unix.SYS_WRITE, sys.Int(l.fds.Report), sys.Bytes(make([]byte, sys.FailureSize)), sys.Int(sys.FailureSize)).Min(sys.FailureSize) // all zero: no failure
+	l.Program.Add(unix.SYS_CLOSE, sys.Int(l.fds.Report))
 	return nil
 }
 
 // serve appends the server's loop, and with it the calls of supervisors (Prepare, Terminal) and of commands (Confine).
-func (l *lowering) serve() error {
+func (l *Lowering) serve() error {
 	l.step("server", "serve")
 	var err error
 	part := func(table []verify.Stage, by verify.Runner) func() {
 		return func() {
 			if err == nil {
-				err = l.stages(table, by)
+				err = l.Append(table, by)
 			}
 		}
 	}
 	// The supervisor opens the terminal, because it sends the master to the caller.
 	terminal := func() { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil) }
-	l.p.Serve(sys.Service{Socket: l.fds.status, Signals: l.children, Scope: l.plan.Scoped(), Die: l.plan.Bare(),
+	l.Program.Serve(sys.Service{Socket: l.fds.Status, Signals: l.children, Scope: l.plan.Scoped(), Die: l.plan.Bare(),
 		Prepare: part(verify.Init[:], verify.Supervisor), Terminal: terminal, Confine: part(verify.Confinement[:], verify.Shared)})
 	return err
 }
 
 // supervisorScope puts the supervisor into a Landlock domain whose processes can signal none outside of it, so that its kill(-1) reaches
 // only its own command and the processes which that has started.
-func (l *lowering) supervisorScope() error {
+func (l *Lowering) supervisorScope() error {
 	if l.plan.Scoped() {
-		landlock.Lower(l.p, landlock.Ruleset{Scoped: landlock.ScopeSignal})
+		landlock.Lower(l.Program, landlock.Ruleset{Scoped: landlock.ScopeSignal})
 	}
 	return nil
 }
 
 // restrict enforces the ruleset that the server has built.
-func (l *lowering) restrict() error {
+func (l *Lowering) restrict() error {
 	if l.plan.Landlock != nil {
-		landlock.Restrict(l.p, l.prepared)
+		landlock.Restrict(l.Program, l.prepared)
 	}
 	return nil
 }
 
 // closeRest closes every descriptor above 2. Exec closes them too; with this stage the confinement does not depend on close-on-exec flags.
-func (l *lowering) closeRest() error {
+func (l *Lowering) closeRest() error {
 	if l.plan.Mechanisms.CloseRange {
 		l.step("descriptors", "close all but 0, 1, 2")
-		l.p.Add(unix.SYS_CLOSE_RANGE, sys.Int(3), sys.Int(1<<31-1), sys.Int(0))
+		l.Program.Add(unix.SYS_CLOSE_RANGE, sys.Int(3), sys.Int(1<<31-1), sys.Int(0))
 	}
 	return nil
 }
 
 // endSubreaper kills the remaining processes when the caller has ended or has closed the session, and waits until they have ended.
-func (l *lowering) endSubreaper() error {
+func (l *Lowering) endSubreaper() error {
 	l.killRest()
-	l.p.Drain()
+	l.Program.Drain()
 	return nil
 }

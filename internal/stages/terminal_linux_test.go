@@ -1,4 +1,4 @@
-package backend
+package stages
 
 import (
 	"strings"
@@ -13,9 +13,9 @@ import (
 // command had asked for the size before the caller had set it.
 func TestATerminalHasItsSizeBeforeTheCommandBegins(t *testing.T) {
 	program := func(size *unix.Winsize) string {
-		l := newLowering(&plan.Plan{Terminal: true}, nil, fds{report: 3, status: 4, size: size}, true)
+		l := New(&plan.Plan{Terminal: true}, nil, FDs{Report: 3, Status: 4, Size: size}, true)
 		assert.NoError(t, l.terminal())
-		return l.p.String()
+		return l.Program.String()
 	}
 	text := program(&unix.Winsize{Row: 33, Col: 77})
 	size, message := strings.Index(text, "TIOCSWINSZ"), strings.Index(text, "sendmsg(")

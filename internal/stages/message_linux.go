@@ -1,4 +1,4 @@
-package backend
+package stages
 
 import (
 	"runtime"
@@ -40,43 +40,43 @@ func (m *fdMessage) fd() *int32     { return &m.control.FD }
 func (m *fdMessage) String() string { return "{" + string(m.kind[:]) + ", SCM_RIGHTS}" }
 
 // send appends the call that sends m's descriptor to the caller. A later stage closes this process's copy with all others.
-func (l *lowering) send(m *fdMessage) {
-	l.p.Add(unix.SYS_SENDMSG, sys.Int(l.fds.status), sys.Struct(m), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"))
+func (l *Lowering) send(m *fdMessage) {
+	l.Program.Add(unix.SYS_SENDMSG, sys.Int(l.fds.Status), sys.Struct(m), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"))
 }
 
 // terminal opens a pseudo-terminal on the sandbox's own devpts and sends its master to the caller. The other end comes from an ioctl on the
 // master; it is never opened by path: CVE-2025-52565.
-func (l *lowering) terminal() error {
+func (l *Lowering) terminal() error {
 	if !l.plan.Terminal {
 		return nil
 	}
-	master, message := l.p.Slot(), newFDMessage('T')
-	l.tty = l.p.Slot()
+	master, message := l.Program.Slot(), newFDMessage('T')
+	l.tty = l.Program.Slot()
 	l.openTerminal(master, l.tty, message.fd())
-	if l.fds.size != nil { // the caller could set the size only after it has the master, when the command may have begun
-		l.resizeTerminal(master, l.fds.size)
+	if l.fds.Size != nil { // the caller could set the size only after it has the master, when the command may have begun
+		l.resizeTerminal(master, l.fds.Size)
 	}
 	l.send(message)
-	l.p.Add(unix.SYS_CLOSE, sys.Of(master))
+	l.Program.Add(unix.SYS_CLOSE, sys.Of(master))
 	return nil
 }
 
 // openTerminal keeps both ends of a new pseudo-terminal. If number is not nil, it receives the master's descriptor number.
-func (l *lowering) openTerminal(master, tty sys.Slot, number *int32) {
+func (l *Lowering) openTerminal(master, tty sys.Slot, number *int32) {
 	const flags, words = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC, "O_RDWR|O_NOCTTY|O_CLOEXEC"
 	l.step("terminal", "open")
-	open := l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/pts/ptmx"), sys.Words(flags, words)).Keep(master)
+	open := l.Program.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/pts/ptmx"), sys.Words(flags, words)).Keep(master)
 	if number != nil {
 		open.Into(number)
 	}
 	var unlock int32
-	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCSPTLCK, "TIOCSPTLCK"), sys.Struct(&unlock))
-	l.p.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCGPTPEER, "TIOCGPTPEER"), sys.Words(flags, words)).Keep(tty)
+	l.Program.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCSPTLCK, "TIOCSPTLCK"), sys.Struct(&unlock))
+	l.Program.Add(unix.SYS_IOCTL, sys.Of(master), sys.Words(unix.TIOCGPTPEER, "TIOCGPTPEER"), sys.Words(flags, words)).Keep(tty)
 }
 
 // resizeTerminal sets the size of a terminal: ioctl_tty(2), TIOCSWINSZ.
-func (l *lowering) resizeTerminal(terminal sys.Slot, size *unix.Winsize) {
-	l.p.Add(unix.SYS_IOCTL, sys.Of(terminal), sys.Words(unix.TIOCSWINSZ, "TIOCSWINSZ"), sys.Bytes(winsize(size)))
+func (l *Lowering) resizeTerminal(terminal sys.Slot, size *unix.Winsize) {
+	l.Program.Add(unix.SYS_IOCTL, sys.Of(terminal), sys.Words(unix.TIOCSWINSZ, "TIOCSWINSZ"), sys.Bytes(winsize(size)))
 }
 
 // winsize returns struct winsize as bytes. Both supported architectures are little-endian.

@@ -1,4 +1,4 @@
-package backend
+package stages
 
 import (
 	"errors"
@@ -6,27 +6,28 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
-// verified checks a finished program against its plan: see package verify. nsrun does not run a program that fails. The check compiles
+// Verified checks a finished program against its plan: see package verify. nsrun does not run a program that fails. The check compiles
 // filters and looks limits up anew; it does not use lowering's results.
-func (l *Lowered) verified(p *plan.Plan, f fds) error {
-	in, err := l.evidence(p, f)
+func (l *Lowered) Verified(p *plan.Plan, f FDs) error {
+	in, err := l.Evidence(p, f)
 	if err != nil {
 		return err
 	}
 	if v := verify.Check(in); v != nil {
-		return &Error{Stage: "verify", Err: errors.New(v.String()), Hint: "nothing was started; report this with the output of nsrun plan --syscalls"}
+		return &fault.Error{Stage: "verify", Err: errors.New(v.String()), Hint: "nothing was started; report this with the output of nsrun plan --syscalls"}
 	}
 	return nil
 }
 
-// evidence returns the verifier's input for a program.
-func (l *Lowered) evidence(p *plan.Plan, f fds) (in verify.Input, err error) {
-	in = verify.Input{Program: l.Program, Plan: p, Flags: l.Flags, Resolved: l.Resolved, Rules: l.Rules, Report: f.report, Status: f.status, Output: f.output,
+// Evidence returns the verifier's input for a program.
+func (l *Lowered) Evidence(p *plan.Plan, f FDs) (in verify.Input, err error) {
+	in = verify.Input{Program: l.Program, Plan: p, Flags: l.Flags, Resolved: l.Resolved, Rules: l.Rules, Report: f.Report, Status: f.Status, Output: f.Output,
 		Arguments: sys.ArgArea(os.Args, os.Environ()), Caller: os.Getpid()}
 	if p.Seccomp != nil {
 		if in.Filters, err = p.Seccomp.Filters(goarch); err != nil {
@@ -35,15 +36,15 @@ func (l *Lowered) evidence(p *plan.Plan, f fds) (in verify.Input, err error) {
 	}
 	in.Open, in.Device = l.open, device
 	for i := range p.Cgroups {
-		in.Groups = append(in.Groups, f.group.Procs(i))
+		in.Groups = append(in.Groups, f.Group.Procs(i))
 	}
 	if in.Null, err = standardNulls(); err != nil {
 		return in, err
 	}
-	if p.Terminal && f.size != nil {
-		in.TerminalSize = winsize(f.size)
+	if p.Terminal && f.Size != nil {
+		in.TerminalSize = winsize(f.Size)
 	}
-	in.Limits, err = (&lowering{plan: p}).findLimits()
+	in.Limits, err = (&Lowering{plan: p}).findLimits()
 	in.LowersFiles = slices.ContainsFunc(in.Limits, lowersOpenFiles)
 	return in, err
 }

@@ -1,4 +1,4 @@
-package backend
+package stages
 
 import (
 	"fmt"
@@ -23,14 +23,14 @@ type SelfTestTarget struct {
 	listener int
 }
 
-// selfTestStage is the stage of acts that must fail. actDone is the errno that reports an act which succeeded; no system call returns it.
+// SelfTestStage is the stage of acts that must fail. ActDone is the errno that reports an act which succeeded; no system call returns it.
 const (
-	selfTestStage = "self-test"
-	actDone       = unix.ENOTUNIQ
+	SelfTestStage = "self-test"
+	ActDone       = unix.ENOTUNIQ
 )
 
-// newSelfTestTarget finds or makes the objects that the plan's self-test tries to reach.
-func newSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
+// NewSelfTestTarget finds or makes the objects that the plan's self-test tries to reach.
+func NewSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
 	c := &SelfTestTarget{listener: -1}
 	if len(p.SelfTest) == 0 {
 		return c, nil
@@ -57,8 +57,8 @@ func newSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
 	return c, os.NewSyscallError("getsockname", err)
 }
 
-// close closes the socket.
-func (c *SelfTestTarget) close() {
+// Close closes the socket.
+func (c *SelfTestTarget) Close() {
 	if c.listener >= 0 {
 		unix.Close(c.listener)
 	}
@@ -71,7 +71,7 @@ func outside(p *plan.Plan) (found []string) {
 	home, _ := os.UserHomeDir()
 	for _, dir := range []string{home, "/sys", "/root", "/home", "/boot", "/srv", "/mnt", "/run", "/var/lib", "/var/log"} {
 		clear := dir != "" && !slices.ContainsFunc(p.Mounts, func(op mounts.Op) bool {
-			return inside(dir, op.Dest) || inside(op.Dest, dir) || inside(dir, op.Source) || inside(op.Source, dir)
+			return Inside(dir, op.Dest) || Inside(op.Dest, dir) || Inside(dir, op.Source) || Inside(op.Source, dir)
 		})
 		if !clear || slices.Contains(found, dir) || len(found) == 3 {
 			continue
@@ -84,8 +84,8 @@ func outside(p *plan.Plan) (found []string) {
 	return found
 }
 
-// tried returns the acts of the plan's self-test that have an object to try.
-func tried(p *plan.Plan, c *SelfTestTarget) (acts []plan.Act) {
+// Tried returns the acts of the plan's self-test that have an object to try.
+func Tried(p *plan.Plan, c *SelfTestTarget) (acts []plan.Act) {
 	for _, act := range p.SelfTest {
 		var on bool
 		switch act {
@@ -107,8 +107,8 @@ func tried(p *plan.Plan, c *SelfTestTarget) (acts []plan.Act) {
 	return acts
 }
 
-// inside reports whether the absolute path name is dir or lies below it.
-func inside(name, dir string) bool {
+// Inside reports whether the absolute path name is dir or lies below it.
+func Inside(name, dir string) bool {
 	return dir != "" && (name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/"))
 }
 
@@ -130,34 +130,34 @@ func readOnly(p *plan.Plan) string {
 // selfTest makes a process with the command's own confinement try acts that must fail, and stops the start if one succeeds. The process has
 // no capabilities, and is in the user namespace that owns the mounts, where a command never is: an act that fails there fails for the
 // command, too.
-func (l *lowering) selfTest() error {
+func (l *Lowering) selfTest() error {
 	if len(l.plan.SelfTest) == 0 {
 		return nil
 	}
 	if l.testReport != nil { // no signal may reach a child that shares this process's memory; the stage mask unblocks signals
-		l.step(selfTestStage, "block signals")
-		l.p.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(slices.Repeat([]byte{0xff}, 8)), sys.Null(), sys.Int(8))
+		l.step(SelfTestStage, "block signals")
+		l.Program.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_SETMASK, "SIG_SETMASK"), sys.Bytes(slices.Repeat([]byte{0xff}, 8)), sys.Null(), sys.Int(8))
 	}
-	tester, foreign := l.p.Slot(), slices.Contains(l.plan.SelfTest, plan.ActForeign)
+	tester, foreign := l.Program.Slot(), slices.Contains(l.plan.SelfTest, plan.ActForeign)
 	var err error
 	spawn := func(by verify.Runner, apart bool, body func()) {
-		l.step(selfTestStage, "start")
-		start := l.p.SpawnApart
+		l.step(SelfTestStage, "start")
+		start := l.Program.SpawnApart
 		if !apart {
-			start = func(pid sys.Slot, body func()) { l.p.Spawn(pid, nil, body) }
+			start = func(pid sys.Slot, body func()) { l.Program.Spawn(pid, nil, body) }
 		}
 		start(tester, func() {
-			if fd := l.testReportFD(); fd != 0 {
-				l.p.ReportTo(fd)
+			if fd := l.TestReportFD(); fd != 0 {
+				l.Program.ReportTo(fd)
 			}
 			if err == nil {
-				err = l.stages(verify.Confinement[:], by)
+				err = l.Append(verify.Confinement[:], by)
 			}
 			body()
 		})
-		l.step(selfTestStage, "end")
+		l.step(SelfTestStage, "end")
 	}
-	groups, raw := [][]plan.Act{tried(l.plan, l.target)}, l.plan.Seccomp != nil && len(l.plan.Seccomp.Raw) > 0
+	groups, raw := [][]plan.Act{Tried(l.plan, l.target)}, l.plan.Seccomp != nil && len(l.plan.Seccomp.Raw) > 0
 	// The caller's own filter may kill the process that tries an act, which is as good as an errno. Then each act needs its own process.
 	if raw {
 		groups = slices.Collect(slices.Chunk(groups[0], 1))
@@ -167,31 +167,31 @@ func (l *lowering) selfTest() error {
 			for _, act := range acts {
 				l.try(act)
 			}
-			l.step(selfTestStage, "end")
-			l.p.Add(unix.SYS_EXIT_GROUP, sys.Int(0))
+			l.step(SelfTestStage, "end")
+			l.Program.Add(unix.SYS_EXIT_GROUP, sys.Int(0))
 		})
-		l.p.Expect(tester, raw, unix.ECHILD)
+		l.Program.Expect(tester, raw, unix.ECHILD)
 	}
 	if foreign { // the filter kills the process that does this
 		spawn(verify.ForeignTester, true, func() {
-			l.step(selfTestStage, string(plan.ActForeign))
-			l.p.Foreign()
-			l.p.Fail(actDone)
+			l.step(SelfTestStage, string(plan.ActForeign))
+			l.Program.Foreign()
+			l.Program.Fail(ActDone)
 		})
-		l.p.Expect(tester, true, unix.ECHILD)
+		l.Program.Expect(tester, true, unix.ECHILD)
 	}
 	return err
 }
 
 // refused appends a call that must fail, with any errno.
-func (l *lowering) refused(act plan.Act, object string, nr uintptr, args ...sys.Arg) {
-	l.p.At(sys.Step{Stage: selfTestStage, Op: string(act), Path: object})
-	l.p.Add(nr, args...).Tolerate(sys.Any, 1)
-	l.p.Fail(actDone)
+func (l *Lowering) refused(act plan.Act, object string, nr uintptr, args ...sys.Arg) {
+	l.Program.At(sys.Step{Stage: SelfTestStage, Op: string(act), Path: object})
+	l.Program.Add(nr, args...).Tolerate(sys.Any, 1)
+	l.Program.Fail(ActDone)
 }
 
 // try appends the calls of one act.
-func (l *lowering) try(act plan.Act) {
+func (l *Lowering) try(act plan.Act) {
 	switch act {
 	case plan.ActRead:
 		for _, dir := range l.target.Outside {
@@ -209,9 +209,9 @@ func (l *lowering) try(act plan.Act) {
 	case plan.ActMount:
 		l.refused(act, "/tmp", unix.SYS_MOUNT, sys.Str("none"), sys.Str("/tmp"), sys.Str("tmpfs"), sys.Int(0), sys.Null())
 	case plan.ActTrace:
-		l.step(selfTestStage, string(act))
-		parent := l.p.Slot()
-		l.p.Add(unix.SYS_GETPPID).Keep(parent)
+		l.step(SelfTestStage, string(act))
+		parent := l.Program.Slot()
+		l.Program.Add(unix.SYS_GETPPID).Keep(parent)
 		l.refused(act, "", unix.SYS_PTRACE, sys.Words(unix.PTRACE_SEIZE, "PTRACE_SEIZE"), sys.Of(parent), sys.Int(0), sys.Int(0))
 	case plan.ActSignal:
 		l.refused(act, fmt.Sprint(l.target.Pid), unix.SYS_KILL, sys.Int(l.target.Pid), sys.Int(0))
@@ -219,18 +219,18 @@ func (l *lowering) try(act plan.Act) {
 }
 
 // tryConnect appends a connection to the target's socket. If the process gets no socket at all, the act has failed, too.
-func (l *lowering) tryConnect() {
+func (l *Lowering) tryConnect() {
 	address := append([]byte{unix.AF_UNIX, 0, 0}, l.target.Socket...) // native byte order; both architectures are little-endian
-	l.step(selfTestStage, string(plan.ActSocket))
-	fd := l.p.Slot()
-	l.p.Add(unix.SYS_SOCKET, sys.Words(unix.AF_UNIX, "AF_UNIX"), sys.Words(unix.SOCK_STREAM, "SOCK_STREAM"), sys.Int(0)).Keep(fd)
-	l.p.Then(func() {
+	l.step(SelfTestStage, string(plan.ActSocket))
+	fd := l.Program.Slot()
+	l.Program.Add(unix.SYS_SOCKET, sys.Words(unix.AF_UNIX, "AF_UNIX"), sys.Words(unix.SOCK_STREAM, "SOCK_STREAM"), sys.Int(0)).Keep(fd)
+	l.Program.Then(func() {
 		l.refused(plan.ActSocket, "", unix.SYS_CONNECT, sys.Of(fd), sys.Bytes(address), sys.Int(len(address)))
 	}, sys.Any)
 }
 
-// openTestReport opens a pipe for the self-test's failure, for a program that this process runs itself.
-func (l *lowering) openTestReport() error {
+// ReportTests opens a pipe for the self-test's failure, for a program that this process runs itself.
+func (l *Lowering) ReportTests() error {
 	if len(l.plan.SelfTest) == 0 {
 		return nil
 	}
@@ -239,16 +239,16 @@ func (l *lowering) openTestReport() error {
 	return err
 }
 
-// testReportFD returns the number of the descriptor that the self-test's processes report to, or 0.
-func (l *lowering) testReportFD() int {
+// TestReportFD returns the number of the descriptor that the self-test's processes report to, or 0.
+func (l *Lowering) TestReportFD() int {
 	if l.testReport == nil {
 		return 0
 	}
 	return int(l.testReport[1].Fd())
 }
 
-// failure returns the failure that the self-test's child has reported, if there is one, and otherwise err.
-func (l *lowering) failure(err error) error {
+// Failure returns the failure that the self-test's child has reported, if there is one, and otherwise err.
+func (l *Lowering) Failure(err error) error {
 	if l.testReport == nil {
 		return err
 	}
@@ -256,13 +256,13 @@ func (l *lowering) failure(err error) error {
 	buf := make([]byte, sys.FailureSize)
 	n, _ := l.testReport[0].Read(buf)
 	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
-		return l.p.Failed(f)
+		return l.Program.Failed(f)
 	}
 	return err
 }
 
-// closeTest closes the pipe.
-func (l *lowering) closeTest() {
+// Close closes the pipe.
+func (l *Lowering) Close() {
 	if l.testReport != nil {
 		l.testReport[0].Close()
 		l.testReport[1].Close()

@@ -1,9 +1,10 @@
-package backend
+package stages
 
 import (
 	"errors"
 	"os"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/mounts"
@@ -22,9 +23,9 @@ type Command struct {
 	Terminal *unix.Winsize
 }
 
-// tooBig reports whether a command is too large for every kernel, which takes 6 MiB with the pointers (bprm_stack_limits in fs/exec.c), or
+// TooBig reports whether a command is too large for every kernel, which takes 6 MiB with the pointers (bprm_stack_limits in fs/exec.c), or
 // has too many directories in PATH for its arguments: see maxLists.
-func (c *Command) tooBig() bool {
+func (c *Command) TooBig() bool {
 	size := 0
 	for _, words := range [][]string{c.Args, c.Env} {
 		for _, w := range words {
@@ -34,35 +35,35 @@ func (c *Command) tooBig() bool {
 	return size > 6<<20 || copied(countPathEntries(c.Args[0], c.Env), c.Args[0], c.Args) > maxLists
 }
 
-// request is the part of a command's program that its server does not know.
-type request struct {
+// Request is the part of a command's program that its server does not know.
+type Request struct {
 	Program *sys.Program
 	Plan    *plan.Plan // of the server, with this command
 	Cut     int        // how many of the calls come before those that all commands share; the others, exec's, come after them
 }
 
-// lowerRequest returns the request for a command.
-func lowerRequest(p *plan.Plan, c Command) (*request, error) {
+// LowerRequest returns the request for a command.
+func LowerRequest(p *plan.Plan, c Command) (*Request, error) {
 	own := *p
 	own.Command, own.Env, own.Dir = c.Args, c.Env, c.Dir
-	l := newLowering(&own, nil, fds{}, true)
+	l := New(&own, nil, FDs{}, true)
 	l.request = c
-	l.p.ForRequests()
-	err := l.stages(verify.Confinement[:], verify.Request)
-	return &request{l.p, &own, l.execAt}, err
+	l.Program.ForRequests()
+	err := l.Append(verify.Confinement[:], verify.Request)
+	return &Request{l.Program, &own, l.execAt}, err
 }
 
 // enterUsers enters the user namespace that commandUsers has made for all commands.
-func (l *lowering) enterUsers() error {
+func (l *Lowering) enterUsers() error {
 	if !l.plan.Bare() {
 		l.step("identity", "enter the command's user namespace")
-		l.p.Add(unix.SYS_SETNS, sys.Of(sys.SlotUsers), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+		l.Program.Add(unix.SYS_SETNS, sys.Of(sys.SlotUsers), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	}
 	return nil
 }
 
 // files sets the command's standard descriptors: the request's files, or a terminal.
-func (l *lowering) files() error {
+func (l *Lowering) files() error {
 	if l.request.Terminal == nil {
 		return l.takeFiles(l.request.Files)
 	}
@@ -72,17 +73,17 @@ func (l *lowering) files() error {
 
 // takeTerminal makes the terminal that the supervisor has opened the controlling terminal and the standard descriptors. It comes after the
 // stage session: only a session leader may take a controlling terminal (ioctl_tty(2)).
-func (l *lowering) takeTerminal(size *unix.Winsize) {
+func (l *Lowering) takeTerminal(size *unix.Winsize) {
 	l.step("terminal", "take")
-	l.p.Add(unix.SYS_IOCTL, sys.Of(sys.SlotTerminal), sys.Words(unix.TIOCSCTTY, "TIOCSCTTY"), sys.Int(0))
+	l.Program.Add(unix.SYS_IOCTL, sys.Of(sys.SlotTerminal), sys.Words(unix.TIOCSCTTY, "TIOCSCTTY"), sys.Int(0))
 	l.resizeTerminal(sys.SlotTerminal, size)
 	for fd := range 3 {
-		l.p.Add(unix.SYS_DUP3, sys.Of(sys.SlotTerminal), sys.Int(fd), sys.Int(0))
+		l.Program.Add(unix.SYS_DUP3, sys.Of(sys.SlotTerminal), sys.Int(fd), sys.Int(0))
 	}
 }
 
 // takeFiles makes the request's files the standard descriptors. It replaces the host's /dev/null by the sandbox's: see ownNull.
-func (l *lowering) takeFiles(files [3]*os.File) error {
+func (l *Lowering) takeFiles(files [3]*os.File) error {
 	l.step("descriptors", "standard")
 	own := hasDev(l.plan)
 	for fd, f := range files {
@@ -90,14 +91,14 @@ func (l *lowering) takeFiles(files [3]*os.File) error {
 		st, flags, err := statFile(f)
 		switch {
 		case err != nil:
-			return &Error{Stage: "descriptors", Op: f.Name(), Err: err}
+			return &fault.Error{Stage: "descriptors", Op: f.Name(), Err: err}
 		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
-			return &Error{Stage: "descriptors", Op: f.Name(), Err: errors.New("a directory of the host, through which all of it could be reached"),
+			return &fault.Error{Stage: "descriptors", Op: f.Name(), Err: errors.New("a directory of the host, through which all of it could be reached"),
 				Hint: "give a file, a pipe or nothing"}
-		case own && isNull(st):
-			l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(flags&unix.O_ACCMODE)).Keep(slot)
+		case own && IsNull(st):
+			l.Program.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(flags&unix.O_ACCMODE)).Keep(slot)
 		}
-		l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(fd), sys.Int(0))
+		l.Program.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(fd), sys.Int(0))
 	}
 	return nil
 }
@@ -122,16 +123,16 @@ func statFD(fd uintptr) (st unix.Stat_t, flags int, err error) {
 	return st, flags, os.NewSyscallError("fcntl", err)
 }
 
-// isNull reports whether a file is /dev/null, which is device 1:3 (null(4)).
-func isNull(st unix.Stat_t) bool {
+// IsNull reports whether a file is /dev/null, which is device 1:3 (null(4)).
+func IsNull(st unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
 
 // hasDev reports whether the plan mounts its own device nodes at /dev.
-func hasDev(p *plan.Plan) bool { return devOf(p) == "/dev" }
+func hasDev(p *plan.Plan) bool { return DevOf(p) == "/dev" }
 
-// devOf returns the directory where the plan mounts its own device nodes, or "".
-func devOf(p *plan.Plan) string {
+// DevOf returns the directory where the plan mounts its own device nodes, or "".
+func DevOf(p *plan.Plan) string {
 	for _, op := range p.Mounts {
 		if op.Kind == mounts.Dev {
 			return op.Dest

@@ -1,4 +1,4 @@
-package backend
+package stages
 
 import (
 	"fmt"
@@ -19,14 +19,14 @@ import (
 // enterNamespaces joins the namespaces that options give by descriptor. A process with threads, as Go's processes have, cannot join a user
 // namespace, and a process gets into a pid namespace only by a fork (setns(2)). So the first process is one in between: it ends once a
 // sibling is inside.
-func (l *lowering) enterNamespaces() error {
+func (l *Lowering) enterNamespaces() error {
 	b := l.plan.Bwrap
-	if !joins(b) {
+	if !Joins(b) {
 		return nil
 	}
 	if b.Users.FD != nil {
 		l.step("identity", "userns")
-		l.p.Add(unix.SYS_SETNS, sys.Int(*b.Users.FD), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+		l.Program.Add(unix.SYS_SETNS, sys.Int(*b.Users.FD), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	}
 	// The new namespaces come after the joined user namespace, which then owns them.
 	flags, words := uintptr(0), ""
@@ -36,93 +36,93 @@ func (l *lowering) enterNamespaces() error {
 		}
 	}
 	l.step("namespaces", "clone")
-	l.p.Add(unix.SYS_UNSHARE, sys.Words(flags, words[1:]))
+	l.Program.Add(unix.SYS_UNSHARE, sys.Words(flags, words[1:]))
 	if b.PidnsFD != nil {
 		l.step("namespaces", "pidns")
-		l.p.Add(unix.SYS_SETNS, sys.Int(*b.PidnsFD), sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
+		l.Program.Add(unix.SYS_SETNS, sys.Int(*b.PidnsFD), sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
 	}
-	l.p.Join() // the sibling that goes on is in the namespaces, the pid namespace included
+	l.Program.Join() // the sibling that goes on is in the namespaces, the pid namespace included
 	if b.PidnsFD != nil && slices.Contains(l.plan.Namespaces, plan.Pid) {
 		l.step("namespaces", "pidns-unshare")
-		l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
-		l.p.Join()
+		l.Program.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWPID, "CLONE_NEWPID"))
+		l.Program.Join()
 	}
 	return nil
 }
 
-// joins reports whether a plan enters existing namespaces.
-func joins(b *plan.Bwrap) bool { return b.Users.FD != nil || b.PidnsFD != nil }
+// Joins reports whether a plan enters existing namespaces.
+func Joins(b *plan.Bwrap) bool { return b.Users.FD != nil || b.PidnsFD != nil }
 
 // closeTheirs closes the caller's ends of the channels, because a channel ends only when no process holds its other end.
-func (l *lowering) closeTheirs() error {
+func (l *Lowering) closeTheirs() error {
 	l.step("descriptors", "close the caller's")
-	for _, fd := range l.fds.theirs {
-		l.p.Add(unix.SYS_CLOSE, sys.Int(fd))
+	for _, fd := range l.fds.Theirs {
+		l.Program.Add(unix.SYS_CLOSE, sys.Int(fd))
 	}
 	return nil
 }
 
 // deathSignal requests a signal for the time when the thread that forked this process ends (prctl(2), PR_SET_PDEATHSIG); 0 requests none.
-func (l *lowering) deathSignal(sig unix.Signal) {
+func (l *Lowering) deathSignal(sig unix.Signal) {
 	l.step("namespaces", "die with caller")
-	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG"), sys.Words(int(sig), unix.SignalName(sig)))
+	l.Program.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG"), sys.Words(int(sig), unix.SignalName(sig)))
 }
 
 // checkParentAlive fails if the parent ended before this process requested its death signal: its parent is another process then.
-func (l *lowering) checkParentAlive() {
-	l.p.Add(unix.SYS_GETPPID).Into(sys.Cell(l.parents[4:]))
-	l.p.Compare(l.parents, 4, unix.ESRCH)
+func (l *Lowering) checkParentAlive() {
+	l.Program.Add(unix.SYS_GETPPID).Into(sys.Cell(l.parents[4:]))
+	l.Program.Compare(l.parents, 4, unix.ESRCH)
 }
 
 // handshake waits for the message by which the caller lets this process go on. If the caller cannot know this process's pid from its fork,
 // handshake sends it a message first, whose credentials have the pid. The end of the socket means that the caller has died, before or after
 // this process requested its death signal.
-func (l *lowering) handshake() error {
+func (l *Lowering) handshake() error {
 	l.step("command", "wait for the caller")
-	if joins(l.plan.Bwrap) {
-		l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{'C'}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
+	if Joins(l.plan.Bwrap) {
+		l.Program.Add(unix.SYS_SENDTO, sys.Int(l.fds.Status), sys.Bytes([]byte{'C'}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
 	}
-	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
+	l.Program.Add(unix.SYS_RECVFROM, sys.Int(l.fds.Status), sys.Bytes(make([]byte, 1)), sys.Int(1), sys.Int(0), sys.Null(), sys.Null()).Min(1)
 	l.checkCallerAlive() // the caller may have died after it sent the message
 	return nil
 }
 
 // checkCallerAlive fails if the caller has died: a death signal that is requested later never comes. The check alone does not suffice: see
-// [lowering.askCaller].
-func (l *lowering) checkCallerAlive() {
-	l.p.Add(unix.SYS_RECVFROM, sys.Int(l.fds.status), sys.Bytes(make([]byte, 1)), sys.Int(1),
+// [Lowering.askCaller].
+func (l *Lowering) checkCallerAlive() {
+	l.Program.Add(unix.SYS_RECVFROM, sys.Int(l.fds.Status), sys.Bytes(make([]byte, 1)), sys.Int(1),
 		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
 }
 
 // renewDeathSignal requests the death signal again, because a new user namespace or a change of ids clears it (commit_creds in
 // kernel/cred.c).
-func (l *lowering) renewDeathSignal() error {
+func (l *Lowering) renewDeathSignal() error {
 	l.deathSignal(unix.SIGKILL)
 	return l.askCaller()
 }
 
 // report is askCaller in a process that has had its death signal since its first call.
-func (l *lowering) report() error { return l.askCaller() }
+func (l *Lowering) report() error { return l.askCaller() }
 
 // askCaller requests the caller's answer, which ready waits for. It comes after the death signal is set: the kernel sends that signal when
 // the thread that forked this process ends, and only that thread answers, so its end after the answer cannot be missed. The end of the
 // socket does not prove as much. A killed thread can end, and leave this process to another parent, before the last thread of its process
 // closes the socket (do_exit in kernel/exit.c).
-func (l *lowering) askCaller() error {
+func (l *Lowering) askCaller() error {
 	l.step("command", "report to the caller")
-	l.p.Add(unix.SYS_SENDTO, sys.Int(l.fds.status), sys.Bytes([]byte{reported}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
+	l.Program.Add(unix.SYS_SENDTO, sys.Int(l.fds.Status), sys.Bytes([]byte{Reported}), sys.Int(1), sys.Words(unix.MSG_NOSIGNAL, "MSG_NOSIGNAL"), sys.Null(), sys.Int(0))
 	return nil
 }
 
-// reported is the message that requests the caller's answer.
-const reported = 'r'
+// Reported is the message that requests the caller's answer.
+const Reported = 'r'
 
 // ownsUsers reports whether the sandbox makes a user namespace.
-func (l *lowering) ownsUsers() bool { return slices.Contains(l.plan.Namespaces, plan.User) }
+func (l *Lowering) ownsUsers() bool { return slices.Contains(l.plan.Namespaces, plan.User) }
 
 // boundingSet drops the capabilities that no option keeps, because a user namespace starts with a full bounding set. Without one the
 // caller's set stays as it is.
-func (l *lowering) boundingSet() error {
+func (l *Lowering) boundingSet() error {
 	if l.ownsUsers() || l.plan.Bwrap.Users.FD != nil {
 		l.dropBoundingSet()
 	}
@@ -130,14 +130,14 @@ func (l *lowering) boundingSet() error {
 }
 
 // dropBoundingSet drops every capability that is not in the plan's list, which is sorted.
-func (l *lowering) dropBoundingSet() {
+func (l *Lowering) dropBoundingSet() {
 	b := l.plan.Bwrap
 	l.step("capabilities", "bounding set")
 	// prctl(2): EINVAL means that this kernel has no such capability, EPERM that this process has no CAP_SETPCAP.
 	from := 0
 	for _, keep := range append(slices.Clone(b.Caps), l.plan.LastCap+1) {
 		if from < keep {
-			l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).
+			l.Program.Add(unix.SYS_PRCTL, sys.Words(unix.PR_CAPBSET_DROP, "PR_CAPBSET_DROP"), sys.Counter()).
 				Repeat(from, keep-1).Tolerate(unix.EINVAL, 0).Tolerate(unix.EPERM, 0)
 		}
 		from = keep + 1
@@ -145,45 +145,45 @@ func (l *lowering) dropBoundingSet() {
 }
 
 // switchIDs changes to the ids that options ask for, in a user namespace that was given by descriptor: its maps exist already.
-func (l *lowering) switchIDs() error {
+func (l *Lowering) switchIDs() error {
 	id := l.plan.Identity
 	if l.plan.Bwrap.Users.FD == nil {
 		return nil
 	}
 	if id.UID != id.HostUID {
-		l.p.At(sys.Step{Stage: "identity", Op: "setuid", Path: fmt.Sprint(id.UID)})
-		l.p.Add(unix.SYS_SETUID, sys.Int(id.UID))
+		l.Program.At(sys.Step{Stage: "identity", Op: "setuid", Path: fmt.Sprint(id.UID)})
+		l.Program.Add(unix.SYS_SETUID, sys.Int(id.UID))
 	}
 	if id.GID != id.HostGID {
-		l.p.At(sys.Step{Stage: "identity", Op: "setgid", Path: fmt.Sprint(id.GID)})
-		l.p.Add(unix.SYS_SETGID, sys.Int(id.GID))
+		l.Program.At(sys.Step{Stage: "identity", Op: "setgid", Path: fmt.Sprint(id.GID)})
+		l.Program.Add(unix.SYS_SETGID, sys.Int(id.GID))
 	}
 	return nil
 }
 
 // openProc keeps a descriptor of the host's /proc, which put needs after the root has changed.
-func (l *lowering) openProc() error {
-	l.p.At(sys.Step{Stage: "host", Op: "open", Path: "/proc"})
-	l.proc = l.p.Slot()
-	l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc"), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).Keep(l.proc)
+func (l *Lowering) openProc() error {
+	l.Program.At(sys.Step{Stage: "host", Op: "open", Path: "/proc"})
+	l.proc = l.Program.Slot()
+	l.Program.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/proc"), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).Keep(l.proc)
 	return nil
 }
 
 // put writes a file of procfs with one write(2), by the descriptor that openProc keeps.
-func (l *lowering) put(name, content string, step sys.Step) {
-	l.p.At(step)
-	fd := l.p.Slot()
-	l.p.Add(unix.SYS_OPENAT, sys.Of(l.proc), sys.Str(name), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
+func (l *Lowering) put(name, content string, step sys.Step) {
+	l.Program.At(step)
+	fd := l.Program.Slot()
+	l.Program.Add(unix.SYS_OPENAT, sys.Of(l.proc), sys.Str(name), sys.Words(unix.O_WRONLY|unix.O_CLOEXEC, "O_WRONLY|O_CLOEXEC")).Keep(fd)
 	// In one write: the kernel takes an id map only once, and whole (user_namespaces(7)).
-	l.p.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte(content)), sys.Int(len(content))).Min(len(content))
-	l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
+	l.Program.Add(unix.SYS_WRITE, sys.Of(fd), sys.Bytes([]byte(content)), sys.Int(len(content))).Min(len(content))
+	l.Program.Add(unix.SYS_CLOSE, sys.Of(fd))
 }
 
 // identityStep returns the step of an operation on ids.
 func identityStep(op string) sys.Step { return sys.Step{Stage: "identity", Op: op} }
 
 // firstMaps writes the id maps of the sandbox's user namespace, unless another process writes them (--userns-block-fd).
-func (l *lowering) firstMaps() error {
+func (l *Lowering) firstMaps() error {
 	b, id := l.plan.Bwrap, l.plan.Identity
 	if !l.ownsUsers() || b.Users.Foreign {
 		return nil
@@ -195,22 +195,22 @@ func (l *lowering) firstMaps() error {
 }
 
 // clearUmask sets the umask to 0, so that files get the modes that options give, and keeps the caller's for restoreUmask.
-func (l *lowering) clearUmask() error {
+func (l *Lowering) clearUmask() error {
 	l.step("identity", "umask")
-	l.umask = l.p.Slot()
-	l.p.Add(unix.SYS_UMASK, sys.Int(0)).Keep(l.umask)
+	l.umask = l.Program.Slot()
+	l.Program.Add(unix.SYS_UMASK, sys.Int(0)).Keep(l.umask)
 	return nil
 }
 
 // restoreUmask gives the command the caller's umask.
-func (l *lowering) restoreUmask() error {
+func (l *Lowering) restoreUmask() error {
 	l.step("identity", "umask")
-	l.p.Add(unix.SYS_UMASK, sys.Of(l.umask))
+	l.Program.Add(unix.SYS_UMASK, sys.Of(l.umask))
 	return nil
 }
 
 // fileLabel sets the SELinux label of files that are made from here on (selinux(8), fscreate). It comes before the first such file.
-func (l *lowering) fileLabel() error {
+func (l *Lowering) fileLabel() error {
 	if label := l.plan.Bwrap.FileLabel; label != "" {
 		l.put("self/attr/fscreate", label, sys.Step{Stage: "label", Op: "file"})
 	}
@@ -218,20 +218,20 @@ func (l *lowering) fileLabel() error {
 }
 
 // hostnames sets the hostnames of the options in their order, as bubblewrap does: the last one stays.
-func (l *lowering) hostnames() error {
+func (l *Lowering) hostnames() error {
 	for _, name := range l.plan.Bwrap.Hostnames {
-		l.p.At(sys.Step{Stage: "hostname", Op: "set", Path: name})
-		l.p.Add(unix.SYS_SETHOSTNAME, sys.Str(name), sys.Int(len(name)))
+		l.Program.At(sys.Step{Stage: "hostname", Op: "set", Path: name})
+		l.Program.Add(unix.SYS_SETHOSTNAME, sys.Str(name), sys.Int(len(name)))
 	}
 	return nil
 }
 
 // secondUsers moves this process into a second user namespace, which does not own the mounts: a given one, or a new one.
-func (l *lowering) secondUsers() error {
+func (l *Lowering) secondUsers() error {
 	b, id := l.plan.Bwrap, l.plan.Identity
 	if b.Users.FD2 != nil {
 		l.step("identity", "userns2")
-		l.p.Add(unix.SYS_SETNS, sys.Int(*b.Users.FD2), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+		l.Program.Add(unix.SYS_SETNS, sys.Int(*b.Users.FD2), sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	}
 	if !b.Users.Second {
 		return nil
@@ -240,7 +240,7 @@ func (l *lowering) secondUsers() error {
 		l.put("sys/user/max_user_namespaces", "1", identityStep("max_user_namespaces"))
 	}
 	l.step("identity", "second")
-	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
+	l.Program.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	l.dropBoundingSet()
 	l.put("self/uid_map", fmt.Sprintf("%d %d 1\n", id.UID, b.Users.FirstUID), identityStep("uid_map"))
 	l.put("self/gid_map", fmt.Sprintf("%d %d 1\n", id.GID, b.Users.FirstGID), identityStep("gid_map"))
@@ -248,76 +248,76 @@ func (l *lowering) secondUsers() error {
 }
 
 // assertNoUsers fails unless an attempt to make another user namespace fails. It comes after the last one that the sandbox makes.
-func (l *lowering) assertNoUsers() error {
+func (l *Lowering) assertNoUsers() error {
 	if u := l.plan.Bwrap.Users; !u.Disable && !u.Assert {
 		return nil
 	}
 	l.step("identity", "assert")
-	l.p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER")).Tolerate(sys.Any, 1)
-	l.p.Fail(unix.EPERM) // reached if unshare succeeds
+	l.Program.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER")).Tolerate(sys.Any, 1)
+	l.Program.Fail(unix.EPERM) // reached if unshare succeeds
 	return nil
 }
 
 // keepCapabilities reduces the capability sets to those that options keep.
-func (l *lowering) keepCapabilities() error {
+func (l *Lowering) keepCapabilities() error {
 	b := l.plan.Bwrap
 	l.step("capabilities", "capset")
 	if !b.KeepCaps {
 		l.capset(b.Caps)
 	}
-	l.p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1)) // otherwise /proc/self belongs to root: proc_pid(5)
+	l.Program.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1)) // otherwise /proc/self belongs to root: proc_pid(5)
 	return nil
 }
 
 // capset sets the effective, permitted and inheritable sets. If a filter refuses that to root, as systemd-nspawn's does, root goes on with
 // the sets it has.
-func (l *lowering) capset(caps []int) {
+func (l *Lowering) capset(caps []int) {
 	sets := &capSets{}
 	for _, c := range caps {
 		s, bit := &sets[c/32], uint32(1)<<(c%32)
 		s.Effective, s.Permitted, s.Inheritable = s.Effective|bit, s.Permitted|bit, s.Inheritable|bit
 	}
-	call := l.p.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(sets))
+	call := l.Program.Add(unix.SYS_CAPSET, sys.Struct(&capHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), sys.Struct(sets))
 	if l.plan.Identity.HostUID == 0 {
 		call.Tolerate(unix.EPERM, 0)
 	}
 }
 
 // block waits until the caller writes to the descriptor of --block-fd, or closes it.
-func (l *lowering) block() error {
+func (l *Lowering) block() error {
 	if fd := l.plan.Bwrap.BlockFD; fd != nil {
 		l.step("block", "")
-		l.p.Add(unix.SYS_READ, sys.Int(*fd), sys.Bytes(make([]byte, 1)), sys.Int(1)).Tolerate(sys.Any, 0)
+		l.Program.Add(unix.SYS_READ, sys.Int(*fd), sys.Bytes(make([]byte, 1)), sys.Int(1)).Tolerate(sys.Any, 0)
 	}
 	return nil
 }
 
 // newSession makes a new session for --new-session, so that the command cannot push input into the caller's terminal: CVE-2017-5226.
-func (l *lowering) newSession() error {
+func (l *Lowering) newSession() error {
 	if l.plan.Bwrap.NewSession {
 		l.step("session", "")
-		l.p.Add(unix.SYS_SETSID)
+		l.Program.Add(unix.SYS_SETSID)
 	}
 	return nil
 }
 
 // waiter starts the command. If the plan needs a waiter, this process stays: it holds locks and descriptors, reaps, and reports how the
 // command ended. Otherwise this process becomes the command.
-func (l *lowering) waiter() error {
+func (l *Lowering) waiter() error {
 	b := l.plan.Bwrap
 	if !b.Waiter {
-		return l.stages(verify.Confinement[:], verify.CompatCommand)
+		return l.Append(verify.Confinement[:], verify.CompatCommand)
 	}
-	keep := append([]int{l.fds.status, l.fds.report}, l.locks()...) // locked before there is a command
+	keep := append([]int{l.fds.Status, l.fds.Report}, l.locks()...) // locked before there is a command
 	keep = append(keep, b.SyncFDs...)                               // their readers wait until the waiter has ended
 	slices.Sort(keep)
 	l.chdirToCommandDir()
 	l.step("command", "fork")
-	l.command = l.p.Slot()
+	l.command = l.Program.Slot()
 	l.parents = make([]byte, 8)
-	l.p.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
+	l.Program.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
 	var err error
-	l.p.Spawn(l.command, nil, func() { err = l.stages(verify.Confinement[:], verify.CompatCommand) })
+	l.Program.Spawn(l.command, nil, func() { err = l.Append(verify.Confinement[:], verify.CompatCommand) })
 	if err != nil {
 		return err
 	}
@@ -331,17 +331,17 @@ func (l *lowering) waiter() error {
 	if err := l.closeAllBut(3, slices.Compact(keep)); err != nil {
 		return err
 	}
-	l.p.ReportTo(l.fds.status) // the end of the report pipe must mean that the command is executed
-	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fds.report))
+	l.Program.ReportTo(l.fds.Status) // the end of the report pipe must mean that the command is executed
+	l.Program.Add(unix.SYS_CLOSE, sys.Int(l.fds.Report))
 	l.addRawFilters() // after all else: the filters need to allow the waiter no more than to wait, write and exit
 	l.step("init", "wait")
-	l.p.Reap(l.command, l.fds.status, true)
+	l.Program.Reap(l.command, l.fds.Status, true)
 	return nil
 }
 
 // chdirToCommandDir makes the command's working directory the waiter's, too. It enters the last choice first, so that it ends in the first
 // choice that exists.
-func (l *lowering) chdirToCommandDir() {
+func (l *Lowering) chdirToCommandDir() {
 	b := l.plan.Bwrap
 	if b.Chdir != nil {
 		l.chdir(*b.Chdir)
@@ -353,12 +353,12 @@ func (l *lowering) chdirToCommandDir() {
 }
 
 // chdir enters a directory. A relative path starts at the root.
-func (l *lowering) chdir(dir string) *sys.Call {
-	l.p.At(sys.Step{Stage: "chdir", Path: dir})
+func (l *Lowering) chdir(dir string) *sys.Call {
+	l.Program.At(sys.Step{Stage: "chdir", Path: dir})
 	if !strings.HasPrefix(dir, "/") {
-		l.p.Add(unix.SYS_CHDIR, sys.Str("/"))
+		l.Program.Add(unix.SYS_CHDIR, sys.Str("/"))
 	}
-	return l.p.Add(unix.SYS_CHDIR, sys.Str(dir))
+	return l.Program.Add(unix.SYS_CHDIR, sys.Str(dir))
 }
 
 // flock is struct flock of fcntl(2). All but the type is zero, which means the whole file.
@@ -373,16 +373,16 @@ type flock struct {
 func (f *flock) String() string { return "{F_RDLCK, whole file}" }
 
 // locks takes a read lock on each lock file, and returns the descriptors. A lock lasts as long as this process keeps the descriptor.
-func (l *lowering) locks() (kept []int) {
+func (l *Lowering) locks() (kept []int) {
 	for _, name := range l.plan.Bwrap.LockFiles {
 		number := sys.SpareFD(kept) // a fixed number, which waiter's closeAllBut leaves open
-		fd := l.p.Slot()
-		l.p.At(sys.Step{Stage: "lock", Op: "open", Path: name})
-		l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)
-		l.p.Add(unix.SYS_DUP3, sys.Of(fd), sys.Int(number), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
-		l.p.Add(unix.SYS_CLOSE, sys.Of(fd))
-		l.p.At(sys.Step{Stage: "lock", Op: "lock", Path: name})
-		l.p.Add(unix.SYS_FCNTL, sys.Int(number), sys.Words(unix.F_SETLK, "F_SETLK"), sys.Struct(&flock{Type: unix.F_RDLCK}))
+		fd := l.Program.Slot()
+		l.Program.At(sys.Step{Stage: "lock", Op: "open", Path: name})
+		l.Program.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)
+		l.Program.Add(unix.SYS_DUP3, sys.Of(fd), sys.Int(number), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+		l.Program.Add(unix.SYS_CLOSE, sys.Of(fd))
+		l.Program.At(sys.Step{Stage: "lock", Op: "lock", Path: name})
+		l.Program.Add(unix.SYS_FCNTL, sys.Int(number), sys.Words(unix.F_SETLK, "F_SETLK"), sys.Struct(&flock{Type: unix.F_RDLCK}))
 		kept = append(kept, number)
 	}
 	return kept

@@ -1,0 +1,102 @@
+package stages
+
+import "github.com/nsrun/nsrun/internal/verify"
+
+// stage returns the function that appends the calls of a stage. Only the tables of package verify order the stages, so no other code may
+// call these functions; a test of importcheck checks that.
+func stage(id verify.StageID) func(*Lowering) error {
+	return [...]func(*Lowering) error{
+		verify.AmbientCaps:      (*Lowering).ambientCaps,
+		verify.Announce:         (*Lowering).announce,
+		verify.AssertNoUsers:    (*Lowering).assertNoUsers,
+		verify.AwaitChildren:    (*Lowering).awaitChildren,
+		verify.Become:           (*Lowering).becomeInit,
+		verify.Block:            (*Lowering).block,
+		verify.BoundingSet:      (*Lowering).boundingSet,
+		verify.Capabilities:     (*Lowering).capabilities,
+		verify.Cgroup:           (*Lowering).joinGroup,
+		verify.ClearArguments:   (*Lowering).clearArguments,
+		verify.ClearUmask:       (*Lowering).clearUmask,
+		verify.CloseConsumed:    (*Lowering).closeConsumed,
+		verify.CloseInherited:   (*Lowering).closeInherited,
+		verify.CloseRest:        (*Lowering).closeRest,
+		verify.CloseTheirs:      (*Lowering).closeTheirs,
+		verify.CommandUsers:     (*Lowering).commandUsers,
+		verify.DeathSignal:      (*Lowering).dieWithCaller,
+		verify.CloseAll:         (*Lowering).descriptors,
+		verify.DieWithSubreaper: (*Lowering).dieWithSubreaper,
+		verify.DieWithWaiter:    (*Lowering).dieWithWaiter,
+		verify.Directory:        (*Lowering).directory,
+		verify.End:              (*Lowering).endSubreaper,
+		verify.EnterNamespaces:  (*Lowering).enterNamespaces,
+		verify.EnterUsers:       (*Lowering).enterUsers,
+		verify.Exec:             (*Lowering).exec,
+		verify.ExecLabel:        (*Lowering).execLabel,
+		verify.FileLabel:        (*Lowering).fileLabel,
+		verify.Files:            (*Lowering).files,
+		verify.FirstMaps:        (*Lowering).firstMaps,
+		verify.Grants:           (*Lowering).grants,
+		verify.Handlers:         (*Lowering).handlers,
+		verify.Handshake:        (*Lowering).handshake,
+		verify.HostName:         (*Lowering).setHostname,
+		verify.HostNames:        (*Lowering).hostnames,
+		verify.InotifyInstances: (*Lowering).setMaxInotifyInstances,
+		verify.KeepCaps:         (*Lowering).keepCapabilities,
+		verify.Keyring:          (*Lowering).keyring,
+		verify.KillScope:        (*Lowering).killScope,
+		verify.Landlock:         (*Lowering).landlock,
+		verify.Limits:           (*Lowering).setLimits,
+		verify.Loopback:         (*Lowering).network,
+		verify.Maps:             (*Lowering).mapIDs,
+		verify.Mask:             (*Lowering).mask,
+		verify.MaxUsers:         (*Lowering).setMaxUserNamespaces,
+		verify.NewSession:       (*Lowering).newSession,
+		verify.NoCapabilities:   (*Lowering).noCapabilities,
+		verify.NoNewPrivs:       (*Lowering).noNewPrivs,
+		verify.NotDumpable:      (*Lowering).notDumpable,
+		verify.OpenFiles:        (*Lowering).openFiles,
+		verify.OpenProc:         (*Lowering).openProc,
+		verify.Output:           (*Lowering).takeOutput,
+		verify.OwnNull:          (*Lowering).ownNull,
+		verify.OwnSession:       (*Lowering).ownSession,
+		verify.PidMax:           (*Lowering).setPidMax,
+		verify.RawFilters:       (*Lowering).rawFilters,
+		verify.Ready:            (*Lowering).ready,
+		verify.RenewDeathSignal: (*Lowering).renewDeathSignal,
+		verify.Report:           (*Lowering).report,
+		verify.RestoreUmask:     (*Lowering).restoreUmask,
+		verify.Restrict:         (*Lowering).restrict,
+		verify.Root:             (*Lowering).root,
+		verify.Ruleset:          (*Lowering).ruleset,
+		verify.Seccomp:          (*Lowering).seccomp,
+		verify.SecondUsers:      (*Lowering).secondUsers,
+		verify.SelfTest:         (*Lowering).selfTest,
+		verify.Serve:            (*Lowering).serve,
+		verify.Session:          (*Lowering).session,
+		verify.Spawn:            (*Lowering).spawnCommand,
+		verify.StandardFiles:    (*Lowering).nullStdio,
+		verify.SubreaperStage:   (*Lowering).setChildSubreaper,
+		verify.SupervisorScope:  (*Lowering).supervisorScope,
+		verify.SwitchIDs:        (*Lowering).switchIDs,
+		verify.Terminal:         (*Lowering).terminal,
+		verify.Unblock:          (*Lowering).unblock,
+		verify.UnblockChild:     (*Lowering).unblockChild,
+		verify.UserNamespace:    (*Lowering).userNamespace,
+		verify.Waiter:           (*Lowering).waiter,
+		verify.Watcher:          (*Lowering).startWatchdog,
+		verify.WorkingDirectory: (*Lowering).workingDirectory,
+	}[id]
+}
+
+// Append appends the stages of a table that the process by runs, in the table's order.
+func (l *Lowering) Append(table []verify.Stage, by verify.Runner) error {
+	for _, s := range table {
+		if s.By&by == 0 {
+			continue
+		}
+		if err := stage(s.ID)(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
