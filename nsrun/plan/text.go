@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/rlimit"
 )
 
 // String prints the plan for people: one thing a line, in the order it is done, the same for the same plan.
@@ -183,35 +184,11 @@ func (p *Plan) confinementText(out *strings.Builder) {
 }
 
 func (p *Plan) limitText(out *strings.Builder) {
-	var lines []string
-	for _, l := range p.Limits {
-		lines = append(lines, l.String())
-	}
-	for _, h := range p.EnforcedBy {
-		if !h.Default {
-			lines = append(lines, h.String())
-		}
-	}
-	if o := p.Output; o != nil && !o.Pipes {
-		lines = append(lines, fmt.Sprintf("%s=%d (of each stream)", policy.OutputBytes, o.Bytes))
-	}
-	if len(lines) > 0 {
+	if lines := p.limitWords(p.Limits, false, "stream"); len(lines) > 0 {
 		fmt.Fprintf(out, "\nlimits\n      %s\n", strings.Join(lines, "\n      "))
 	}
-	var byDefault []string
-	for _, l := range p.SoftCaps {
-		byDefault = append(byDefault, l.String())
-	}
-	for _, h := range p.EnforcedBy {
-		if h.Default {
-			byDefault = append(byDefault, h.String())
-		}
-	}
-	if o := p.Output; o != nil && o.Pipes {
-		byDefault = append(byDefault, fmt.Sprintf("%s=%d (of each pipe)", policy.OutputBytes, o.Bytes))
-	}
-	if len(byDefault) > 0 {
-		fmt.Fprintf(out, "at most     %s\n", strings.Join(byDefault, " "))
+	if words := p.limitWords(p.SoftCaps, true, "pipe"); len(words) > 0 {
+		fmt.Fprintf(out, "at most     %s\n", strings.Join(words, " "))
 	}
 	if p.PidMax > 0 {
 		fmt.Fprintf(out, "pid_max     %d\n", p.PidMax)
@@ -222,6 +199,22 @@ func (p *Plan) limitText(out *strings.Builder) {
 	for _, t := range p.Cgroups {
 		fmt.Fprintf(out, "cgroup      v%d, made below %s\n", t.Version, t.Dir)
 	}
+}
+
+// limitWords lists the limits that were asked for, or those that hold by default.
+func (p *Plan) limitWords(rlimits []rlimit.Limit, byDefault bool, ofEach string) (words []string) {
+	for _, l := range rlimits {
+		words = append(words, l.String())
+	}
+	for _, h := range p.EnforcedBy {
+		if h.Default == byDefault {
+			words = append(words, h.String())
+		}
+	}
+	if o := p.Output; o != nil && o.Pipes == byDefault {
+		words = append(words, fmt.Sprintf("%s=%d (of each %s)", policy.OutputBytes, o.Bytes, ofEach))
+	}
+	return words
 }
 
 // String gives "a transient unit for this process, by /run/user/1000/bus: Delegate=yes, CollectMode=inactive-or-failed".
