@@ -65,17 +65,15 @@ var names = [...]struct {
 	{facts.CgroupNS, "max_cgroup_namespaces", "cgroup", "CONFIG_CGROUPS"}, {facts.TimeNS, "max_time_namespaces", "time", "CONFIG_TIME_NS"},
 }
 
-// cause is one known reason of a refusal, and what is to be said of it: words, or a function that finds them. The first that matches is
+// causes are the known reasons of a refusal, and what is to be said of them: words, or a function that finds them. The first that matches is
 // the one. The table is made of constants and functions alone, so that it costs a start nothing.
-type cause struct {
+var causes = [...]struct {
 	errno       syscall.Errno // 0 is EPERM or EACCES, which security modules exchange
 	matches     func(denial) bool
 	detail, fix string
 	say         func(denial) (detail, fix string)
 	kernel      bool // the fix is one to the kernel, which takes root on the host
-}
-
-var causes = [...]cause{
+}{
 	{errno: syscall.EINVAL, matches: func(d denial) bool { return d.In("wsl1") },
 		detail: "WSL 1 has no namespaces", fix: "wsl --set-version DISTRIBUTION 2, in Windows"},
 	{errno: syscall.EINVAL, matches: denial.withoutNamespace, say: func(d denial) (string, string) {

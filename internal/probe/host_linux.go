@@ -84,15 +84,13 @@ func nested(p *sys.Program) {
 	p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 }
 
-// use is a feature, and the calls that use it in namespaces like a sandbox's.
-type use struct {
+// uses are features, and the calls that use them in namespaces like a sandbox's.
+var uses = [...]struct {
 	name    facts.Name
 	flags   uintptr
 	more    func(*sys.Program)
 	sharper bool // Quick has an answer too, and this one is sharper
-}
-
-var uses = [...]use{
+}{
 	{name: facts.NestedUserNS, more: nested},
 	{name: facts.MountNS, flags: unix.CLONE_NEWNS, more: mounting},
 	{name: facts.PidNS, flags: unix.CLONE_NEWPID},

@@ -214,9 +214,6 @@ func (s *scanner) bareWord() string {
 	return string(s.data[s.pos:end])
 }
 
-// literals are the words of JSON, and how other languages spell them.
-var literals = map[string]string{"none": "null", "nil": "null", "undefined": "null", "true": "true", "false": "false", "null": "null", "yes": "true", "no": "false"}
-
 // word reads true, false or null.
 func (s *scanner) word(n *node, key string) {
 	for w, k := range map[string]kind{"true": boolean, "false": boolean, "null": null} {
@@ -231,8 +228,15 @@ func (s *scanner) word(n *node, key string) {
 		s.unexpected(key, "a value")
 	}
 	fix := "quote it"
-	if meant := literals[strings.ToLower(word)]; meant != "" {
-		fix = "write " + meant
+	switch other := strings.ToLower(word); other { // how other languages spell the words of JSON
+	case "true", "false", "null":
+		fix = "write " + other
+	case "none", "nil", "undefined":
+		fix = "write null"
+	case "yes":
+		fix = "write true"
+	case "no":
+		fix = "write false"
 	}
 	s.fail(key, clip(word)+" is no value of JSON", fix)
 }

@@ -18,16 +18,19 @@ import (
 const maxYAMLKeys = 1000
 
 // refused are the parts of YAML that let one place of a file change what another means, or a word what it is.
-var refused = map[token.Type][2]string{
-	token.AnchorType:      {"YAML anchors are not taken", "write the value where it is needed"},
-	token.AliasType:       {"YAML aliases are not taken", "write the value itself; quote a string that begins with *"},
-	token.TagType:         {"YAML tags are not taken", "leave the tag out; quote a string that begins with !"},
-	token.MergeKeyType:    {"YAML merge keys are not taken", "write the keys where they are needed"},
-	token.DirectiveType:   {"YAML directives are not taken", "remove the line; quote a string that begins with %"},
-	token.MappingKeyType:  {"YAML keys written with ? are not taken", "write key: value"},
-	token.LiteralType:     {"YAML block strings are not taken", "write the string in quotes, on one line"},
-	token.FoldedType:      {"YAML block strings are not taken", "write the string in quotes, on one line"},
-	token.DocumentEndType: {"YAML document ends are not taken", "remove the line; one file holds one manifest"},
+var refused = [...]struct {
+	kind      token.Type
+	text, fix string
+}{
+	{token.AnchorType, "YAML anchors are not taken", "write the value where it is needed"},
+	{token.AliasType, "YAML aliases are not taken", "write the value itself; quote a string that begins with *"},
+	{token.TagType, "YAML tags are not taken", "leave the tag out; quote a string that begins with !"},
+	{token.MergeKeyType, "YAML merge keys are not taken", "write the keys where they are needed"},
+	{token.DirectiveType, "YAML directives are not taken", "remove the line; quote a string that begins with %"},
+	{token.MappingKeyType, "YAML keys written with ? are not taken", "write key: value"},
+	{token.LiteralType, "YAML block strings are not taken", "write the string in quotes, on one line"},
+	{token.FoldedType, "YAML block strings are not taken", "write the string in quotes, on one line"},
+	{token.DocumentEndType, "YAML document ends are not taken", "remove the line; one file holds one manifest"},
 }
 
 // readYAML makes the tree of a YAML file. The words of YAML are checked before its grammar: what is refused, too many or too deep
@@ -91,8 +94,10 @@ func (t *tree) tokens(all token.Tokens) bool {
 	before, keys, entries, begun := len(t.all), 0, 0, false
 	var open nesting
 	for _, tk := range all {
-		if why, bad := refused[tk.Type]; bad {
-			t.add(placeOf(tk), "", why[0], why[1])
+		for _, r := range refused {
+			if r.kind == tk.Type {
+				t.add(placeOf(tk), "", r.text, r.fix)
+			}
 		}
 		switch tk.Type {
 		case token.DocumentHeaderType:

@@ -72,8 +72,6 @@ func (t *tree) tokenFaults(all token.Tokens, file []string) bool {
 	return len(t.all) > before
 }
 
-var closing = map[token.Type]token.Type{token.SequenceStartType: token.SequenceEndType, token.MappingStartType: token.MappingEndType}
-
 // brackets adds the first bracket without its partner.
 func (t *tree) brackets(all token.Tokens) {
 	var open []*token.Token
@@ -87,7 +85,7 @@ func (t *tree) brackets(all token.Tokens) {
 				return
 			}
 			last := open[len(open)-1]
-			if closing[last.Type] != tk.Type {
+			if tk.Value != partner(last.Value[0]) {
 				t.add(mismatch(placeOf(tk), tk.Value[0], placeOf(last), last.Value[0]))
 				return
 			}

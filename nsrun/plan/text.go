@@ -13,55 +13,52 @@ import (
 // String prints the plan for people: one thing a line, in the order it is done, the same for the same plan.
 func (p *Plan) String() string {
 	var out strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&out, "%-11s %s\n", name, fmt.Sprintf(format, args...))
+	line := func(name, text string) { fmt.Fprintf(&out, "%-11s %s\n", name, text) }
+	some := func(name, text string) {
+		if text != "" {
+			line(name, text)
+		}
 	}
-	if p.Name != "" {
-		line("policy", "%s", p.Name)
-	}
-	line("command", "%s", quoteWords(p.Command))
+	some("policy", p.Name)
+	line("command", quoteWords(p.Command))
 	if p.CommandRules != "" || p.Rule != "" {
-		line("commands", "%s", strings.TrimSuffix(p.CommandRules+", by the rule "+quote(p.Rule), `, by the rule ""`))
+		line("commands", strings.TrimSuffix(p.CommandRules+", by the rule "+quote(p.Rule), `, by the rule ""`))
 	}
-	if p.Autonomy != "" {
-		line("autonomy", "%s", strings.TrimSuffix(p.Autonomy+": "+autonomyText(p.Autonomy), ": "))
-	}
-	line("directory", "%s", p.Dir)
-	line("backend", "%s", p.Backend)
+	some("autonomy", strings.TrimSuffix(p.Autonomy+": "+autonomyText(p.Autonomy), ": "))
+	line("directory", p.Dir)
+	line("backend", p.Backend)
 	if b := p.Container; b != nil {
-		line("container", "%s", strings.Join(append([]string{b.CLI}, b.Flags...), " "))
+		line("container", strings.Join(append([]string{b.CLI}, b.Flags...), " "))
 	}
 	id, privileges := p.Identity, "no capabilities, no_new_privs"
 	if p.Backend == BackendNone {
 		privileges = "the caller's privileges"
 	}
-	line("identity", "uid %d gid %d (on the host %d, %d), %s", id.UID, id.GID, id.HostUID, id.HostGID, privileges)
+	line("identity", fmt.Sprintf("uid %d gid %d (on the host %d, %d), %s", id.UID, id.GID, id.HostUID, id.HostGID, privileges))
 	if len(p.Namespaces) == 0 {
 		line("namespaces", "none")
 	} else {
-		line("namespaces", "%s", strings.Join(p.Namespaces, " "))
-		line("hostname", "%s", p.Hostname)
+		line("namespaces", strings.Join(p.Namespaces, " "))
+		line("hostname", p.Hostname)
 	}
-	line("network", "%s", p.Network)
+	line("network", p.Network)
 	if p.KillScope {
 		line("kill scope", "the Landlock domain")
 	}
-	if len(p.SelfTest) > 0 {
-		line("self-test", "%s", JoinActs(p.SelfTest))
-	}
+	some("self-test", JoinActs(p.SelfTest))
 	if p.Bwrap == nil {
-		line("guarantees", "%s", p.guaranteesText())
+		line("guarantees", p.guaranteesText())
 	}
-	line("mechanisms", "%s", p.Mechanisms)
+	line("mechanisms", p.Mechanisms.String())
 	if p.Terminal {
 		line("terminal", "a pty of the sandbox's own devpts")
 	}
-	line("timeout", "%s", p.timeText())
+	line("timeout", p.timeText())
 	for _, file := range p.Audit {
-		line("audit", "%s", file)
+		line("audit", file)
 	}
 	for _, l := range p.Labels {
-		line("label", "%s=%s", l.Name, l.Value)
+		line("label", l.Name+"="+l.Value)
 	}
 	p.Bwrap.text(&out)
 	if p.Backend == BackendNone && len(p.Mounts) > 0 {
