@@ -39,7 +39,7 @@ func FuzzManifest(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, bare(m), bare(again))
 		ctx := here
-		ctx.Raw = make([]byte, 8)
+		ctx.Read = eightBytes
 		p, err := m.Policy(ctx)
 		q, err2 := again.Policy(ctx)
 		require.Equal(t, err == nil, err2 == nil)

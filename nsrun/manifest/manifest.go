@@ -23,7 +23,7 @@ type Manifest struct {
 	Code string
 	// Chdir is the working directory inside; empty means the workspace, or the code's directory, or /.
 	Chdir string
-	// RawFilter is a file of raw BPF, for the caller to read, and Audit that of an audit log.
+	// RawFilter is a file of raw BPF, and Audit that of an audit log.
 	RawFilter, Audit string
 
 	file   string

@@ -16,6 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
+// eightBytes is a file of one instruction.
+func eightBytes(string) ([]byte, error) { return make([]byte, 8), nil }
+
 var here = Context{Home: "/home/me", Dir: "/srv/tools", Path: "/srv/tools/tool.json"}
 
 // everything is a manifest with each key.
@@ -121,7 +124,7 @@ func mustPolicy(t testing.TB, text string) policy.Policy {
 func normal(t testing.TB, m *Manifest, op policy.Operator) policy.Policy {
 	t.Helper()
 	ctx := here
-	ctx.Raw = make([]byte, 8)
+	ctx.Read = eightBytes
 	p, err := m.Policy(ctx)
 	require.NoError(t, err)
 	p, err = policy.Normalize(p, op)
@@ -169,7 +172,7 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 	names := manifestForm().names()
 	require.Len(t, root.members, len(names), "the manifest of this test has every key of the table")
 	full := mustParse(t, everything)
-	whole, err := full.Policy(Context{here.Home, here.Dir, here.Path, make([]byte, 8)})
+	whole, err := full.Policy(Context{here.Home, here.Dir, here.Path, eightBytes})
 	require.NoError(t, err)
 	for i, row := range manifestForm().rows {
 		assert.Equal(t, root.members[i].name, row.name, "the test manifest is in the table's order")
@@ -189,7 +192,7 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 		default:
 			reflect.ValueOf(row.at(&less)).Elem().SetZero()
 		}
-		without, err := less.Policy(Context{here.Home, here.Dir, here.Path, make([]byte, 8)})
+		without, err := less.Policy(Context{here.Home, here.Dir, here.Path, eightBytes})
 		require.NoError(t, err)
 		assert.NotEqualf(t, whole, without, "%s reaches the policy", row.name)
 	}
