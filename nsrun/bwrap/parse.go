@@ -155,7 +155,7 @@ func (p *parser) lack(row option) error {
 // notEmpty refuses an empty path. Before 0.13 it meant the root. What else can be wrong with an option is said before.
 func (p *parser) notEmpty(row option, operands []string) error {
 	for i, o := range row.operands {
-		if o.path && operands[i] == "" {
+		if slices.Contains(paths, o) && operands[i] == "" {
 			return p.die("%s does not take an empty path argument", row.name)
 		}
 	}
