@@ -174,13 +174,8 @@ func (t *tree) stray(colon *token.Token) {
 
 // nesting follows how deep the words of a file stand in each other; it never says less than it is.
 type nesting struct {
-	flow   int // open brackets
-	blocks []block
-}
-
-type block struct {
-	column int
-	list   bool
+	flow   int   // open brackets
+	blocks []int // columns, doubled: even ones of objects, odd ones of lists, which may stand in the column of the object around them
 }
 
 func (n *nesting) depth() int { return n.flow + len(n.blocks) }
@@ -192,26 +187,19 @@ func (n *nesting) add(tk *token.Token) {
 	case token.SequenceEndType, token.MappingEndType:
 		n.flow = max(0, n.flow-1)
 	case token.SequenceEntryType:
-		n.push(block{tk.Position.Column, true})
+		n.push(2*tk.Position.Column + 1)
 	case token.MappingValueType:
 		if tk.Prev != nil && n.flow == 0 {
-			n.push(block{tk.Prev.Position.Column, false})
+			n.push(2 * tk.Prev.Position.Column)
 		}
 	}
 }
 
-func (n *nesting) push(b block) {
-	for len(n.blocks) > 0 {
-		top := n.blocks[len(n.blocks)-1]
-		if top == b {
-			return
-		}
-		if top.column < b.column || top.column == b.column && b.list {
-			break
-		}
+func (n *nesting) push(block int) {
+	for len(n.blocks) > 0 && n.blocks[len(n.blocks)-1] >= block {
 		n.blocks = n.blocks[:len(n.blocks)-1]
 	}
-	n.blocks = append(n.blocks, b)
+	n.blocks = append(n.blocks, block)
 }
 
 // yaml turns what the parser made into our tree.
