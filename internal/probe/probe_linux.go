@@ -53,8 +53,11 @@ func Quick() facts.Facts {
 // Full is [Host] and [Backends].
 func Full() facts.Facts { return Backends(Host()) }
 
-func answer(f facts.Facts, name facts.Name, err error) {
-	a := facts.Answer{State: facts.Yes}
+func answer(f facts.Facts, name facts.Name, err error) { found(f, name, "", err) }
+
+// found is an answer with a word on what is there.
+func found(f facts.Facts, name facts.Name, detail string, err error) {
+	a := facts.Answer{State: facts.Yes, Detail: detail}
 	var u *fault.Error
 	switch {
 	case errors.As(err, &u):

@@ -124,13 +124,7 @@ func (p *Plan) guaranteesText() string {
 }
 
 // JoinActs lists acts by name.
-func JoinActs(acts []Act) string {
-	words := make([]string, len(acts))
-	for i, a := range acts {
-		words[i] = string(a)
-	}
-	return strings.Join(words, " ")
-}
+func JoinActs(acts []Act) string { return strings.Join(policy.Words(acts), " ") }
 
 func (p *Plan) timeText() string {
 	grace, maxProcessTime := time.Duration(p.KillGrace), ""
