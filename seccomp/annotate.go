@@ -6,7 +6,7 @@ import (
 )
 
 // Annotate lists the instructions as [Filter.String] does. Beside each instruction that compares the number of a system call it adds the
-// name of that call, or of the first call of a range.
+// name of that call, or of the first call of a range. Without an Arch it knows no names.
 func (f Filter) Annotate(arch Arch) string {
 	from := f.loaded()
 	var out strings.Builder
@@ -58,7 +58,7 @@ func (f Filter) loaded() []uint32 {
 // note returns the name that the instruction compares with, if the accumulator holds word.
 func (ins Instruction) note(arch Arch, word uint32) string {
 	switch {
-	case word == offArch && ins.Code == opJeq && ins.K == arch.Audit():
+	case word == offArch && ins.Code == opJeq && ins.K == arch.Audit() && arch != 0:
 		return arch.String()
 	case word != offNR:
 		return ""

@@ -7,14 +7,7 @@ import "slices"
 type assembler struct {
 	code []Instruction
 	rets map[Action]int // the position of the last return of each action
-	memo map[node]int
-}
-
-// node identifies an instruction by what it does and where it leads.
-type node struct {
-	code   uint16
-	k      uint32
-	jt, jf int
+	memo map[[4]int]int // the position of an instruction by its code, its K and where it leads
 }
 
 const reach = 255 // the farthest that a conditional jump reaches
@@ -60,7 +53,7 @@ func (a *assembler) jump(code uint16, k uint32, jt, jf int) int {
 	if jt == jf {
 		return jt
 	}
-	key := node{code, k, jt, jf}
+	key := [4]int{int(code), int(k), jt, jf}
 	if at, ok := a.memo[key]; ok {
 		return at
 	}
@@ -73,7 +66,7 @@ func (a *assembler) jump(code uint16, k uint32, jt, jf int) int {
 
 // step adds an instruction that is followed by the one at next.
 func (a *assembler) step(code uint16, k uint32, next int) int {
-	key := node{code, k, next, next}
+	key := [4]int{int(code), int(k), next, next}
 	if at, ok := a.memo[key]; ok {
 		return at
 	}

@@ -40,7 +40,7 @@ func Compile(p Profile, arch Arch) (Filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := assembler{rets: map[Action]int{}, memo: map[node]int{}}
+	a := assembler{rets: map[Action]int{}, memo: map[[4]int]int{}}
 	tree := a.tree(spans(entries, p.Default, arch))
 	start := a.step(opLoad, offNR, tree)
 	kill := a.ret(Kill)

@@ -3,7 +3,6 @@ package seccomp
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 )
 
 // MaxLen is the greatest number of instructions that the kernel accepts in one filter, BPF_MAXINSNS.
@@ -31,13 +30,7 @@ func (f Filter) Bytes() []byte {
 }
 
 // String lists the instructions, one on each line. The targets of jumps are line numbers.
-func (f Filter) String() string {
-	var out strings.Builder
-	for i, ins := range f {
-		fmt.Fprintf(&out, "%4d  %s\n", i, ins.text(i))
-	}
-	return out.String()
-}
+func (f Filter) String() string { return f.Annotate(0) }
 
 // text returns the instruction at index at in readable form.
 func (ins Instruction) text(at int) string {

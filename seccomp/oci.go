@@ -20,20 +20,33 @@ import (
 // ociMost limits the parts of one rule. The built-in profiles need about forty.
 const ociMost = 1024
 
-// ociProfile is the JSON of a profile (opencontainers/runtime-spec, config-linux.md).
+// ociProfile is the JSON of a profile (opencontainers/runtime-spec, config-linux.md). Docker's format adds includes and excludes.
 type ociProfile struct {
-	DefaultAction   string    `json:"defaultAction"`
-	DefaultErrnoRet *uint16   `json:"defaultErrnoRet,omitempty"`
-	Architectures   []string  `json:"architectures"`
-	Syscalls        []ociRule `json:"syscalls"`
+	DefaultAction   string          `json:"defaultAction"`
+	DefaultErrnoRet *uint           `json:"defaultErrnoRet,omitempty"`
+	Architectures   []string        `json:"architectures"`
+	ArchMap         json.RawMessage `json:"archMap,omitempty"` // other architectures of the same kernel, whose calls are killed here
+	Flags           []string        `json:"flags,omitempty"`
+	Syscalls        []ociRule       `json:"syscalls"`
 }
 
 // ociRule is the JSON of one rule.
 type ociRule struct {
+	Name     string    `json:"name,omitempty"`
 	Names    []string  `json:"names"`
 	Action   string    `json:"action"`
-	ErrnoRet *uint16   `json:"errnoRet,omitempty"`
+	ErrnoRet *uint     `json:"errnoRet,omitempty"`
 	Args     []ociCond `json:"args,omitempty"`
+	Comment  string    `json:"comment,omitempty"`
+	Includes ociFor    `json:"includes,omitzero"`
+	Excludes ociFor    `json:"excludes,omitzero"`
+}
+
+// ociFor is the condition under which a rule applies. Caps are the container's capabilities; a sandbox has none.
+type ociFor struct {
+	Caps      []string `json:"caps,omitempty"`
+	Arches    []string `json:"arches,omitempty"`
+	MinKernel string   `json:"minKernel,omitempty"`
 }
 
 // ociCond holds if argument Index, under the mask Value, is ValueTwo.
@@ -90,7 +103,7 @@ func ociArch(a Arch) string {
 }
 
 // ociAction returns a in the words of the JSON. An action that needs a second program to answer has no equivalent.
-func ociAction(a Action) (name string, errno *uint16, err error) {
+func ociAction(a Action) (name string, errno *uint, err error) {
 	switch a & actionFull {
 	case Allow:
 		return "SCMP_ACT_ALLOW", nil, nil
@@ -99,8 +112,7 @@ func ociAction(a Action) (name string, errno *uint16, err error) {
 	case actionKillThread:
 		return "SCMP_ACT_KILL_THREAD", nil, nil
 	case actionErrno:
-		n := uint16(a)
-		return "SCMP_ACT_ERRNO", &n, nil
+		return "SCMP_ACT_ERRNO", new(uint(uint16(a))), nil
 	}
 	return "", nil, fmt.Errorf("%q as OCI: %w", a, errors.ErrUnsupported)
 }

@@ -15,39 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ociInput is a profile as Docker and the OCI runtimes read it (opencontainers/runtime-spec, config-linux.md). Docker's format adds
-// includes and excludes.
-type ociInput struct {
-	DefaultAction   string          `json:"defaultAction"`
-	DefaultErrnoRet *uint           `json:"defaultErrnoRet"`
-	Architectures   []string        `json:"architectures"`
-	ArchMap         json.RawMessage `json:"archMap"` // other architectures of the same kernel, whose calls are killed here
-	Flags           []string        `json:"flags"`
-	Syscalls        []ociInputRule  `json:"syscalls"`
-}
-
-type ociInputRule struct {
-	Name     string      `json:"name"`
-	Names    []string    `json:"names"`
-	Action   string      `json:"action"`
-	ErrnoRet *uint       `json:"errnoRet"`
-	Args     []ociCond   `json:"args"`
-	Comment  string      `json:"comment"`
-	Includes ociInputFor `json:"includes"`
-	Excludes ociInputFor `json:"excludes"`
-}
-
-// ociInputFor is the condition under which a rule applies. Caps are the container's capabilities; a sandbox has none.
-type ociInputFor struct {
-	Caps      []string `json:"caps"`
-	Arches    []string `json:"arches"`
-	MinKernel string   `json:"minKernel"`
-}
-
 // CompileOCI compiles a profile in the JSON of Docker and the OCI runtimes with libseccomp, for a program without capabilities. Calls of
 // other architectures kill the process. It needs a build with the tag libseccomp; without the tag it returns [errors.ErrUnsupported].
 func CompileOCI(data []byte, arch Arch) (Filter, error) {
-	var in ociInput
+	var in ociProfile
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
@@ -95,12 +66,12 @@ func onlyFor(f *lib.ScmpFilter, arch Arch) error {
 }
 
 // counts reports whether a rule applies to a program without capabilities on this kernel.
-func (r *ociInputRule) counts(arch Arch) (bool, error) {
+func (r *ociRule) counts(arch Arch) (bool, error) {
 	if len(r.Includes.Caps) > 0 {
 		return false, nil
 	}
 	for _, k := range []struct {
-		at   ociInputFor
+		at   ociFor
 		want bool
 	}{{r.Includes, true}, {r.Excludes, false}} {
 		if len(k.at.Arches) > 0 && slices.Contains(k.at.Arches, arch.String()) != k.want {
@@ -133,7 +104,7 @@ func kernelIs(least string) (bool, error) {
 }
 
 // add adds one rule to f, unless it does not apply or has the default action.
-func (r *ociInputRule) add(f *lib.ScmpFilter, arch Arch, otherwise lib.ScmpAction) error {
+func (r *ociRule) add(f *lib.ScmpFilter, arch Arch, otherwise lib.ScmpAction) error {
 	action, err := actionOf(r.Action, r.ErrnoRet)
 	if err != nil {
 		return fmt.Errorf("action: %w", err)

@@ -57,8 +57,7 @@ func Backends(f facts.Facts) facts.Facts {
 	wg.Wait()
 	for i, e := range backends {
 		f = f.With(e.name, facts.Answer{}) // a copy: f is the caller's
-		answer(f, e.name, errs[i])
-		note(f, e.name, printed[i])
+		found(f, e.name, printed[i], errs[i])
 	}
 	return f
 }

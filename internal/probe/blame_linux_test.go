@@ -13,6 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// refusal is what the kernel said to a child.
+func refusal(step sys.Step, errno unix.Errno) error {
+	return &fault.Error{Stage: step.Stage, Op: step.Op, Path: step.Path, Err: errno}
+}
+
 func TestBlameNamesTheCauseAndOneAction(t *testing.T) {
 	clone, idMap, mounting := sys.Step{Stage: "clone"}, sys.Step{Stage: "write", Op: "to", Path: "/proc/self/uid_map"}, sys.Step{Stage: "mount", Op: "tmpfs"}
 	debian := hosts["plain Debian"]
@@ -100,7 +105,7 @@ func TestBlameNamesTheCauseAndOneAction(t *testing.T) {
 			uid = 0
 		}
 		h := tree(c.host)
-		err := blamer{h, uid, h.surroundings(), facts.Program{Path: "/usr/bin/nsrun"}}.explain(c.feature, refusal(c.step, c.errno))
+		err := blamer{h, facts.Facts{UID: uid, Surroundings: h.surroundings(), Program: facts.Program{Path: "/usr/bin/nsrun"}}}.explain(c.feature, refusal(c.step, c.errno))
 		var u *fault.Error
 		require.ErrorAs(t, err, &u, c.name)
 		assert.Contains(t, u.Err.Error(), c.detail, c.name)
@@ -117,8 +122,8 @@ func TestBlameLeavesOtherErrorsAlone(t *testing.T) {
 
 func TestRemediesHaveOneForEachSurroundingAndForNone(t *testing.T) {
 	for _, word := range []string{"docker", "podman", "kubernetes", "lxc", ""} {
-		b := blamer{files: tree(nil), surroundings: []string{word}}
-		for _, fix := range []string{b.withoutFilter(), b.unmasked(), b.unconfined()} {
+		b := blamer{tree(nil), facts.Facts{Surroundings: []string{word}}}
+		for _, fix := range []string{b.remedy().filter, b.remedy().masks, b.remedy().profile} {
 			assert.NotEmpty(t, fix, word)
 		}
 	}
@@ -130,20 +135,21 @@ func TestAFilterMayHideLandlock(t *testing.T) {
 		f := facts.Facts{Answers: map[facts.Name]facts.Answer{}}
 		answer(f, facts.Landlock, withoutLandlock(unix.ENOSYS))
 		h := tree(map[string]string{"proc/self/status": status})
-		hidden(f, blamer{files: h, uid: 1000})
+		f.UID = 1000
+		hidden(blamer{h, f})
 		assert.Equal(t, facts.No, f.State(facts.Landlock))
 		assert.Equal(t, want, f.Answers[facts.Landlock].Detail)
 	}
 	f := facts.Facts{Answers: map[facts.Name]facts.Answer{}}
 	answer(f, facts.Landlock, withoutLandlock(unix.EOPNOTSUPP))
-	hidden(f, blamer{files: tree(map[string]string{"proc/self/status": "Seccomp:\t2\n"}), uid: 1000})
+	hidden(blamer{tree(map[string]string{"proc/self/status": "Seccomp:\t2\n"}), f})
 	assert.NotContains(t, f.Answers[facts.Landlock].Detail, "filter", "a kernel that says that it is off is believed")
 }
 
 // TestWhereOthersCanReplaceNsrunItGetsNoProfile: the fix moves it first.
 func TestWhereOthersCanReplaceNsrunItGetsNoProfile(t *testing.T) {
-	b := blamer{files: tree(nil), program: facts.Program{Path: "/home/u/nsrun", Writable: "/home/u"}}
-	assert.Equal(t, "install it for root first: sudo install -m 755 /home/u/nsrun /usr/local/bin/nsrun, and ask /usr/local/bin/nsrun doctor again for an AppArmor profile", b.exempted())
+	b := blamer{tree(nil), facts.Facts{Program: facts.Program{Path: "/home/u/nsrun", Writable: "/home/u"}}}
+	assert.Equal(t, "install it for root first: sudo install -m 755 /home/u/nsrun /usr/local/bin/nsrun, and ask /usr/local/bin/nsrun doctor again for an AppArmor profile", b.remedy().restriction)
 }
 
 func TestWhoCanWriteToAProgram(t *testing.T) {
@@ -180,7 +186,7 @@ func TestWhoCanWriteToAProgram(t *testing.T) {
 func TestOneListenerForAProcess(t *testing.T) {
 	refused := func(errno unix.Errno) error { return refusal(sys.Step{Stage: "seccomp", Op: "new listener"}, errno) }
 	var u *fault.Error
-	mirrored := blamer{files: tree(hosts["WSL 2, mirrored"]), surroundings: []string{"wsl2", "wsl2-mirrored"}}
+	mirrored := blamer{tree(hosts["WSL 2, mirrored"]), facts.Facts{Surroundings: []string{"wsl2", "wsl2-mirrored"}}}
 	require.ErrorAs(t, mirrored.noListener(refused(unix.EBUSY)), &u)
 	assert.Contains(t, u.Err.Error(), "device or resource busy; WSL 2's mirrored networking has a listener")
 	assert.Contains(t, u.Hint, "networkingMode=nat")
@@ -195,7 +201,7 @@ func TestGVisorsLandlock(t *testing.T) {
 	h := tree(hosts["gVisor"])
 	f := facts.Facts{Surroundings: h.surroundings(), Answers: map[facts.Name]facts.Answer{}}
 	answer(f, facts.Landlock, withoutLandlock(unix.ENOSYS))
-	hidden(f, blamer{files: h, surroundings: f.Surroundings})
+	hidden(blamer{h, f})
 	assert.Equal(t, "the kernel has no Landlock: it is gVisor's", f.Answers[facts.Landlock].Detail)
 	assert.Equal(t, "start the container by another runtime than gVisor's runsc, which is its kernel", f.Fix(facts.Landlock))
 }

@@ -69,18 +69,7 @@ func cgroupClone() error {
 }
 
 // action asks whether filters can return an action: seccomp(2), SECCOMP_GET_ACTION_AVAIL, which is as old as the first of them.
-type action struct {
-	feature facts.Name
-	value   uint32
-}
-
-var actions = [...]action{
-	{facts.SeccompKill, unix.SECCOMP_RET_KILL_PROCESS},
-	{facts.SeccompNotify, unix.SECCOMP_RET_USER_NOTIF},
-}
-
-func (a action) ask() error {
-	value := a.value
+func action(value uint32) error {
 	var p sys.Program
 	p.Add(unix.SYS_SECCOMP, sys.Int(unix.SECCOMP_GET_ACTION_AVAIL), sys.Int(0), sys.Struct(&value))
 	switch err := p.Run(); {

@@ -15,20 +15,17 @@ import (
 // groups fills in what the caller may do with cgroups.
 func groups(f facts.Facts, h files) {
 	v1, err := groupsV1(h)
-	answer(f, facts.CgroupV1, err)
-	note(f, facts.CgroupV1, v1)
+	found(f, facts.CgroupV1, v1, err)
 	dir, err := groupV2(h)
-	answer(f, facts.CgroupV2, err)
-	note(f, facts.CgroupV2, dir)
+	found(f, facts.CgroupV2, dir, err)
 	socket, err := answering(h, f.UID)
-	answer(f, facts.SystemdScope, err)
+	found(f, facts.SystemdScope, socket, err)
 	for _, name := range []facts.Name{facts.CgroupV2, facts.SystemdScope} {
 		if a := f.Answers[name]; a.State == facts.No {
 			a.Fix = groupFix(f, h, name)
 			f.Answers[name] = a
 		}
 	}
-	note(f, facts.SystemdScope, socket)
 	if f.Manager == nil || err != nil {
 		return
 	}
@@ -56,14 +53,6 @@ func groupFix(f facts.Facts, h files, name facts.Name) string {
 		return "start nsrun in a delegated scope: systemd-run --scope -p Delegate=yes nsrun ..."
 	}
 	return fix
-}
-
-// note keeps a word on what is there.
-func note(f facts.Facts, name facts.Name, detail string) {
-	if a := f.Answers[name]; a.State == facts.Yes {
-		a.Detail = detail
-		f.Answers[name] = a
-	}
 }
 
 // groupV2 looks for a cgroup that children can be made in: the caller's own, or the one above it.

@@ -42,8 +42,8 @@ func inEffect(f facts.Facts) {
 const notRefused = "not refused"
 
 // listening asks for a filter with a listener. The kernel allows one for a process (EBUSY, seccomp(2)).
-func listening(f facts.Facts, b blamer) {
-	if f.State(facts.SeccompNotify) != facts.Yes {
+func listening(b blamer) {
+	if b.State(facts.SeccompNotify) != facts.Yes {
 		return
 	}
 	var p sys.Program
@@ -53,7 +53,7 @@ func listening(f facts.Facts, b blamer) {
 	p.Add(unix.SYS_PRCTL, sys.Int(unix.PR_SET_NO_NEW_PRIVS), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	p.Add(unix.SYS_SECCOMP, sys.Int(unix.SECCOMP_SET_MODE_FILTER), sys.Words(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, "NEW_LISTENER"), sys.Struct(&prog))
 	if err := b.noListener(run(&p, 0)); err != nil {
-		answer(f, facts.SeccompNotify, err)
+		answer(b.Facts, facts.SeccompNotify, err)
 	}
 }
 
@@ -63,7 +63,7 @@ func (b blamer) noListener(err error) error {
 	switch {
 	case !errors.As(err, &r):
 		return err
-	case errnoOf(r) == unix.EBUSY && b.in("wsl2-mirrored"):
+	case errnoOf(r) == unix.EBUSY && b.In("wsl2-mirrored"):
 		return no(err.Error()+"; WSL 2's mirrored networking has a listener on every process, and the kernel allows one",
 			"write networkingMode=nat below [wsl2] in %UserProfile%\\.wslconfig, and run wsl --shutdown, in Windows")
 	case errnoOf(r) == unix.EBUSY:

@@ -73,16 +73,17 @@ func (h files) overRoot() (over mount) {
 // mirrored reports, in WSL 2, whether that is in its mirrored networking mode: then there is an interface loopback0, and a filter that notifies
 // WSL's init is on every process (https://github.com/microsoft/WSL/issues/9548). In a container, pid 1 has the container's filter.
 func (h files) mirrored(container bool) bool {
-	return h.has("sys/class/net/loopback0") || !container && strings.Contains("\n"+h.text("proc/1/status")+"\n", "\nSeccomp:\t2\n")
+	return h.has("sys/class/net/loopback0") || !container && h.status("1", "Seccomp") == "2"
 }
 
-// filters is how many seccomp filters are on this process, -1 if the kernel does not say, as before Linux 5.9.
-func (h files) filters() int {
-	n := -1
-	for line := range strings.SplitSeq(h.text("proc/self/status"), "\n") {
-		_, _ = fmt.Sscanf(line, "Seccomp_filters:\t%d", &n)
+// status is a field of a process's status, or empty: proc_pid_status(5). Seccomp is 2 under a filter; there is Seccomp_filters since Linux 5.9.
+func (h files) status(pid, field string) string {
+	for line := range strings.SplitSeq(h.text("proc/"+pid+"/status"), "\n") {
+		if value, ok := strings.CutPrefix(line, field+":\t"); ok {
+			return value
+		}
 	}
-	return n
+	return ""
 }
 
 // masks lists what is mounted over places below /proc: mount_too_revealing() in fs/namespace.c then refuses a new procfs. The
@@ -108,20 +109,10 @@ func (h files) hidepid() string {
 	return ""
 }
 
-// seccomp reports whether a filter is on this process.
-func (h files) seccomp() bool {
-	return strings.Contains("\n"+h.text("proc/self/status")+"\n", "\nSeccomp:\t2\n")
-}
-
 // capable reports whether a capability is in the caller's effective set. It is, for all that can be told, if nothing says so.
 func (h files) capable(n int) bool {
-	for line := range strings.SplitSeq(h.text("proc/self/status"), "\n") {
-		if set, ok := strings.CutPrefix(line, "CapEff:\t"); ok {
-			bits, err := strconv.ParseUint(set, 16, 64)
-			return err != nil || bits>>n&1 != 0
-		}
-	}
-	return true
+	bits, err := strconv.ParseUint(h.status("self", "CapEff"), 16, 64)
+	return err != nil || bits>>n&1 != 0
 }
 
 // mapped reports whether the caller's user id has a mapping: one that has not shows as one that is not mapped either (user_namespaces(7)).

@@ -134,7 +134,7 @@ func TestReadingsOfProc(t *testing.T) {
 	docker := tree(hosts["default Docker"])
 	assert.Equal(t, []string{"/proc/bus", "/proc/sys", "/proc/acpi", "/proc/kcore"}, docker.masks())
 	assert.Equal(t, "docker-default", docker.apparmor())
-	assert.True(t, docker.seccomp())
+	assert.Equal(t, "2", docker.status("self", "Seccomp"))
 	assert.Empty(t, tree(hosts["Ubuntu 24.04, restricted"]).apparmor(), "unconfined is no profile")
 	assert.Empty(t, tree(hosts["rootless Podman"]).apparmor(), "a label of SELinux is no profile")
 	plain := tree(with(hosts["plain Debian"], "proc/self/mountinfo",
@@ -142,7 +142,7 @@ func TestReadingsOfProc(t *testing.T) {
 	assert.Empty(t, plain.masks(), "a mount on binfmt_misc hides nothing")
 	assert.Equal(t, "/proc is mounted with hidepid=invisible", plain.hidepid())
 	assert.Empty(t, docker.hidepid())
-	assert.False(t, plain.seccomp())
+	assert.NotEqual(t, "2", plain.status("self", "Seccomp"))
 	odd := tree(map[string]string{"proc/self/mountinfo": "garbage\n1 2 3:4 / /a\\040b rw opt - tmpfs x rw\nshort - a\n"})
 	assert.Equal(t, []mount{{"1", "2", "/", "/a b", "rw", "tmpfs", "rw"}}, odd.mounts())
 }

@@ -23,10 +23,10 @@ func Host() facts.Facts {
 	h := files{os.DirFS("/"), os.Getenv}
 	f.Distro, f.Surroundings = h.distro(), h.surroundings()
 	f.Program = running()
-	b := blamer{h, f.UID, f.Surroundings, f.Program}
-	hidden(f, b)
+	b := blamer{h, f}
+	hidden(b)
 	inEffect(f)
-	listening(f, b)
+	listening(b)
 	user := withoutProcfs()
 	if user == nil {
 		user = b.explain(facts.UserNS, try(unix.CLONE_NEWUSER, nil))
@@ -60,11 +60,11 @@ func Host() facts.Facts {
 
 // hidden says of a kernel without Landlock that a filter may have answered for it: container engines answer calls that are newer than
 // their profile with ENOSYS.
-func hidden(f facts.Facts, b blamer) {
-	if a := f.Answers[facts.Landlock]; a.Detail == noLandlock && b.in("gvisor") {
-		answer(f, facts.Landlock, no(noLandlock+": it is gVisor's", a.Fix))
+func hidden(b blamer) {
+	if a := b.Answers[facts.Landlock]; a.Detail == noLandlock && b.In("gvisor") {
+		answer(b.Facts, facts.Landlock, no(noLandlock+": it is gVisor's", a.Fix))
 	} else if a.Detail == noLandlock && b.filtered() {
-		answer(f, facts.Landlock, no(noLandlock+", or the seccomp filter on this process hides it", b.withoutFilter()))
+		answer(b.Facts, facts.Landlock, no(noLandlock+", or the seccomp filter on this process hides it", b.remedy().filter))
 	}
 }
 
@@ -84,15 +84,13 @@ func nested(p *sys.Program) {
 	p.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 }
 
-// use is a feature, and the calls that use it in namespaces like a sandbox's.
-type use struct {
+// uses are features, and the calls that use them in namespaces like a sandbox's.
+var uses = [...]struct {
 	name    facts.Name
 	flags   uintptr
 	more    func(*sys.Program)
 	sharper bool // Quick has an answer too, and this one is sharper
-}
-
-var uses = [...]use{
+}{
 	{name: facts.NestedUserNS, more: nested},
 	{name: facts.MountNS, flags: unix.CLONE_NEWNS, more: mounting},
 	{name: facts.PidNS, flags: unix.CLONE_NEWPID},
@@ -169,11 +167,6 @@ func overlay(p *sys.Program) {
 	scratch(p, "a", "b", "m")
 	p.At(sys.Step{Stage: "mount", Op: "overlay"})
 	p.Add(unix.SYS_MOUNT, sys.Str("overlay"), sys.Str("m"), sys.Str("overlay"), sys.Int(0), sys.Str("lowerdir=a:b,userxattr"))
-}
-
-// refusal is what the kernel said to a child.
-func refusal(step sys.Step, errno unix.Errno) error {
-	return &fault.Error{Stage: step.Stage, Op: step.Op, Path: step.Path, Err: errno}
 }
 
 func errnoOf(r *fault.Error) (errno unix.Errno) {

@@ -38,9 +38,8 @@ func Quick() facts.Facts {
 	for _, call := range calls {
 		answer(f, call.feature, call.ask())
 	}
-	for _, action := range actions {
-		answer(f, action.feature, action.ask())
-	}
+	answer(f, facts.SeccompKill, action(unix.SECCOMP_RET_KILL_PROCESS))
+	answer(f, facts.SeccompNotify, action(unix.SECCOMP_RET_USER_NOTIF))
 	h := files{os.DirFS("/"), os.Getenv}
 	f.Groups, f.Manager = h.groups(strconv.Itoa(os.Getpid()), f.UID, func(path string) bool { return unix.Access(path, unix.W_OK) == nil })
 	answer(f, facts.CgroupClone, cgroupClone())
@@ -54,8 +53,11 @@ func Quick() facts.Facts {
 // Full is [Host] and [Backends].
 func Full() facts.Facts { return Backends(Host()) }
 
-func answer(f facts.Facts, name facts.Name, err error) {
-	a := facts.Answer{State: facts.Yes}
+func answer(f facts.Facts, name facts.Name, err error) { found(f, name, "", err) }
+
+// found is an answer with a word on what is there.
+func found(f facts.Facts, name facts.Name, detail string, err error) {
+	a := facts.Answer{State: facts.Yes, Detail: detail}
 	var u *fault.Error
 	switch {
 	case errors.As(err, &u):

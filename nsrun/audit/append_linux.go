@@ -103,7 +103,7 @@ func (l *Log) fail(err error) error {
 	if errors.Is(err, errBusy) {
 		hint = busyHint
 	}
-	return failed(l.path, err, hint)
+	return &fault.Error{Path: l.path, Err: err, Hint: hint}
 }
 
 func (l *Log) sync() error {
@@ -163,13 +163,8 @@ func (l *Log) append(fill func(*batch) error) error {
 
 // write appends, in one call as a rule. What was written when that fails is taken back, so that a full disk leaves no half row.
 func (l *Log) write(data []byte, size int64) error {
-	for len(data) > 0 {
-		n, err := ignoring(func() (int, error) { return unix.Write(l.fd(), data) })
-		if err != nil {
-			_, undone := ignoring(func() (int, error) { return 0, unix.Ftruncate(l.fd(), size) })
-			return errors.Join(err, undone)
-		}
-		data = data[n:]
+	if _, err := l.file.Write(data); err != nil {
+		return errors.Join(errors.Unwrap(err), errors.Unwrap(l.file.Truncate(size))) // without the name, which l.fail adds
 	}
 	return nil
 }

@@ -20,16 +20,11 @@ type Log struct {
 	id   string // of its run, once that has started
 }
 
-// failed is what keeps a row from being written, and one action that helps.
-func failed(name string, err error, hint string) error {
-	return &fault.Error{Path: name, Err: err, Hint: hint}
-}
-
 // Open opens a log to append to, and makes it if it is not there, in a directory that is. It has mode 0600 from its first byte. What is
 // there already has to be a log with that mode and no other name, and of the caller's or root's: else rows would go where somebody else
 // wants them. The name itself may not be a symlink, nor one on the way to it that a sandboxed program could have planted. An error is a [*fault.Error].
 func Open(name string) (*Log, error) {
-	fail := func(err error, hint string) (*Log, error) { return nil, failed(name, err, hint) }
+	fail := func(err error, hint string) (*Log, error) { return nil, &fault.Error{Path: name, Err: err, Hint: hint} }
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return fail(err, "give an absolute path")

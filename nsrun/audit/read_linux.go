@@ -5,20 +5,15 @@ import (
 	"io"
 	"os"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"golang.org/x/sys/unix"
 )
 
-// Reader is a log as it was when it was opened.
-type Reader struct {
-	io.Reader
-	file *os.File
-}
-
-// Read opens a log for [Verify] and [Runs]: all rows that are in it, and no half of one that is being written. An error is a [*fault.Error].
-func Read(name string) (*Reader, error) {
+// Read opens a log for [Verify] and [Runs], as it is now: all rows that are in it, and no half of one that is being written. An error is a [*fault.Error].
+func Read(name string) (io.ReadCloser, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, failed(name, errors.Unwrap(err), openHint(err))
+		return nil, &fault.Error{Path: name, Err: errors.Unwrap(err), Hint: openHint(err)}
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -35,8 +30,8 @@ func Read(name string) (*Reader, error) {
 		file.Close()
 		return nil, log.fail(err)
 	}
-	return &Reader{io.NewSectionReader(file, 0, info.Size()), file}, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(file, 0, info.Size()), file}, nil
 }
-
-// Close closes it.
-func (r *Reader) Close() error { return r.file.Close() }

@@ -289,13 +289,11 @@ func (r *redactor) assignment(t, lower string, next *expectation) string {
 	return t
 }
 
-// provider is how a well-known kind of token begins, and the least that follows.
-type provider struct {
+// providers is how well-known kinds of tokens begin, and the least that follows.
+var providers = [...]struct {
 	prefix string
 	least  int
-}
-
-var providers = []provider{{"sk-", 6}, {"ghp_", 4}, {"gho_", 4}, {"ghu_", 4}, {"ghs_", 4}, {"ghr_", 4}, {"github_pat_", 4}, {"xoxa-", 4}, {"xoxb-", 4},
+}{{"sk-", 6}, {"ghp_", 4}, {"gho_", 4}, {"ghu_", 4}, {"ghs_", 4}, {"ghr_", 4}, {"github_pat_", 4}, {"xoxa-", 4}, {"xoxb-", 4},
 	{"xoxe-", 4}, {"xoxp-", 4}, {"xoxr-", 4}, {"xoxs-", 4}, {"AKIA", 12}, {"ASIA", 12}, {"AIza", 16}, {"glpat-", 4}, {"hf_", 8}, {"eyJ", 8}}
 
 // providers redacts such tokens wherever a name could begin.

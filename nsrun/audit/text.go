@@ -13,17 +13,12 @@ import (
 // Text is a string of any bytes. In JSON it is a string, or {"base64": "..."} where it is not UTF-8.
 type Text string
 
-// raw is how bytes that are no text are told.
-type raw struct {
-	Base64 []byte `json:"base64"`
-}
-
 // MarshalJSON writes the text.
 func (t Text) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(t)) {
 		return json.Marshal(string(t))
 	}
-	return json.Marshal(raw{[]byte(t)})
+	return json.Marshal(map[string][]byte{"base64": []byte(t)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -31,14 +26,14 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	if data[0] != '{' {
 		return json.Unmarshal(data, (*string)(t))
 	}
-	var r raw
-	if err := json.Unmarshal(data, &r); err != nil {
+	var raw struct{ Base64 []byte }
+	if err := json.Unmarshal(data, &raw); err != nil {
 		return err
 	}
-	if r.Base64 == nil {
+	if raw.Base64 == nil {
 		return errors.New("an object stands in the place of a text, and has no base64")
 	}
-	*t = Text(r.Base64)
+	*t = Text(raw.Base64)
 	return nil
 }
 

@@ -75,8 +75,7 @@ func (p *parser) chdir(row option, operands []string) error {
 }
 
 func (p *parser) setHostname(row option, operands []string) error {
-	p.onlyLast(row.name, p.hostname != nil)
-	p.hostname = &operands[0]
+	p.onlyLast(row.name, len(p.bw.Hostnames) > 0)
 	p.bw.Hostnames = append(p.bw.Hostnames, operands[0])
 	return nil
 }
@@ -134,46 +133,31 @@ func (p *parser) addSeccomp(_ option, operands []string) error {
 
 // filter reads a program of 8 bytes an instruction.
 func (p *parser) filter(fd int) error {
-	data, err := p.caller.ReadFD(fd)
+	data, err := p.read(fd)
 	switch {
 	case err != nil:
 		return p.die("Can't read seccomp data: %v", err)
 	case len(data)%8 != 0:
 		return p.die("Invalid seccomp data, must be multiple of 8")
 	}
-	p.bw.Filters = append(p.bw.Filters, orNil(data))
-	p.filterFDs = append(p.filterFDs, fd)
+	p.bw.Filters = append(p.bw.Filters, data)
 	return nil
 }
 
-// orNil keeps plans comparable: no bytes are nil.
-func orNil(data []byte) []byte {
-	if len(data) == 0 {
-		return nil
+// setLabel takes the SELinux context of the command, or of what is made.
+func (p *parser) setLabel(row option, operands []string) error {
+	p.onlyLast(row.name, p.given[row.name])
+	p.given[row.name] = true
+	if row.name == "--exec-label" {
+		p.bw.ExecLabel = operands[0]
+	} else {
+		p.bw.FileLabel = operands[0]
 	}
-	return data
-}
-
-func (p *parser) setExecLabel(row option, operands []string) error {
-	p.onlyLast(row.name, p.execLabel != nil)
-	p.execLabel = &operands[0]
-	p.bw.ExecLabel = operands[0]
-	return p.label(operands[0])
-}
-
-func (p *parser) setFileLabel(row option, operands []string) error {
-	p.onlyLast(row.name, p.fileLabel != nil)
-	p.fileLabel = &operands[0]
-	p.bw.FileLabel = operands[0]
-	return p.label(operands[0])
-}
-
-func (p *parser) label(label string) error {
 	if p.caller.Labels == nil {
 		return p.die("labeling not supported on this system")
 	}
-	if err := p.caller.Labels(label); err != nil {
-		return p.die("invalid label %s: %v", label, err)
+	if err := p.caller.Labels(operands[0]); err != nil {
+		return p.die("invalid label %s: %v", operands[0], err)
 	}
 	return nil
 }
@@ -188,6 +172,6 @@ func (p *parser) debug(value string) error {
 	if value != noOpenat2 && value != noMountSetattr {
 		return p.die("Unknown --debug-opt value: %s", value)
 	}
-	p.debugged[value] = true
+	p.given[value] = true
 	return nil
 }

@@ -7,31 +7,34 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-func (r *renderer) mounts(ops []mounts.Op) {
-	for _, op := range ops {
-		if !r.draw(op) {
-			r.lose("mounts", "bubblewrap has no such operation", "", string(op.Kind)+" "+op.Dest)
-		}
-	}
-}
-
-// draw writes one operation as options, and reports whether there are any for it.
-func (r *renderer) draw(op mounts.Op) bool {
+// draw writes one operation as options.
+func (r *renderer) draw(op mounts.Op) {
 	switch op.Kind {
 	case mounts.Bind:
-		r.bind(op)
+		source := op.Source
+		if op.FD != nil {
+			source = strconv.Itoa(*op.FD)
+		}
+		r.option(bindName(op), source, op.Dest)
 	case mounts.Tmpfs:
-		r.tmpfs(op)
+		r.perms(op)
+		if op.Size > 0 {
+			r.option("--size", strconv.FormatInt(op.Size, 10))
+		}
+		r.option("--tmpfs", op.Dest)
 	case mounts.Proc, mounts.Dev, mounts.Mqueue:
 		r.option("--"+string(op.Kind), op.Dest)
 	case mounts.Remount:
 		r.option("--remount-ro", op.Dest)
 	case mounts.Dir:
-		r.dir(op)
+		r.perms(op)
+		r.option("--dir", op.Dest)
 	case mounts.File:
-		r.file(op)
+		r.perms(op)
+		r.option("--file", r.content(op), op.Dest)
 	case mounts.Data:
-		r.nameless(op)
+		r.perms(op)
+		r.option(bindName(op), r.content(op), op.Dest)
 	case mounts.Symlink:
 		r.option("--symlink", op.Source, op.Dest)
 	case mounts.Chmod:
@@ -39,9 +42,8 @@ func (r *renderer) draw(op mounts.Op) bool {
 	case mounts.Overlay:
 		r.overlay(op)
 	default:
-		return false
+		r.lose("mounts", "bubblewrap has no such operation", "", string(op.Kind)+" "+op.Dest)
 	}
-	return true
 }
 
 // bindName is the option that binds with an operation's flags.
@@ -64,44 +66,13 @@ func bindName(op mounts.Op) string {
 	return "--" + name
 }
 
-func (r *renderer) bind(op mounts.Op) {
-	source := op.Source
-	if op.FD != nil {
-		source = strconv.Itoa(*op.FD)
-	}
-	r.option(bindName(op), source, op.Dest)
-}
-
 func octalWord(mode uint32) string { return fmt.Sprintf("%04o", mode) }
 
-// permsUnless says what the next option makes is allowed, if it is not what is usual.
-func (r *renderer) permsUnless(mode, usual uint32) {
-	if mode != usual {
-		r.option("--perms", octalWord(mode))
+// perms says what the next option makes is allowed, if it is not what is usual.
+func (r *renderer) perms(op mounts.Op) {
+	if op.Mode != usualMode(op.Kind) {
+		r.option("--perms", octalWord(op.Mode))
 	}
-}
-
-func (r *renderer) tmpfs(op mounts.Op) {
-	r.permsUnless(op.Mode, modeTmpfs)
-	if op.Size > 0 {
-		r.option("--size", strconv.FormatInt(op.Size, 10))
-	}
-	r.option("--tmpfs", op.Dest)
-}
-
-func (r *renderer) dir(op mounts.Op) {
-	r.permsUnless(op.Mode, modeDir)
-	r.option("--dir", op.Dest)
-}
-
-func (r *renderer) file(op mounts.Op) {
-	r.permsUnless(op.Mode, modeFile)
-	r.option("--file", r.content(op), op.Dest)
-}
-
-func (r *renderer) nameless(op mounts.Op) {
-	r.permsUnless(op.Mode, modeData)
-	r.option(bindName(op), r.content(op), op.Dest)
 }
 
 // content is the descriptor that an operation's content is read from: its own, or one that is found for it.

@@ -105,7 +105,7 @@ func line(bytes []byte) []string {
 			if len(bytes) > 0 {
 				b, bytes = bytes[0], bytes[1:]
 			}
-			value := valuesOf[o.name]
+			value := valuesOf[o]
 			if value == nil {
 				value = func(b byte) string { return fmt.Sprintf("/%c", 'a'+b%26) }
 			}

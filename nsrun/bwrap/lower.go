@@ -22,24 +22,35 @@ func (p *parser) privileges() error {
 	return nil
 }
 
+// rule is what a command line may not be.
+type rule struct {
+	broken bool
+	text   string
+}
+
+// refuse refuses a command line by the first rule that it breaks.
+func (p *parser) refuse(rules []rule) error {
+	for _, r := range rules {
+		if r.broken {
+			return p.die("%s", r.text)
+		}
+	}
+	return nil
+}
+
 // validate refuses what does not go together, in bubblewrap's order.
 func (p *parser) validate(command []string) error {
 	users := &p.bw.Users
 	asked := p.unshare[plan.User]
-	for _, rule := range []struct {
-		broken bool
-		text   string
-	}{
+	if err := p.refuse([]rule{
 		{p.bw.UsernsBlockFD != nil && !asked, "--userns-block-fd requires --unshare-user"},
 		{p.bw.UsernsBlockFD != nil && p.bw.InfoFD == nil, "--userns-block-fd requires --info-fd"},
 		{users.FD != nil && asked, "--userns is not compatible with --unshare-user"},
 		{users.FD != nil && p.tryUser, "--userns is not compatible with --unshare-user-try"},
 		{users.Disable && !asked, "--disable-userns requires --unshare-user"},
 		{users.Disable && p.bw.UsernsBlockFD != nil, "--disable-userns is not compatible with --userns-block-fd"},
-	} {
-		if rule.broken {
-			return p.die("%s", rule.text)
-		}
+	}); err != nil {
+		return err
 	}
 	p.ownUserNamespace()
 	if len(command) == 0 {
@@ -60,22 +71,14 @@ func (p *parser) ownUserNamespace() {
 func (p *parser) validateIDs() error {
 	users := p.unshare[plan.User] || p.bw.Users.FD != nil
 	foreign := func(id *int, own int) bool { return id != nil && *id != own && !users }
-	for _, rule := range []struct {
-		broken bool
-		text   string
-	}{
+	return p.refuse([]rule{
 		{foreign(p.uid, p.caller.UID), "Specifying --uid requires --unshare-user or --userns"},
 		{foreign(p.gid, p.caller.GID), "Specifying --gid requires --unshare-user or --userns"},
-		{p.hostname != nil && !p.unshare[plan.Uts], "Specifying --hostname requires --unshare-uts"},
+		{len(p.bw.Hostnames) > 0 && !p.unshare[plan.Uts], "Specifying --hostname requires --unshare-uts"},
 		{p.bw.AsPid1 && !p.unshare[plan.Pid], "Specifying --as-pid-1 requires --unshare-pid"},
 		{p.bw.AsPid1 && len(p.bw.LockFiles) > 0, "Specifying --as-pid-1 and --lock-file is not permitted"},
 		{p.unshare[plan.Cgroup] && !p.hasCgroups(), "Cannot create new cgroup namespace because the kernel does not support it"},
-	} {
-		if rule.broken {
-			return p.die("%s", rule.text)
-		}
-	}
-	return nil
+	})
 }
 
 func (p *parser) hasCgroups() bool { return p.facts.State(facts.CgroupNS) != facts.No }
@@ -83,17 +86,21 @@ func (p *parser) hasCgroups() bool { return p.facts.State(facts.CgroupNS) != fac
 // readData fills in the contents that descriptors hold, in the order of the operations, and the filter last.
 func (p *parser) readData() error {
 	late := map[int]bool{}
-	for _, d := range p.data {
-		if p.caller.Late != nil && !late[d.fd] && p.caller.Late(d.fd) {
-			late[d.fd] = true
-			p.ops[d.op].FD = &d.fd
+	for i := range p.ops {
+		op := &p.ops[i]
+		if op.FD == nil || op.Kind == mounts.Bind {
 			continue
 		}
-		data, err := p.caller.ReadFD(d.fd)
-		if err != nil {
-			return p.die("Can't write data to file %s: %v", p.ops[d.op].Dest, err)
+		fd := *op.FD
+		if p.caller.Late != nil && !late[fd] && p.caller.Late(fd) {
+			late[fd] = true
+			continue
 		}
-		p.ops[d.op].Data = orNil(data)
+		data, err := p.read(fd)
+		if err != nil {
+			return p.die("Can't write data to file %s: %v", op.Dest, err)
+		}
+		op.FD, op.Data = nil, data
 	}
 	if p.seccompFD != nil {
 		return p.filter(*p.seccompFD)
@@ -115,15 +122,15 @@ func (p *parser) plan(command []string) *plan.Plan {
 		Version: plan.Version, Backend: "native", Command: slices.Clone(command), Env: append([]string{}, p.env...), Identity: id,
 		Namespaces: p.namespaces(), Network: "host", LastCap: p.facts.LastCap,
 		Mechanisms: plan.Mechanisms{
-			MountAPI: p.facts.Can(facts.MountAPI) && p.facts.Can(facts.MountSetattr) && !p.debugged[noMountSetattr], Openat2: p.facts.Can(facts.Openat2) && !p.debugged[noOpenat2],
+			MountAPI: p.facts.Can(facts.MountAPI) && p.facts.Can(facts.MountSetattr) && !p.given[noMountSetattr], Openat2: p.facts.Can(facts.Openat2) && !p.given[noOpenat2],
 			CloseRange: p.facts.Can(facts.CloseR),
 		},
 	}
 	if p.unshare[plan.Net] {
 		out.Network = "none"
 	}
-	if p.hostname != nil {
-		out.Hostname = *p.hostname
+	if n := len(p.bw.Hostnames); n > 0 {
+		out.Hostname = p.bw.Hostnames[n-1]
 	}
 	out.Mounts = p.mounts()
 	out.Bwrap = p.bwrap(id)
@@ -191,10 +198,7 @@ func (p *parser) bwrap(id plan.Identity) *plan.Bwrap {
 
 // consumed lists the descriptors that the command does not get. Those of namespaces are among them, which bubblewrap leaks.
 func (p *parser) consumed() []int {
-	fds := slices.Concat(p.argsFDs, p.filterFDs)
-	for _, d := range p.data {
-		fds = append(fds, d.fd)
-	}
+	fds := slices.Clone(p.wasRead)
 	for _, op := range p.ops {
 		if op.FD != nil {
 			fds = append(fds, *op.FD)

@@ -24,6 +24,8 @@ type Step struct {
 
 // message is how bubblewrap calls a failure.
 type message struct {
+	// key is "stage op"; a stage alone stands for its other operations. cause, if there is one, is the only cause that the message is for.
+	key, cause string
 	// text has {dest}, {source}, {mode} and {options} of the mount operation, {path} of the step, and {command}, {chdir}, {hostname},
 	// {uid} and {gid} of the plan.
 	text string
@@ -33,72 +35,79 @@ type message struct {
 	mount bool
 }
 
-// messages are those of the stages and operations, as "stage op"; a stage alone stands for its other operations.
-var messages = [...]struct {
-	key string
-	message
-}{
-	{"namespaces", message{text: "Creating new namespace failed"}},
-	{"namespaces pidns", message{text: "Setting pidns failed"}},
-	{"namespaces pidns-unshare", message{text: "unshare pid ns"}},
-	{"identity uid_map", message{text: "setting up uid map"}},
-	{"identity setgroups", message{text: "error writing to setgroups"}},
-	{"identity gid_map", message{text: "setting up gid map"}},
-	{"identity userns", message{text: "Joining specified user namespace failed"}},
-	{"identity userns2", message{text: "Setting userns2 failed"}},
-	{"identity pidns", message{text: "Setting pidns failed"}},
-	{"identity second", message{text: "unshare user ns"}},
-	{"identity max_user_namespaces", message{text: "sysctl user.max_user_namespaces = 1"}},
-	{"identity assert", message{text: "creation of new user namespaces was not disabled as requested", whole: true}},
-	{"identity setuid", message{text: "unable to switch to uid {uid}"}},
-	{"identity setgid", message{text: "unable to switch to gid {gid}"}},
-	{"network", message{text: "loopback: Failed {path}"}},
-	{"hostname", message{text: "Can't set hostname to {hostname}"}},
-	{"root slave", message{text: "Failed to make / slave", mount: true}},
-	{"root tmpfs", message{text: "Failed to mount tmpfs", mount: true}},
-	{"root newroot", message{text: "Creating newroot failed", mount: true}},
-	{"root pivot", message{text: "pivot_root"}},
-	{"root detach", message{text: "unmount old root"}},
-	{"mount source", message{text: "Can't find source path {path}"}},
-	{"mount type", message{text: "Can't get type of source {source}"}},
-	{"mount parents", message{text: "Can't mkdir parents for {dest}"}},
-	{"mount mkdir", message{text: "Can't create file {dest}"}}, // also of directories
-	{"mount file", message{text: "Can't create file {dest}"}},
-	{"mount symlink-dest", message{text: "Can't mount on symlink destination {dest}", whole: true}},
-	{"mount not-dir", message{text: "Destination is not a directory {dest}", whole: true}},
-	{"mount not-file", message{text: "Destination is not a file {dest}", whole: true}},
-	{"mount bind", message{text: "Can't bind mount {source} on {dest}: Unable to mount source on destination", mount: true}},
-	{"mount setattr", message{text: "Can't bind mount {source} on {dest}: mount_setattr() failed at \"{newroot}\"", mount: true}},
-	{"mount remount", message{text: "Can't remount readonly on {dest}: mount_setattr() failed at \"/newroot{path}\"", mount: true}},
-	{"mount tmpfs", message{text: "Can't mount tmpfs on {dest}", mount: true}},
-	{"mount proc", message{text: "Can't mount proc on {newroot}", mount: true}}, // clients look for /newroot/proc
-	{"mount devpts", message{text: "Can't mount devpts on {dest}/pts", mount: true}},
-	{"mount mqueue", message{text: "Can't mount mqueue on {dest}", mount: true}},
-	{"mount overlay", message{text: "Can't make overlay mount on {dest} with options {options}", mount: true}},
-	{"mount chmod", message{text: "Can't chmod {mode} {dest}"}},
-	{"mount open", message{text: "Can't open {dest}"}},
-	{"mount symlink", message{text: "Can't make symlink at {dest}"}},
-	{"mount symlink-exists", message{text: "Can't make symlink at {dest}: destination exists and is not a symlink", whole: true}},
-	{"mount symlink-differs", message{text: "Can't make symlink at {dest}: existing destination is {path}", whole: true}},
-	{"mount write", message{text: "Can't write data to file {dest}"}},
-	{"mount stat-fd", message{text: "Can't stat fd {path}"}},
-	{"mount race", message{text: "Race condition binding dirfd"}},
-	{"mount cover", message{text: "Can't access {path}"}},
-	{"mount dev-source", message{text: "Can't open source {path}"}},
-	{"mount dev-node", message{text: "Can't bind mount {path} on {node}: Unable to mount source on destination", mount: true}},
-	{"mount console", message{text: "creating {dest}/console"}},
-	{"capabilities", message{text: "capset failed"}},
-	{"no_new_privs", message{text: "prctl(PR_SET_NO_NEW_PRIVS) failed"}},
-	{"chdir", message{text: "Can't chdir to {chdir}"}},
-	{"session", message{text: "setsid"}},
-	{"label", message{text: "label_exec {command}"}},
-	{"seccomp", message{text: "prctl(PR_SET_SECCOMP)"}},
-	{"lock open", message{text: "Unable to open lock file {path}"}},
-	{"lock lock", message{text: "Unable to lock file {path}"}},
-	{"command fork", message{text: "Can't fork for pid 1"}},
-	{"init wait", message{text: "init wait()"}},
-	{"exec", message{text: "execvp {command}"}},
-	{"info", message{text: "Write to info_fd"}},
+// messages are those of the stages and operations, and behind them those of failures that bubblewrap explains by their cause.
+var messages = [...]message{
+	{key: "namespaces", text: "Creating new namespace failed"},
+	{key: "namespaces pidns", text: "Setting pidns failed"},
+	{key: "namespaces pidns-unshare", text: "unshare pid ns"},
+	{key: "identity uid_map", text: "setting up uid map"},
+	{key: "identity setgroups", text: "error writing to setgroups"},
+	{key: "identity gid_map", text: "setting up gid map"},
+	{key: "identity userns", text: "Joining specified user namespace failed"},
+	{key: "identity userns2", text: "Setting userns2 failed"},
+	{key: "identity pidns", text: "Setting pidns failed"},
+	{key: "identity second", text: "unshare user ns"},
+	{key: "identity max_user_namespaces", text: "sysctl user.max_user_namespaces = 1"},
+	{key: "identity assert", text: "creation of new user namespaces was not disabled as requested", whole: true},
+	{key: "identity setuid", text: "unable to switch to uid {uid}"},
+	{key: "identity setgid", text: "unable to switch to gid {gid}"},
+	{key: "network", text: "loopback: Failed {path}"},
+	{key: "hostname", text: "Can't set hostname to {hostname}"},
+	{key: "root slave", text: "Failed to make / slave", mount: true},
+	{key: "root tmpfs", text: "Failed to mount tmpfs", mount: true},
+	{key: "root newroot", text: "Creating newroot failed", mount: true},
+	{key: "root pivot", text: "pivot_root"},
+	{key: "root detach", text: "unmount old root"},
+	{key: "mount source", text: "Can't find source path {path}"},
+	{key: "mount type", text: "Can't get type of source {source}"},
+	{key: "mount parents", text: "Can't mkdir parents for {dest}"},
+	{key: "mount mkdir", text: "Can't create file {dest}"}, // also of directories
+	{key: "mount file", text: "Can't create file {dest}"},
+	{key: "mount symlink-dest", text: "Can't mount on symlink destination {dest}", whole: true},
+	{key: "mount not-dir", text: "Destination is not a directory {dest}", whole: true},
+	{key: "mount not-file", text: "Destination is not a file {dest}", whole: true},
+	{key: "mount bind", text: "Can't bind mount {source} on {dest}: Unable to mount source on destination", mount: true},
+	{key: "mount setattr", text: "Can't bind mount {source} on {dest}: mount_setattr() failed at \"{newroot}\"", mount: true},
+	{key: "mount remount", text: "Can't remount readonly on {dest}: mount_setattr() failed at \"/newroot{path}\"", mount: true},
+	{key: "mount tmpfs", text: "Can't mount tmpfs on {dest}", mount: true},
+	{key: "mount proc", text: "Can't mount proc on {newroot}", mount: true}, // clients look for /newroot/proc
+	{key: "mount devpts", text: "Can't mount devpts on {dest}/pts", mount: true},
+	{key: "mount mqueue", text: "Can't mount mqueue on {dest}", mount: true},
+	{key: "mount overlay", text: "Can't make overlay mount on {dest} with options {options}", mount: true},
+	{key: "mount chmod", text: "Can't chmod {mode} {dest}"},
+	{key: "mount open", text: "Can't open {dest}"},
+	{key: "mount symlink", text: "Can't make symlink at {dest}"},
+	{key: "mount symlink-exists", text: "Can't make symlink at {dest}: destination exists and is not a symlink", whole: true},
+	{key: "mount symlink-differs", text: "Can't make symlink at {dest}: existing destination is {path}", whole: true},
+	{key: "mount write", text: "Can't write data to file {dest}"},
+	{key: "mount stat-fd", text: "Can't stat fd {path}"},
+	{key: "mount race", text: "Race condition binding dirfd"},
+	{key: "mount cover", text: "Can't access {path}"},
+	{key: "mount dev-source", text: "Can't open source {path}"},
+	{key: "mount dev-node", text: "Can't bind mount {path} on {node}: Unable to mount source on destination", mount: true},
+	{key: "mount console", text: "creating {dest}/console"},
+	{key: "capabilities", text: "capset failed"},
+	{key: "no_new_privs", text: "prctl(PR_SET_NO_NEW_PRIVS) failed"},
+	{key: "chdir", text: "Can't chdir to {chdir}"},
+	{key: "session", text: "setsid"},
+	{key: "label", text: "label_exec {command}"},
+	{key: "seccomp", text: "prctl(PR_SET_SECCOMP)"},
+	{key: "lock open", text: "Unable to open lock file {path}"},
+	{key: "lock lock", text: "Unable to lock file {path}"},
+	{key: "command fork", text: "Can't fork for pid 1"},
+	{key: "init wait", text: "init wait()"},
+	{key: "exec", text: "execvp {command}"},
+	{key: "info", text: "Write to info_fd"},
+	{key: "identity userns", cause: invalid, whole: true, text: "Joining the specified user namespace failed, it might not be a descendant of the current user namespace."},
+	{key: "seccomp", cause: invalid, whole: true, text: "Unable to set up system call filtering as requested: prctl(PR_SET_SECCOMP) reported EINVAL. " +
+		"(Hint: this requires a kernel configured with CONFIG_SECCOMP and CONFIG_SECCOMP_FILTER.)"},
+	{key: "namespaces", cause: noSpace, whole: true, text: "Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)"},
+	{key: "mount chmod", cause: noEntry, text: "Can't open {dest}"},
+	{key: "mount symlink", cause: exists, text: "Can't make symlink at {dest}: destination exists and is not a symlink", whole: true},
+	{key: "mount overlay", cause: loop, whole: true, text: "Can't make overlay mount on {dest} with options {options}: Overlay directories may not overlap"},
+	{key: "namespaces user", cause: invalid, whole: true, text: "Creating new namespace failed, likely because the kernel does not support user namespaces."},
+	{key: "namespaces user", cause: notPermitted, whole: true, text: "No permissions to create a new namespace, likely because the kernel does not allow " +
+		"non-privileged user namespaces. On e.g. debian this can be enabled with 'sysctl kernel.unprivileged_userns_clone=1'."},
 }
 
 // The causes that some failures are told apart by, as strerror(3) words them.
@@ -110,23 +119,6 @@ const (
 	exists       = "File exists"
 	loop         = "Too many levels of symbolic links"
 )
-
-// explained are failures that bubblewrap explains by their cause. A text stands for itself, whole.
-var explained = [...]struct {
-	key, cause string
-	message
-}{
-	{"identity userns", invalid, message{whole: true, text: "Joining the specified user namespace failed, it might not be a descendant of the current user namespace."}},
-	{"seccomp", invalid, message{whole: true, text: "Unable to set up system call filtering as requested: prctl(PR_SET_SECCOMP) reported EINVAL. " +
-		"(Hint: this requires a kernel configured with CONFIG_SECCOMP and CONFIG_SECCOMP_FILTER.)"}},
-	{"namespaces", noSpace, message{whole: true, text: "Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)"}},
-	{"mount chmod", noEntry, message{text: "Can't open {dest}"}},
-	{"mount symlink", exists, message{text: "Can't make symlink at {dest}: destination exists and is not a symlink", whole: true}},
-	{"mount overlay", loop, message{whole: true, text: "Can't make overlay mount on {dest} with options {options}: Overlay directories may not overlap"}},
-	{"namespaces user", invalid, message{whole: true, text: "Creating new namespace failed, likely because the kernel does not support user namespaces."}},
-	{"namespaces user", notPermitted, message{whole: true, text: "No permissions to create a new namespace, likely because the kernel does not allow " +
-		"non-privileged user namespaces. On e.g. debian this can be enabled with 'sysctl kernel.unprivileged_userns_clone=1'."}},
-}
 
 const noMounts = "Limit exceeded (ENOSPC). (Hint: Check that /proc/sys/fs/mount-max is sufficient, typically 100000)"
 
@@ -150,17 +142,12 @@ func find(p *plan.Plan, step Step, errText string) message {
 	if step.Stage == "namespaces" && step.Op == "clone" && slices.Contains(p.Namespaces, plan.User) {
 		keys = append([]string{"namespaces user"}, keys...)
 	}
-	for _, key := range keys {
-		for _, row := range explained {
-			if row.key == key && row.cause == errText {
-				return row.message
-			}
-		}
-	}
-	for _, key := range keys {
-		for _, row := range messages {
-			if row.key == key {
-				return row.message
+	for _, cause := range []string{errText, ""} {
+		for _, key := range keys {
+			for _, m := range messages {
+				if m.key == key && m.cause == cause {
+					return m
+				}
 			}
 		}
 	}

@@ -8,13 +8,16 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Modes of what an option makes when no --perms goes before it.
-const (
-	modeDir   = 0o755
-	modeTmpfs = 0o755
-	modeFile  = 0o666
-	modeData  = 0o600
-)
+// usualMode is the mode of what an option makes when no --perms goes before it.
+func usualMode(kind mounts.Kind) uint32 {
+	switch kind {
+	case mounts.File:
+		return 0o666
+	case mounts.Data:
+		return 0o600
+	}
+	return 0o755
+}
 
 // apart are the flags of everything that bubblewrap mounts, but for devices.
 func apart() mounts.Flags { return mounts.Flags{mounts.NoSuid, mounts.NoDev} }
@@ -26,11 +29,12 @@ func (p *parser) add(row option, operands []string, op mounts.Op) error {
 }
 
 // takePerms returns the permissions that go before an option, once.
-func (p *parser) takePerms(otherwise uint32) uint32 {
+func (p *parser) takePerms(kind mounts.Kind) uint32 {
+	mode := usualMode(kind)
 	if p.perms != nil {
-		otherwise, p.perms = *p.perms, nil
+		mode, p.perms = *p.perms, nil
 	}
-	return otherwise
+	return mode
 }
 
 // bindFlags reads the flags off the option's name.
@@ -58,7 +62,7 @@ func (p *parser) bindFD(row option, operands []string) error {
 }
 
 func (p *parser) remount(row option, operands []string) error {
-	return p.add(row, operands, mounts.Op{Kind: mounts.Remount, Dest: operands[0], Flags: mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}})
+	return p.add(row, operands, mounts.Op{Kind: mounts.Remount, Dest: operands[0], Flags: bindFlags("--ro-")})
 }
 
 func (p *parser) layer(_ option, operands []string) error {
@@ -94,16 +98,14 @@ func (p *parser) fileSystem(row option, operands []string) error {
 	case mounts.Proc:
 		op.Flags = append(apart(), mounts.NoExec)
 	case mounts.Tmpfs:
-		op.Flags, op.Mode = apart(), p.takePerms(modeTmpfs)
+		op.Flags, op.Mode = apart(), p.takePerms(row.kind)
 		op.Size, p.size = int64(p.size), 0
 	case mounts.Dev:
 		op.Source, p.needsDevpts = p.caller.Terminal, true
+	case mounts.Dir:
+		op.Mode = p.takePerms(row.kind)
 	}
 	return p.add(row, operands, op)
-}
-
-func (p *parser) dir(row option, operands []string) error {
-	return p.add(row, operands, mounts.Op{Kind: mounts.Dir, Dest: operands[0], Mode: p.takePerms(modeDir)})
 }
 
 // content makes a file of what is in a descriptor, which is read in the end.
@@ -112,13 +114,10 @@ func (p *parser) content(row option, operands []string) error {
 	if err != nil {
 		return err
 	}
-	op := mounts.Op{Kind: row.kind, Dest: operands[1]}
+	op := mounts.Op{Kind: row.kind, Dest: operands[1], FD: &fd, Mode: p.takePerms(row.kind)}
 	if row.kind == mounts.Data {
-		op.Mode, op.Flags = p.takePerms(modeData), bindFlags(row.name)
-	} else {
-		op.Mode = p.takePerms(modeFile)
+		op.Flags = bindFlags(row.name)
 	}
-	p.data = append(p.data, fileData{op: len(p.ops), fd: fd})
 	return p.add(row, operands, op)
 }
 

@@ -1,6 +1,7 @@
 package bwrap
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,33 +13,18 @@ import (
 // useNative is the way out of every loss that nsrun itself does not have.
 const useNative = "run it with nsrun's own backend"
 
-// loss is a note in the making: the same loss at several places is one note.
-type loss struct {
-	plan.Note
-	places []string
-}
-
-// lose notes that bubblewrap cannot carry something, at a place if there is one.
+// lose notes that bubblewrap cannot carry something, at a place if there is one. The same loss at several places is one note.
 func (r *renderer) lose(feature, what, fix, place string) {
-	i := slices.IndexFunc(r.losses, func(l loss) bool { return l.Feature == feature && l.Loss == what })
-	if i < 0 {
-		i = len(r.losses)
-		r.losses = append(r.losses, loss{Note: plan.Note{Feature: feature, Loss: what, Fix: fix}})
+	if place == "" {
+		r.losses = append(r.losses, plan.Note{Feature: feature, Loss: what, Fix: fix})
+		return
 	}
-	if place != "" {
-		r.losses[i].places = append(r.losses[i].places, place)
+	at := func(n plan.Note) bool { return n.Feature == feature && strings.HasPrefix(n.Loss, what+": ") }
+	if i := slices.IndexFunc(r.losses, at); i >= 0 {
+		r.losses[i].Loss += ", " + place
+	} else {
+		r.losses = append(r.losses, plan.Note{Feature: feature, Loss: what + ": " + place, Fix: fix})
 	}
-}
-
-func (r *renderer) notes() []plan.Note {
-	var notes []plan.Note
-	for _, l := range r.losses {
-		if len(l.places) > 0 {
-			l.Loss += ": " + strings.Join(l.places, ", ")
-		}
-		notes = append(notes, l.Note)
-	}
-	return notes
 }
 
 // confinement notes the layers that bubblewrap knows nothing of.
@@ -66,13 +52,15 @@ func (r *renderer) confinement() {
 // native writes a plan of nsrun's own as near as bubblewrap comes to it.
 func (r *renderer) native() {
 	p := r.plan
-	r.namespaces("--unshare-cgroup-try")
+	r.namespaces()
 	r.ids()
 	if slices.Contains(p.Namespaces, plan.Uts) && p.Hostname != "" {
 		r.option("--hostname", p.Hostname)
 	}
 	r.option("--die-with-parent")
-	r.flag(!r.inSession, "--new-session")
+	if !r.inSession {
+		r.option("--new-session")
+	}
 	r.option("--cap-drop", "ALL")
 	r.environment()
 	if p.Dir != "" {
@@ -110,22 +98,15 @@ func (r *renderer) nativeOp(op mounts.Op) {
 	case mounts.Mask:
 		return // noted
 	case mounts.Dir, mounts.Tmpfs:
-		op.Mode = orMode(op.Mode, 0o755)
+		op.Mode = cmp.Or(op.Mode, 0o755)
 	case mounts.File:
 		// A nameless file can stand where the host has one already, and is not written to the host.
-		op.Kind, op.Mode, op.Flags = mounts.Data, orMode(op.Mode, 0o644), mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
+		op.Kind, op.Mode, op.Flags = mounts.Data, cmp.Or(op.Mode, 0o644), mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
 	}
-	r.mounts([]mounts.Op{op})
+	r.draw(op)
 	if op.Kind == mounts.Dev || op.Kind == mounts.Tmpfs && op.Flags.Has(mounts.ReadOnly) {
 		r.late = append(r.late, "--remount-ro", op.Dest)
 	}
-}
-
-func orMode(mode, otherwise uint32) uint32 {
-	if mode == 0 {
-		return otherwise
-	}
-	return mode
 }
 
 // unchecked lists what operations of nsrun's ask for and bubblewrap does not do.

@@ -11,7 +11,7 @@ import (
 // option is one row of the table: how an option is written, what it is for, and what it does to the plan.
 type option struct {
 	name     string
-	operands []operand
+	operands []string
 	help     string
 	// wording is how a missing operand is called, if not as usual.
 	wording string
@@ -27,20 +27,15 @@ type option struct {
 	act       func(*parser, option, []string) error
 }
 
-// operand is one word after an option.
-type operand struct {
-	name string
-	path bool // must not be empty
-}
-
-// The words that options take.
+// The words that options take; those of paths must not be empty.
 var (
-	fdWord     = []operand{{name: "FD"}}
-	destWord   = []operand{{"DEST", true}}
-	labelWord  = []operand{{name: "LABEL"}}
-	capWord    = []operand{{name: "CAP"}}
-	sourceDest = []operand{{"SRC", true}, {"DEST", true}}
-	fdDest     = []operand{{name: "FD"}, {"DEST", true}}
+	paths      = []string{"SRC", "DEST", "DIR", "RWSRC", "WORKDIR", "PATH"}
+	fdWord     = []string{"FD"}
+	destWord   = []string{"DEST"}
+	labelWord  = []string{"LABEL"}
+	capWord    = []string{"CAP"}
+	sourceDest = []string{"SRC", "DEST"}
+	fdDest     = []string{"FD", "DEST"}
 )
 
 const (
@@ -54,7 +49,7 @@ var options = [...]option{
 	{name: "--help", help: "Show this text and stop", act: (*parser).help},
 	{name: "--version", help: "Show the version and stop", act: (*parser).version},
 	{name: "--args", operands: fdWord, help: "Read more options from FD, each ended by NUL", act: (*parser).file},
-	{name: "--argv0", operands: []operand{{name: "VALUE"}}, help: "Give the command VALUE as its argv[0]", wording: one, act: (*parser).argv0},
+	{name: "--argv0", operands: []string{"VALUE"}, help: "Give the command VALUE as its argv[0]", wording: one, act: (*parser).argv0},
 	{name: "--level-prefix", help: "Begin messages with their level, as in <3>", flag: func(p *parser) *bool { return &p.bw.LevelPrefix }},
 	{name: "--unshare-all", help: "Make every kind of namespace anew, as far as possible", act: (*parser).unshareAll},
 	{name: "--share-net", help: "Stay in the host's network after all", act: (*parser).shareNet},
@@ -71,13 +66,13 @@ var options = [...]option{
 	{name: "--disable-userns", help: "Let nothing inside make a user namespace", flag: func(p *parser) *bool { return &p.bw.Users.Disable }},
 	{name: "--assert-userns-disabled", help: "Stop if a user namespace could be made inside", flag: func(p *parser) *bool { return &p.bw.Users.Assert }},
 	{name: "--pidns", operands: fdWord, help: "Join the process namespace at FD (the parent one with --unshare-pid)", fd: func(p *parser) **int { return &p.bw.PidnsFD }},
-	{name: "--uid", operands: []operand{{name: "UID"}}, help: "User id inside (needs a user namespace)", id: func(p *parser) **int { return &p.uid }},
-	{name: "--gid", operands: []operand{{name: "GID"}}, help: "Group id inside (needs a user namespace)", id: func(p *parser) **int { return &p.gid }},
-	{name: "--hostname", operands: []operand{{name: "NAME"}}, help: "Host name inside (needs --unshare-uts)", act: (*parser).setHostname},
-	{name: "--chdir", operands: []operand{{"DIR", true}}, help: "Start the command in DIR", wording: one, act: (*parser).chdir},
+	{name: "--uid", operands: []string{"UID"}, help: "User id inside (needs a user namespace)", id: func(p *parser) **int { return &p.uid }},
+	{name: "--gid", operands: []string{"GID"}, help: "Group id inside (needs a user namespace)", id: func(p *parser) **int { return &p.gid }},
+	{name: "--hostname", operands: []string{"NAME"}, help: "Host name inside (needs --unshare-uts)", act: (*parser).setHostname},
+	{name: "--chdir", operands: []string{"DIR"}, help: "Start the command in DIR", wording: one, act: (*parser).chdir},
 	{name: "--clearenv", help: "Empty the environment", act: (*parser).clearenv},
-	{name: "--setenv", operands: []operand{{name: "VAR"}, {name: "VALUE"}}, help: "Put a variable into the environment", act: (*parser).setenv},
-	{name: "--unsetenv", operands: []operand{{name: "VAR"}}, help: "Take a variable out of the environment", act: (*parser).unsetenv},
+	{name: "--setenv", operands: []string{"VAR", "VALUE"}, help: "Put a variable into the environment", act: (*parser).setenv},
+	{name: "--unsetenv", operands: []string{"VAR"}, help: "Take a variable out of the environment", act: (*parser).unsetenv},
 	{name: "--lock-file", operands: destWord, help: "Hold a lock on DEST while the sandbox runs", act: (*parser).lockFile},
 	{name: "--sync-fd", operands: fdWord, help: "Hold FD open while the sandbox runs", act: (*parser).syncFD},
 	{name: "--bind", operands: sourceDest, help: "Show the host's SRC at DEST", act: (*parser).bind},
@@ -89,17 +84,17 @@ var options = [...]option{
 	{name: "--bind-fd", operands: fdDest, help: "Show what is open at FD at DEST", wording: "--bind-fd takes two arguments", act: (*parser).bindFD},
 	{name: "--ro-bind-fd", operands: fdDest, help: "Show what is open at FD at DEST, to be read only", wording: "--bind-fd takes two arguments", act: (*parser).bindFD},
 	{name: "--remount-ro", operands: destWord, help: "Make the mount at DEST, and that alone, read-only", wording: one, act: (*parser).remount},
-	{name: layerOption, operands: []operand{{"SRC", true}}, help: "Put SRC as a layer on top for the next overlay", act: (*parser).layer},
-	{name: "--overlay", operands: []operand{{"RWSRC", true}, {"WORKDIR", true}, {"DEST", true}}, help: "Stack the layers at DEST; writes go to RWSRC, by way of WORKDIR,\nwhich is empty and on the same file system", act: (*parser).overlay},
+	{name: layerOption, operands: []string{"SRC"}, help: "Put SRC as a layer on top for the next overlay", act: (*parser).layer},
+	{name: "--overlay", operands: []string{"RWSRC", "WORKDIR", "DEST"}, help: "Stack the layers at DEST; writes go to RWSRC, by way of WORKDIR,\nwhich is empty and on the same file system", act: (*parser).overlay},
 	{name: "--tmp-overlay", operands: destWord, help: "Stack the layers at DEST; writes go to memory", act: (*parser).overlay},
 	{name: "--ro-overlay", operands: destWord, help: "Stack the layers at DEST, to be read only", act: (*parser).overlay},
-	{name: "--exec-label", operands: labelWord, help: "SELinux context of the command", act: (*parser).setExecLabel},
-	{name: "--file-label", operands: labelWord, help: "SELinux context of what the sandbox makes", act: (*parser).setFileLabel},
+	{name: "--exec-label", operands: labelWord, help: "SELinux context of the command", act: (*parser).setLabel},
+	{name: "--file-label", operands: labelWord, help: "SELinux context of what the sandbox makes", act: (*parser).setLabel},
 	{name: "--proc", operands: destWord, help: "Put a procfs at DEST", kind: mounts.Proc, act: (*parser).fileSystem},
 	{name: "--dev", operands: destWord, help: "Put a minimal /dev at DEST", kind: mounts.Dev, act: (*parser).fileSystem},
 	{name: "--tmpfs", operands: destWord, help: "Put an empty file system in memory at DEST", kind: mounts.Tmpfs, act: (*parser).fileSystem},
 	{name: "--mqueue", operands: destWord, help: "Put the message queues at DEST", kind: mounts.Mqueue, act: (*parser).fileSystem},
-	{name: "--dir", operands: destWord, help: "Make a directory at DEST", act: (*parser).dir},
+	{name: "--dir", operands: destWord, help: "Make a directory at DEST", kind: mounts.Dir, act: (*parser).fileSystem},
 	{name: "--file", operands: fdDest, help: "Copy FD to a file at DEST", kind: mounts.File, act: (*parser).content},
 	{name: "--bind-data", operands: fdDest, help: "Copy FD to a nameless file and show it at DEST", kind: mounts.Data, act: (*parser).content},
 	{name: "--ro-bind-data", operands: fdDest, help: "The same, to be read only", kind: mounts.Data, act: (*parser).content},
@@ -115,9 +110,9 @@ var options = [...]option{
 	{name: "--as-pid-1", help: "Let the command be process 1 itself", flag: func(p *parser) *bool { return &p.bw.AsPid1 }},
 	{name: "--cap-add", operands: capWord, help: "Let the command have the capability CAP", act: (*parser).capability},
 	{name: "--cap-drop", operands: capWord, help: "Take the capability CAP from the command", act: (*parser).capability},
-	{name: "--perms", operands: []operand{{name: "OCTAL"}}, help: "Permissions of what the next option makes", modifier: true, act: (*parser).setPerms},
-	{name: "--size", operands: []operand{{name: "BYTES"}}, help: "Size of what the next --tmpfs makes", modifier: true, act: (*parser).setSize},
-	{name: "--chmod", operands: []operand{{name: "OCTAL"}, {"PATH", true}}, help: "Change the permissions of PATH, which must exist", act: (*parser).chmod},
+	{name: "--perms", operands: []string{"OCTAL"}, help: "Permissions of what the next option makes", modifier: true, act: (*parser).setPerms},
+	{name: "--size", operands: []string{"BYTES"}, help: "Size of what the next --tmpfs makes", modifier: true, act: (*parser).setSize},
+	{name: "--chmod", operands: []string{"OCTAL", "PATH"}, help: "Change the permissions of PATH, which must exist", act: (*parser).chmod},
 	{name: "--not-a-security-boundary", help: "Not for protection: go on where a mount below a bind cannot be restricted", flag: func(p *parser) *bool { return &p.bw.Lenient }},
 }
 
@@ -137,9 +132,5 @@ func (o option) lack() string {
 
 // synopsis is the option with the names of its operands.
 func (o option) synopsis() string {
-	words := []string{o.name}
-	for _, w := range o.operands {
-		words = append(words, w.name)
-	}
-	return strings.Join(words, " ")
+	return strings.Join(append([]string{o.name}, o.operands...), " ")
 }

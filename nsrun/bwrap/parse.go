@@ -25,15 +25,10 @@ type parser struct {
 	bw        plan.Bwrap
 	env       environment
 	ops       []mounts.Op
-	data      []fileData
-	fileLabel *string
-	execLabel *string
-	hostname  *string
 	seccompFD *int
 	uid, gid  *int
-	argsFDs   []int
-	filterFDs []int
-	debugged  map[string]bool // what --debug-opt= has said
+	wasRead   []int           // descriptors
+	given     map[string]bool // the labels' options, and what --debug-opt= has said
 
 	unshare     map[string]bool // by name of the namespace
 	tryUser     bool
@@ -48,11 +43,18 @@ type parser struct {
 	layers []string
 }
 
-// fileData says that an operation takes its content from a descriptor.
-type fileData struct{ op, fd int }
-
 func newParser(c Caller, f facts.Facts) *parser {
-	return &parser{caller: c, facts: f, rows: options[:], unshare: map[string]bool{}, debugged: map[string]bool{}, env: environment(slices.Clone(c.Environ))}
+	return &parser{caller: c, facts: f, rows: options[:], unshare: map[string]bool{}, given: map[string]bool{}, env: environment(slices.Clone(c.Environ))}
+}
+
+// read reads a descriptor to its end. No bytes are nil, which keeps plans comparable.
+func (p *parser) read(fd int) ([]byte, error) {
+	p.wasRead = append(p.wasRead, fd)
+	data, err := p.caller.ReadFD(fd)
+	if len(data) == 0 {
+		return nil, err
+	}
+	return data, err
 }
 
 // die is a refusal.
@@ -153,7 +155,7 @@ func (p *parser) lack(row option) error {
 // notEmpty refuses an empty path. Before 0.13 it meant the root. What else can be wrong with an option is said before.
 func (p *parser) notEmpty(row option, operands []string) error {
 	for i, o := range row.operands {
-		if o.path && operands[i] == "" {
+		if slices.Contains(paths, o) && operands[i] == "" {
 			return p.die("%s does not take an empty path argument", row.name)
 		}
 	}
@@ -189,11 +191,10 @@ func (p *parser) file(row option, operands []string) error {
 	if err != nil {
 		return err
 	}
-	data, err := p.caller.ReadFD(fd)
+	data, err := p.read(fd)
 	if err != nil {
 		return p.die("Can't read --args data: %v", err)
 	}
-	p.argsFDs = append(p.argsFDs, fd)
 	var words []string
 	if len(data) > 0 {
 		words = strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")

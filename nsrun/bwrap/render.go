@@ -50,7 +50,7 @@ func render(p *plan.Plan, firstFD int, inSession bool) (Rendered, error) {
 	if err := checkWords(p.Command, args); err != nil {
 		return Rendered{}, err
 	}
-	return Rendered{Args: args, Data: r.data, Losses: r.notes()}, nil
+	return Rendered{Args: args, Data: r.data, Losses: r.losses}, nil
 }
 
 func checkWords(command, args []string) error {
@@ -74,7 +74,7 @@ type renderer struct {
 	args   []string
 	late   []string // what has to wait for all other mounts
 	data   []Blob
-	losses []loss
+	losses []plan.Note
 	next   int
 	taken  []int
 
@@ -90,23 +90,10 @@ func (r *renderer) option(name string, operands ...string) {
 	r.args = append(append(r.args, name), operands...)
 }
 
-// flag appends an option without operands if it is on.
-func (r *renderer) flag(on bool, name string) {
-	if on {
-		r.option(name)
-	}
-}
-
-// text appends an option with an operand if there is one, fd one with a descriptor.
+// text appends an option with an operand if there is one.
 func (r *renderer) text(name string, value *string) {
 	if value != nil {
 		r.option(name, *value)
-	}
-}
-
-func (r *renderer) fd(name string, fd *int) {
-	if fd != nil {
-		r.option(name, strconv.Itoa(*fd))
 	}
 }
 
@@ -134,44 +121,46 @@ func taken(p *plan.Plan) []int {
 			fds = append(fds, *op.FD)
 		}
 	}
-	if b := p.Bwrap; b != nil {
-		fds = append(fds, b.SyncFDs...)
-		for _, fd := range []*int{b.BlockFD, b.InfoFD, b.StatusFD, b.UsernsBlockFD, b.PidnsFD, b.Users.FD, b.Users.FD2} {
-			if fd != nil {
-				fds = append(fds, *fd)
-			}
+	if p.Bwrap == nil {
+		return fds
+	}
+	said := &parser{bw: *p.Bwrap}
+	for _, row := range options {
+		if row.fd != nil && *row.fd(said) != nil {
+			fds = append(fds, **row.fd(said))
 		}
 	}
-	return fds
+	return append(fds, p.Bwrap.SyncFDs...)
 }
 
 // bubblewrap writes a plan that follows bubblewrap's rules.
 func (r *renderer) bubblewrap(b *plan.Bwrap) {
-	r.flag(b.LevelPrefix, "--level-prefix")
-	r.flag(b.Lenient, "--not-a-security-boundary")
 	r.mechanisms(r.plan.Mechanisms)
+	said := &parser{bw: *b}
+	for _, row := range options {
+		switch {
+		case row.flag != nil && *row.flag(said), row.namespace != "" && slices.Contains(r.plan.Namespaces, row.namespace):
+			r.option(row.name)
+		case row.fd != nil && *row.fd(said) != nil:
+			r.option(row.name, strconv.Itoa(**row.fd(said)))
+		}
+	}
 	r.text("--argv0", b.Argv0)
-	r.namespaces("--unshare-cgroup")
-	r.users(b)
+	r.ids()
 	r.each("--hostname", b.Hostnames)
 	r.text("--chdir", b.Chdir)
 	r.environment()
 	r.each("--lock-file", b.LockFiles)
 	for _, fd := range b.SyncFDs {
-		r.fd("--sync-fd", &fd)
+		r.option("--sync-fd", strconv.Itoa(fd))
 	}
 	r.labels(b)
-	r.mounts(r.plan.Mounts)
+	for _, op := range r.plan.Mounts {
+		r.draw(op)
+	}
 	for _, f := range b.Filters {
 		r.option("--add-seccomp-fd", r.blob(f))
 	}
-	r.fd("--block-fd", b.BlockFD)
-	r.fd("--userns-block-fd", b.UsernsBlockFD)
-	r.fd("--info-fd", b.InfoFD)
-	r.fd("--json-status-fd", b.StatusFD)
-	r.flag(b.NewSession, "--new-session")
-	r.flag(b.DieWithParent, "--die-with-parent")
-	r.flag(b.AsPid1, "--as-pid-1")
 	if !b.KeepCaps {
 		r.capabilities(b.Caps)
 	}
@@ -187,15 +176,6 @@ func (r *renderer) mechanisms(m plan.Mechanisms) {
 	}
 }
 
-func (r *renderer) users(b *plan.Bwrap) {
-	r.fd("--userns", b.Users.FD)
-	r.fd("--userns2", b.Users.FD2)
-	r.flag(b.Users.Disable, "--disable-userns")
-	r.flag(b.Users.Assert, "--assert-userns-disabled")
-	r.fd("--pidns", b.PidnsFD)
-	r.ids()
-}
-
 func (r *renderer) labels(b *plan.Bwrap) {
 	for _, l := range []struct{ name, value string }{{"--exec-label", b.ExecLabel}, {"--file-label", b.FileLabel}} {
 		if l.value != "" {
@@ -205,9 +185,9 @@ func (r *renderer) labels(b *plan.Bwrap) {
 }
 
 // namespaces asks for those of the plan. A mount namespace goes without saying.
-func (r *renderer) namespaces(cgroup string) {
+func (r *renderer) namespaces() {
 	names := map[string]string{plan.User: "--unshare-user", plan.Pid: "--unshare-pid", plan.Ipc: "--unshare-ipc", plan.Uts: "--unshare-uts",
-		plan.Net: "--unshare-net", plan.Cgroup: cgroup}
+		plan.Net: "--unshare-net", plan.Cgroup: "--unshare-cgroup-try"}
 	for _, ns := range r.plan.Namespaces {
 		if name, ok := names[ns]; ok {
 			r.option(name)

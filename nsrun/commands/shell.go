@@ -1,6 +1,9 @@
 package commands
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const noShellHere = "no shell ever expands anything here, and this word would be passed on as it stands; run one command at a time, and write no pipe, redirection or substitution"
 
@@ -17,11 +20,6 @@ func shellWord(w string) string {
 
 // isOperator reports whether a word is an operator of a shell, or begins with a redirection: >out, 2>&1, <<EOF.
 func isOperator(w string) bool {
-	for _, o := range operators {
-		if w == o {
-			return true
-		}
-	}
 	rest := strings.TrimPrefix(strings.TrimLeft(w, "0123456789"), "&")
-	return strings.HasPrefix(rest, ">") || strings.HasPrefix(rest, "<")
+	return slices.Contains(operators, w) || strings.HasPrefix(rest, ">") || strings.HasPrefix(rest, "<")
 }

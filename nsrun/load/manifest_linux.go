@@ -89,14 +89,6 @@ func resolve(name string, data []byte, ctx manifest.Context) (policy.Policy, err
 	if err != nil {
 		return policy.Policy{}, err
 	}
-	raw, err := m.RawFile(ctx)
-	if err != nil {
-		return policy.Policy{}, err
-	}
-	if raw != "" {
-		if ctx.Raw, err = Filter(raw); err != nil {
-			return policy.Policy{}, fmt.Errorf("%s: seccomp.raw: %w", name, err)
-		}
-	}
+	ctx.Read = Filter
 	return m.Policy(ctx)
 }

@@ -11,7 +11,7 @@ func BenchmarkParse(b *testing.B) {
 					b.Fatal(err)
 				}
 				ctx := here
-				ctx.Raw = make([]byte, 8)
+				ctx.Read = eightBytes
 				if _, err := m.Policy(ctx); err != nil {
 					b.Fatal(err)
 				}

@@ -26,8 +26,7 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzManifest: what is taken is written and read back as the same; its policy is the same each time, valid, and never makes the
-// manifest itself writable.
+// FuzzManifest: what is taken gives the same policy each time, which is valid and never makes the manifest itself writable.
 func FuzzManifest(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -36,13 +35,11 @@ func FuzzManifest(f *testing.F) {
 			assert.NoError(t, policy.CheckText(strings.ReplaceAll(err.Error(), "\n", "")), "an error text is plain")
 			return
 		}
-		out, err := m.Marshal()
-		require.NoErrorf(t, err, "%q", data)
-		again, err := Parse("m", out)
+		again, err := Parse("m", data)
 		require.NoError(t, err)
 		require.Equal(t, bare(m), bare(again))
 		ctx := here
-		ctx.Raw = make([]byte, 8)
+		ctx.Read = eightBytes
 		p, err := m.Policy(ctx)
 		q, err2 := again.Policy(ctx)
 		require.Equal(t, err == nil, err2 == nil)

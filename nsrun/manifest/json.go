@@ -27,7 +27,7 @@ type opened struct {
 }
 
 // stop ends a scan; its fault is noted already.
-type stop struct{}
+const stop = "stop"
 
 func (t *tree) readJSON(data []byte, start int) (root *node, ok bool) {
 	s := &scanner{tree: t, data: data, pos: start, line: 1, column: 1}
@@ -35,11 +35,12 @@ func (t *tree) readJSON(data []byte, start int) (root *node, ok bool) {
 	s.column += start - 1 - bytes.LastIndexByte(data[:start], '\n')
 	s.mark = start
 	defer func() {
-		if r := recover(); r != nil {
-			if _, stopped := r.(stop); !stopped {
-				panic(r)
-			}
+		switch r := recover(); r {
+		case nil:
+		case stop:
 			root, ok = nil, false
+		default:
+			panic(r)
 		}
 	}()
 	root = s.value("", 0)
@@ -68,7 +69,7 @@ func (s *scanner) here() place {
 
 func (s *scanner) fail(key, what, fix string) {
 	s.add(s.here(), key, what, fix)
-	panic(stop{})
+	panic(stop)
 }
 
 // space skips white space.
@@ -143,7 +144,7 @@ func (s *scanner) each(key string, end byte, entry func()) {
 	}
 	for {
 		if s.grow(s.here()) {
-			panic(stop{})
+			panic(stop)
 		}
 		entry()
 		switch s.peek() {
@@ -172,7 +173,7 @@ func (s *scanner) unexpected(key, wanted string) {
 	case c == 0:
 		last := s.open[len(s.open)-1]
 		s.add(unclosed(last.at, last.bracket))
-		panic(stop{})
+		panic(stop)
 	case c == '/' || c == '#':
 		s.fail(key, noComments, commentFix)
 	case c == '\'':
@@ -188,7 +189,7 @@ func (s *scanner) withoutComma(key string, end byte) {
 	case c == ']' || c == '}':
 		last := s.open[len(s.open)-1]
 		s.add(mismatch(s.here(), c, last.at, last.bracket))
-		panic(stop{})
+		panic(stop)
 	case c == '"' || c == '{' || c == '[' || c == '-' || s.bareWord() != "":
 		s.fail(key, "a comma is missing before this", "separate the entries by commas")
 	}
@@ -213,9 +214,6 @@ func (s *scanner) bareWord() string {
 	return string(s.data[s.pos:end])
 }
 
-// literals are the words of JSON, and how other languages spell them.
-var literals = map[string]string{"none": "null", "nil": "null", "undefined": "null", "true": "true", "false": "false", "null": "null", "yes": "true", "no": "false"}
-
 // word reads true, false or null.
 func (s *scanner) word(n *node, key string) {
 	for w, k := range map[string]kind{"true": boolean, "false": boolean, "null": null} {
@@ -230,8 +228,15 @@ func (s *scanner) word(n *node, key string) {
 		s.unexpected(key, "a value")
 	}
 	fix := "quote it"
-	if meant := literals[strings.ToLower(word)]; meant != "" {
-		fix = "write " + meant
+	switch other := strings.ToLower(word); other { // how other languages spell the words of JSON
+	case "true", "false", "null":
+		fix = "write " + other
+	case "none", "nil", "undefined":
+		fix = "write null"
+	case "yes":
+		fix = "write true"
+	case "no":
+		fix = "write false"
 	}
 	s.fail(key, clip(word)+" is no value of JSON", fix)
 }

@@ -7,11 +7,9 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// meant is the table of keys that people write, and those that they mean. names and keys are separated by spaces; in says of which record,
+// meants is the table of keys that people write, and those that they mean. names and keys are separated by spaces; in says of which record,
 // by its what. Those of "limits" are in policy.LimitTable; outside of it a key of "limits" is "limits.timeout".
-type meant struct{ in, names, keys string }
-
-var meants = [...]meant{
+var meants = [...]struct{ in, names, keys string }{
 	{"a manifest", "env environ environment envs env_vars envvars variables vars", "pass_env set_env"},
 	{"a manifest", "inherit_env keep_env allow_env env_allow passthrough_env env_passthrough forward_env", "pass_env"},
 	{"a manifest", "readonly read_only ro read reads readable allow_read read_paths readonly_paths ro_paths ro_dirs ro_bind bind_ro mount_ro inputs", "extra_ro"},

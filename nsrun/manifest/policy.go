@@ -18,24 +18,18 @@ type Context struct {
 	Dir string
 	// Path is the manifest file, absolute and with symlinks resolved. Empty for a manifest that is no file.
 	Path string
-	// Raw is the content of the file that [Manifest.RawFile] names.
-	Raw []byte
-}
-
-// RawFile gives the path of the BPF file that the manifest names, for the caller to read into Context.Raw; empty where it names none.
-func (m *Manifest) RawFile(ctx Context) (string, error) {
-	if m.RawFilter == "" {
-		return "", nil
-	}
-	b := m.builder(ctx)
-	raw := b.file(m.RawFilter, "seccomp.raw")
-	return raw, b.err()
+	// Read reads the BPF file that the manifest names. Without it that file is empty, which is a fault.
+	Read func(path string) ([]byte, error)
 }
 
 // Policy gives what m asks for: policy.Default, and the wishes of m, for policy.Normalize. What changes nothing stands in its Notes. It returns every
 // fault at once, each a *[policy.Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
 func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
-	b := m.builder(ctx)
+	b := &builder{faults: faults{file: m.name()}, Manifest: m, ctx: ctx}
+	raw, err := b.raw()
+	if err != nil {
+		return policy.Policy{}, err
+	}
 	b.places()
 	b.capabilities()
 	b.narrow()
@@ -47,7 +41,7 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	}
 	b.amounts(&p)
 	b.net(&p)
-	b.seccomp(&p)
+	p.Seccomp.Raw = raw
 	p.Dir = b.dir()
 	for _, g := range b.grants {
 		p.FS = append(p.FS, g.FS)
@@ -77,10 +71,6 @@ type builder struct {
 type grant struct {
 	policy.FS
 	said, key string
-}
-
-func (m *Manifest) builder(ctx Context) *builder {
-	return &builder{faults: faults{file: m.name()}, Manifest: m, ctx: ctx}
 }
 
 func (b *builder) note(feature, loss, fix string) {
@@ -156,10 +146,13 @@ func (b *builder) list(key string, all []string, like policy.FS) {
 func (b *builder) capabilities() {
 	before := len(b.grants)
 	for i, c := range b.Manifest.Capabilities {
-		key := indexed("capabilities", i)
-		if open, known := families[c.Kind]; known {
-			open(b, c, key)
-		} else {
+		switch c.Kind {
+		case "fs":
+			b.fs(c, indexed("capabilities", i))
+		case "network":
+			b.reach(c)
+		case "code": // running programs is what a sandbox is for
+		default:
 			b.note("capabilities", c.Kind+":"+c.Mode+" changes nothing", "the families fs, network and code do")
 		}
 	}
@@ -215,14 +208,24 @@ func (b *builder) net(p *policy.Policy) {
 	}
 }
 
-func (b *builder) seccomp(p *policy.Policy) {
+// raw reads the BPF file that the manifest names.
+func (b *builder) raw() (raw []byte, err error) {
 	if b.RawFilter == "" {
-		return
+		return nil, nil
 	}
-	if b.file(b.RawFilter, "seccomp.raw"); len(b.ctx.Raw) == 0 || len(b.ctx.Raw)%8 != 0 {
-		b.fault("seccomp.raw", fmt.Sprintf("the file holds %d bytes", len(b.ctx.Raw)), "a filter is a positive number of 8 byte instructions")
+	path := b.file(b.RawFilter, "seccomp.raw")
+	if err := b.err(); err != nil {
+		return nil, err
 	}
-	p.Seccomp.Raw = b.ctx.Raw
+	if b.ctx.Read != nil {
+		if raw, err = b.ctx.Read(path); err != nil {
+			return nil, fmt.Errorf("%s: seccomp.raw: %w", b.Manifest.file, err)
+		}
+	}
+	if len(raw) == 0 || len(raw)%8 != 0 {
+		b.fault("seccomp.raw", fmt.Sprintf("the file holds %d bytes", len(raw)), "a filter is a positive number of 8 byte instructions")
+	}
+	return raw, nil
 }
 
 // self refuses a manifest that its own program could rewrite for the next run. What stands read-only in a writable directory is no

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -152,19 +153,25 @@ func TestSelf(t *testing.T) {
 
 func TestRawFile(t *testing.T) {
 	m := mustParse(t, `{"seccomp":{"raw":"f.bpf"}}`)
-	file, err := m.RawFile(here)
-	require.NoError(t, err)
-	assert.Equal(t, "/srv/tools/f.bpf", file)
-	ctx := here
+	ctx, data, asked := here, []byte(nil), ""
+	ctx.Read = func(path string) ([]byte, error) {
+		asked = path
+		return data, nil
+	}
 	for _, n := range []int{0, 7} {
-		ctx.Raw = make([]byte, n)
-		_, err = m.Policy(ctx)
+		data = make([]byte, n)
+		_, err := m.Policy(ctx)
 		assert.ErrorContains(t, err, "seccomp.raw", "a filter that was asked for is never left out")
 	}
-	ctx.Raw = make([]byte, 8)
+	data = make([]byte, 8)
 	p, err := m.Policy(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, ctx.Raw, p.Seccomp.Raw)
+	assert.Equal(t, "/srv/tools/f.bpf", asked)
+	assert.Equal(t, data, p.Seccomp.Raw)
+	ctx.Read = func(string) ([]byte, error) { return nil, os.ErrNotExist }
+	_, err = m.Policy(ctx)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.ErrorContains(t, err, "m: seccomp.raw: ")
 }
 
 func TestPolicyOfAManifestMadeInGo(t *testing.T) {

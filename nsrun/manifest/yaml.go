@@ -18,16 +18,19 @@ import (
 const maxYAMLKeys = 1000
 
 // refused are the parts of YAML that let one place of a file change what another means, or a word what it is.
-var refused = map[token.Type][2]string{
-	token.AnchorType:      {"YAML anchors are not taken", "write the value where it is needed"},
-	token.AliasType:       {"YAML aliases are not taken", "write the value itself; quote a string that begins with *"},
-	token.TagType:         {"YAML tags are not taken", "leave the tag out; quote a string that begins with !"},
-	token.MergeKeyType:    {"YAML merge keys are not taken", "write the keys where they are needed"},
-	token.DirectiveType:   {"YAML directives are not taken", "remove the line; quote a string that begins with %"},
-	token.MappingKeyType:  {"YAML keys written with ? are not taken", "write key: value"},
-	token.LiteralType:     {"YAML block strings are not taken", "write the string in quotes, on one line"},
-	token.FoldedType:      {"YAML block strings are not taken", "write the string in quotes, on one line"},
-	token.DocumentEndType: {"YAML document ends are not taken", "remove the line; one file holds one manifest"},
+var refused = [...]struct {
+	kind      token.Type
+	text, fix string
+}{
+	{token.AnchorType, "YAML anchors are not taken", "write the value where it is needed"},
+	{token.AliasType, "YAML aliases are not taken", "write the value itself; quote a string that begins with *"},
+	{token.TagType, "YAML tags are not taken", "leave the tag out; quote a string that begins with !"},
+	{token.MergeKeyType, "YAML merge keys are not taken", "write the keys where they are needed"},
+	{token.DirectiveType, "YAML directives are not taken", "remove the line; quote a string that begins with %"},
+	{token.MappingKeyType, "YAML keys written with ? are not taken", "write key: value"},
+	{token.LiteralType, "YAML block strings are not taken", "write the string in quotes, on one line"},
+	{token.FoldedType, "YAML block strings are not taken", "write the string in quotes, on one line"},
+	{token.DocumentEndType, "YAML document ends are not taken", "remove the line; one file holds one manifest"},
 }
 
 // readYAML makes the tree of a YAML file. The words of YAML are checked before its grammar: what is refused, too many or too deep
@@ -91,8 +94,10 @@ func (t *tree) tokens(all token.Tokens) bool {
 	before, keys, entries, begun := len(t.all), 0, 0, false
 	var open nesting
 	for _, tk := range all {
-		if why, bad := refused[tk.Type]; bad {
-			t.add(placeOf(tk), "", why[0], why[1])
+		for _, r := range refused {
+			if r.kind == tk.Type {
+				t.add(placeOf(tk), "", r.text, r.fix)
+			}
 		}
 		switch tk.Type {
 		case token.DocumentHeaderType:
@@ -169,13 +174,8 @@ func (t *tree) stray(colon *token.Token) {
 
 // nesting follows how deep the words of a file stand in each other; it never says less than it is.
 type nesting struct {
-	flow   int // open brackets
-	blocks []block
-}
-
-type block struct {
-	column int
-	list   bool
+	flow   int   // open brackets
+	blocks []int // columns, doubled: even ones of objects, odd ones of lists, which may stand in the column of the object around them
 }
 
 func (n *nesting) depth() int { return n.flow + len(n.blocks) }
@@ -187,26 +187,19 @@ func (n *nesting) add(tk *token.Token) {
 	case token.SequenceEndType, token.MappingEndType:
 		n.flow = max(0, n.flow-1)
 	case token.SequenceEntryType:
-		n.push(block{tk.Position.Column, true})
+		n.push(2*tk.Position.Column + 1)
 	case token.MappingValueType:
 		if tk.Prev != nil && n.flow == 0 {
-			n.push(block{tk.Prev.Position.Column, false})
+			n.push(2 * tk.Prev.Position.Column)
 		}
 	}
 }
 
-func (n *nesting) push(b block) {
-	for len(n.blocks) > 0 {
-		top := n.blocks[len(n.blocks)-1]
-		if top == b {
-			return
-		}
-		if top.column < b.column || top.column == b.column && b.list {
-			break
-		}
+func (n *nesting) push(block int) {
+	for len(n.blocks) > 0 && n.blocks[len(n.blocks)-1] >= block {
 		n.blocks = n.blocks[:len(n.blocks)-1]
 	}
-	n.blocks = append(n.blocks, b)
+	n.blocks = append(n.blocks, block)
 }
 
 // yaml turns what the parser made into our tree.

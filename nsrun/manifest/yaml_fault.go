@@ -10,10 +10,8 @@ import (
 
 // The parser reports where it gave up, in words of its own. This file finds the line that has to be changed, and says how.
 
-// parserText has our words for a message of the parser or its lexer.
-type parserText struct{ has, text, fix string }
-
-var parserTexts = [...]parserText{
+// parserTexts has our words for messages of the parser or its lexer.
+var parserTexts = [...]struct{ has, text, fix string }{
 	{"end character of double-quoted", "the string has no closing double quote", "write the quote at its end, on the same line"},
 	{"end character of single-quoted", "the string has no closing single quote", "write the quote at its end, on the same line; write an apostrophe within it twice"},
 	{"mapping value is not allowed", "the value has a colon and a space in it", "quote the value; an object begins on the next line"},
@@ -74,8 +72,6 @@ func (t *tree) tokenFaults(all token.Tokens, file []string) bool {
 	return len(t.all) > before
 }
 
-var closing = map[token.Type]token.Type{token.SequenceStartType: token.SequenceEndType, token.MappingStartType: token.MappingEndType}
-
 // brackets adds the first bracket without its partner.
 func (t *tree) brackets(all token.Tokens) {
 	var open []*token.Token
@@ -89,7 +85,7 @@ func (t *tree) brackets(all token.Tokens) {
 				return
 			}
 			last := open[len(open)-1]
-			if closing[last.Type] != tk.Type {
+			if tk.Value != partner(last.Value[0]) {
 				t.add(mismatch(placeOf(tk), tk.Value[0], placeOf(last), last.Value[0]))
 				return
 			}

@@ -14,16 +14,6 @@ import (
 
 // The passes of backends without namespaces. What a policy wants of a place that only a mount can give is refused by name.
 
-// hostIdentity keeps the caller's ids: there is no user namespace to map others in.
-func (c *compiler) hostIdentity() error {
-	id := Identity{UID: c.facts.UID, GID: c.facts.GID, HostUID: c.facts.UID, HostGID: c.facts.GID}
-	c.plan.Identity = id
-	if c.pol.UID != nil && *c.pol.UID != id.UID || c.pol.GID != nil && *c.pol.GID != id.GID {
-		c.impossible("identity", "other ids inside take a user namespace", "leave out uid and gid")
-	}
-	return nil
-}
-
 // impossible says that the backend has no way to do what the policy asks for.
 func (c *compiler) impossible(trait, loss, fix string) {
 	c.unmet = append(c.unmet, Note{Feature: trait, Loss: "the backend " + c.plan.Backend + " cannot do this: " + loss, Fix: fix})

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -144,12 +145,12 @@ func passes(backend string) []func(*compiler) error {
 	type C = compiler
 	switch backend {
 	case BackendLandlock:
-		return []func(*C) error{(*C).mechanisms, (*C).hostIdentity, (*C).noNamespaces, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
 			(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	case BackendNone:
-		return []func(*C) error{(*C).mechanisms, (*C).hostIdentity, (*C).noNamespaces, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	}
-	return []func(*C) error{(*C).mechanisms, (*C).outside, (*C).identity, (*C).namespaces, (*C).fileSystem, (*C).landlock, (*C).seccomp,
+	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).fileSystem, (*C).landlock, (*C).seccomp,
 		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 
@@ -235,15 +236,25 @@ func (c *compiler) mechanisms() error {
 	return nil
 }
 
+// identity maps the ids inside, where the backend can.
 func (c *compiler) identity() error {
-	id := Identity{UID: c.facts.UID, GID: c.facts.GID, HostUID: c.facts.UID, HostGID: c.facts.GID}
+	id := &c.plan.Identity
+	*id = Identity{UID: c.facts.UID, GID: c.facts.GID, HostUID: c.facts.UID, HostGID: c.facts.GID}
 	if c.pol.UID != nil {
 		id.UID = *c.pol.UID
 	}
 	if c.pol.GID != nil {
 		id.GID = *c.pol.GID
 	}
-	c.plan.Identity = id
+	if id.UID == id.HostUID && id.GID == id.HostGID {
+		return nil
+	}
+	switch c.plan.Backend {
+	case BackendLandlock, BackendNone:
+		c.impossible("identity", "other ids inside take a user namespace", "leave out uid and gid")
+	case BackendDocker:
+		c.impossible("identity", "the ids inside are those of the host", "leave out uid and gid, or use the backend native")
+	}
 	return nil
 }
 
@@ -288,14 +299,16 @@ func (c *compiler) namespaces() error {
 	return nil
 }
 
-// outside asks for the program that a backend is, and refuses what no other program's sandbox has.
-func (c *compiler) outside() error {
+// terminal refuses what no other program's sandbox has.
+func (c *compiler) terminal() error {
 	if c.plan.Backend != BackendNative && c.req.Terminal {
 		c.impossible("terminal", "a terminal of the command's own is nsrun's to make", "leave out --tty, or use the backend native")
 	}
-	if id := c.facts; c.plan.Backend == BackendDocker && (c.pol.UID != nil && *c.pol.UID != id.UID || c.pol.GID != nil && *c.pol.GID != id.GID) {
-		c.impossible("identity", "the ids inside are those of the host", "leave out uid and gid, or use the backend native")
-	}
+	return nil
+}
+
+// outside asks for the program that a backend is.
+func (c *compiler) outside() error {
 	switch {
 	case c.plan.Backend == BackendBwrap && !c.facts.Can(facts.Bwrap):
 		c.lack(facts.Bwrap, true)
@@ -371,18 +384,9 @@ func (c *compiler) environment() error {
 	return nil
 }
 
-// dropped tells of variables that were asked for and are not passed, those with the same reason together.
-func (c *compiler) dropped(all []policy.Dropped) {
-	var reasons []string
-	names := map[string][]string{}
-	for _, d := range all {
-		if names[d.Why] == nil {
-			reasons = append(reasons, d.Why)
-		}
-		names[d.Why] = append(names[d.Why], d.Name)
-	}
-	slices.Sort(reasons)
-	for _, why := range reasons {
+// dropped tells of variables that were asked for and are not passed, by the reason.
+func (c *compiler) dropped(names map[string][]string) {
+	for _, why := range slices.Sorted(maps.Keys(names)) {
 		if list := strings.Join(names[why], ", "); why == "" {
 			c.note("env", "not passed, because the names look like secrets: "+list, "set them with set_env or --setenv if they must be known")
 		} else {

@@ -23,7 +23,7 @@ func (c *compiler) groups(cheap bool) (places []cgroup.Place) {
 		return nil
 	}
 	for _, g := range c.facts.Groups {
-		p := cgroup.Place{Version: g.Version, Dir: g.Dir, Controllers: g.Controllers, Enable: g.Enable, Leave: g.Leave}
+		p := cgroup.Place(g)
 		if cheap {
 			if g.Version != 2 || c.facts.State(facts.CgroupClone) != facts.Yes {
 				continue

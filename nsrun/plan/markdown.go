@@ -8,55 +8,53 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
+// table writes a table of Markdown.
+func table(header []string, rows [][]string) string {
+	out := "| " + strings.Join(header, " | ") + " |\n|" + strings.Repeat("---|", len(header)) + "\n"
+	for _, row := range rows {
+		out += "| " + strings.Join(row, " | ") + " |\n"
+	}
+	return out
+}
+
 // Markdown returns the traits as a table for doc/backends.md: what is promised, and how far each backend gives it.
 func Markdown() string {
-	var out strings.Builder
-	out.WriteString("| guarantee | what holds |")
-	for _, e := range Backends() {
-		out.WriteString(" " + e + " |")
-	}
-	out.WriteString("\n|---|---|" + strings.Repeat("---|", len(backends)) + "\n")
+	var rows [][]string
 	var losses []string
 	for _, t := range Traits {
-		fmt.Fprintf(&out, "| `%s` | %s |", t.Name, t.Promise)
+		row := []string{"`" + t.Name + "`", t.Promise}
 		for i, cell := range t.Backends {
-			out.WriteString(" " + cell.Grade.mark() + " |")
+			row = append(row, cell.Grade.mark())
 			if cell.Loss != "" {
 				losses = append(losses, fmt.Sprintf("- %s, `%s`: %s", backends[i], t.Name, cell.Loss))
 			}
 		}
-		out.WriteString("\n")
+		rows = append(rows, row)
 	}
-	out.WriteString("\n● holds, ◐ holds but for what is said here, – does not hold:\n\n")
-	return out.String() + strings.Join(losses, "\n") + "\n"
+	return table(append([]string{"guarantee", "what holds"}, Backends()...), rows) +
+		"\n● holds, ◐ holds but for what is said here, – does not hold:\n\n" + strings.Join(losses, "\n") + "\n"
 }
 
 // AutonomyMarkdown returns the table of autonomies for doc/manifest.md.
 func AutonomyMarkdown() string {
-	var out strings.Builder
-	out.WriteString("| what is granted |")
+	header := []string{"what is granted"}
 	for _, a := range policy.Autonomies {
-		fmt.Fprintf(&out, " `%s` |", a)
+		header = append(header, "`"+string(a)+"`")
 	}
-	out.WriteString("\n|---|" + strings.Repeat("---|", len(policy.Autonomies)) + "\n")
+	var rows [][]string
 	for _, row := range policy.AutonomyTable {
-		fmt.Fprintf(&out, "| %s |", row.Words)
-		for _, e := range row.Effects {
-			fmt.Fprintf(&out, " %s |", e)
-		}
-		out.WriteString("\n")
+		rows = append(rows, append([]string{row.Words}, policy.Words(row.Effects[:])...))
 	}
-	return out.String()
+	return table(header, rows)
 }
 
 // LimitMarkdown returns the table of limits for doc/limits.md.
 func LimitMarkdown() string {
-	var out strings.Builder
-	out.WriteString("| limit | unit | of what | enforced by | default |\n|---|---|---|---|---|\n")
+	var rows [][]string
 	for _, l := range slices.Concat(policy.LimitTable, policy.TimeTable) {
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Unit, l.Help, l.EnforcedBy, l.DefaultWords())
+		rows = append(rows, []string{"`" + l.Name + "`", l.Unit, l.Help, l.EnforcedBy, l.DefaultWords()})
 	}
-	return out.String()
+	return table([]string{"limit", "unit", "of what", "enforced by", "default"}, rows)
 }
 
 // mark is a grade as one sign.

@@ -7,60 +7,58 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/rlimit"
 )
 
 // String prints the plan for people: one thing a line, in the order it is done, the same for the same plan.
 func (p *Plan) String() string {
 	var out strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&out, "%-11s %s\n", name, fmt.Sprintf(format, args...))
+	line := func(name, text string) { fmt.Fprintf(&out, "%-11s %s\n", name, text) }
+	some := func(name, text string) {
+		if text != "" {
+			line(name, text)
+		}
 	}
-	if p.Name != "" {
-		line("policy", "%s", p.Name)
-	}
-	line("command", "%s", quoteWords(p.Command))
+	some("policy", p.Name)
+	line("command", quoteWords(p.Command))
 	if p.CommandRules != "" || p.Rule != "" {
-		line("commands", "%s", strings.TrimSuffix(p.CommandRules+", by the rule "+quote(p.Rule), `, by the rule ""`))
+		line("commands", strings.TrimSuffix(p.CommandRules+", by the rule "+quote(p.Rule), `, by the rule ""`))
 	}
-	if p.Autonomy != "" {
-		line("autonomy", "%s", strings.TrimSuffix(p.Autonomy+": "+autonomyText(p.Autonomy), ": "))
-	}
-	line("directory", "%s", p.Dir)
-	line("backend", "%s", p.Backend)
+	some("autonomy", strings.TrimSuffix(p.Autonomy+": "+autonomyText(p.Autonomy), ": "))
+	line("directory", p.Dir)
+	line("backend", p.Backend)
 	if b := p.Container; b != nil {
-		line("container", "%s", strings.Join(append([]string{b.CLI}, b.Flags...), " "))
+		line("container", strings.Join(append([]string{b.CLI}, b.Flags...), " "))
 	}
 	id, privileges := p.Identity, "no capabilities, no_new_privs"
 	if p.Backend == BackendNone {
 		privileges = "the caller's privileges"
 	}
-	line("identity", "uid %d gid %d (on the host %d, %d), %s", id.UID, id.GID, id.HostUID, id.HostGID, privileges)
+	line("identity", fmt.Sprintf("uid %d gid %d (on the host %d, %d), %s", id.UID, id.GID, id.HostUID, id.HostGID, privileges))
 	if len(p.Namespaces) == 0 {
 		line("namespaces", "none")
 	} else {
-		line("namespaces", "%s", strings.Join(p.Namespaces, " "))
-		line("hostname", "%s", p.Hostname)
+		line("namespaces", strings.Join(p.Namespaces, " "))
+		line("hostname", p.Hostname)
 	}
-	line("network", "%s", p.Network)
+	line("network", p.Network)
 	if p.KillScope {
 		line("kill scope", "the Landlock domain")
 	}
-	if len(p.SelfTest) > 0 {
-		line("self-test", "%s", JoinActs(p.SelfTest))
-	}
+	some("self-test", JoinActs(p.SelfTest))
 	if p.Bwrap == nil {
-		line("guarantees", "%s", p.guaranteesText())
+		line("guarantees", p.guaranteesText())
 	}
-	line("mechanisms", "%s", p.Mechanisms)
+	line("mechanisms", p.Mechanisms.String())
 	if p.Terminal {
 		line("terminal", "a pty of the sandbox's own devpts")
 	}
-	line("timeout", "%s", p.timeText())
+	line("timeout", p.timeText())
 	for _, file := range p.Audit {
-		line("audit", "%s", file)
+		line("audit", file)
 	}
 	for _, l := range p.Labels {
-		line("label", "%s=%s", l.Name, l.Value)
+		line("label", l.Name+"="+l.Value)
 	}
 	p.Bwrap.text(&out)
 	if p.Backend == BackendNone && len(p.Mounts) > 0 {
@@ -126,13 +124,7 @@ func (p *Plan) guaranteesText() string {
 }
 
 // JoinActs lists acts by name.
-func JoinActs(acts []Act) string {
-	words := make([]string, len(acts))
-	for i, a := range acts {
-		words[i] = string(a)
-	}
-	return strings.Join(words, " ")
-}
+func JoinActs(acts []Act) string { return strings.Join(policy.Words(acts), " ") }
 
 func (p *Plan) timeText() string {
 	grace, maxProcessTime := time.Duration(p.KillGrace), ""
@@ -183,35 +175,11 @@ func (p *Plan) confinementText(out *strings.Builder) {
 }
 
 func (p *Plan) limitText(out *strings.Builder) {
-	var lines []string
-	for _, l := range p.Limits {
-		lines = append(lines, l.String())
-	}
-	for _, h := range p.EnforcedBy {
-		if !h.Default {
-			lines = append(lines, h.String())
-		}
-	}
-	if o := p.Output; o != nil && !o.Pipes {
-		lines = append(lines, fmt.Sprintf("%s=%d (of each stream)", policy.OutputBytes, o.Bytes))
-	}
-	if len(lines) > 0 {
+	if lines := p.limitWords(p.Limits, false, "stream"); len(lines) > 0 {
 		fmt.Fprintf(out, "\nlimits\n      %s\n", strings.Join(lines, "\n      "))
 	}
-	var byDefault []string
-	for _, l := range p.SoftCaps {
-		byDefault = append(byDefault, l.String())
-	}
-	for _, h := range p.EnforcedBy {
-		if h.Default {
-			byDefault = append(byDefault, h.String())
-		}
-	}
-	if o := p.Output; o != nil && o.Pipes {
-		byDefault = append(byDefault, fmt.Sprintf("%s=%d (of each pipe)", policy.OutputBytes, o.Bytes))
-	}
-	if len(byDefault) > 0 {
-		fmt.Fprintf(out, "at most     %s\n", strings.Join(byDefault, " "))
+	if words := p.limitWords(p.SoftCaps, true, "pipe"); len(words) > 0 {
+		fmt.Fprintf(out, "at most     %s\n", strings.Join(words, " "))
 	}
 	if p.PidMax > 0 {
 		fmt.Fprintf(out, "pid_max     %d\n", p.PidMax)
@@ -222,6 +190,22 @@ func (p *Plan) limitText(out *strings.Builder) {
 	for _, t := range p.Cgroups {
 		fmt.Fprintf(out, "cgroup      v%d, made below %s\n", t.Version, t.Dir)
 	}
+}
+
+// limitWords lists the limits that were asked for, or those that hold by default.
+func (p *Plan) limitWords(rlimits []rlimit.Limit, byDefault bool, ofEach string) (words []string) {
+	for _, l := range rlimits {
+		words = append(words, l.String())
+	}
+	for _, h := range p.EnforcedBy {
+		if h.Default == byDefault {
+			words = append(words, h.String())
+		}
+	}
+	if o := p.Output; o != nil && o.Pipes == byDefault {
+		words = append(words, fmt.Sprintf("%s=%d (of each %s)", policy.OutputBytes, o.Bytes, ofEach))
+	}
+	return words
 }
 
 // String gives "a transient unit for this process, by /run/user/1000/bus: Delegate=yes, CollectMode=inactive-or-failed".

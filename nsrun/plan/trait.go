@@ -30,9 +30,6 @@ const (
 	Carried              // it holds
 )
 
-// String gives the grade in a word.
-func (g Grade) String() string { return [...]string{"missing", "weaker", "carried"}[g] }
-
 var backends = [...]string{BackendNative, BackendBwrap, BackendDocker, BackendLandlock, BackendNone}
 
 // Backends lists the backends, the strongest first: the order of the ladder that fallback degrade goes down, which ends before none.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -19,12 +20,7 @@ const (
 var Autonomies = []Autonomy{ReadOnly, Supervised, FullAccess}
 
 // Level returns a with the zero value spelled out.
-func (a Autonomy) Level() Autonomy {
-	if a == "" {
-		return Supervised
-	}
-	return a
-}
+func (a Autonomy) Level() Autonomy { return cmp.Or(a, Supervised) }
 
 // Wider reports whether a permits more than b.
 func (a Autonomy) Wider(b Autonomy) bool {

@@ -243,11 +243,7 @@ func (k *cutter) times(c Ceiling) {
 	if most == 0 && c.Timeout > 0 {
 		most = DefaultKillGrace
 	}
-	grace := k.KillGrace
-	if grace == 0 {
-		grace = DefaultKillGrace
-	}
-	if most > 0 && grace > most {
+	if most > 0 && cmp.Or(k.KillGrace, DefaultKillGrace) > most {
 		k.note("kill_grace", "the time between SIGTERM and SIGKILL is beyond the ceiling; it is "+most.String(), "a longer kill_grace")
 		k.KillGrace = most
 	}
@@ -255,13 +251,9 @@ func (k *cutter) times(c Ceiling) {
 
 // layers cuts wishes to do with less protection.
 func (k *cutter) layers(c Ceiling) {
-	filters := c.Seccomp
+	filters, name := c.Seccomp, cmp.Or(k.Seccomp.Filter, "default")
 	if len(filters) == 0 {
 		filters = []string{"default"}
-	}
-	name := k.Seccomp.Filter
-	if name == "" {
-		name = "default"
 	}
 	if !slices.Contains(filters, name) {
 		k.Seccomp.Filter = filters[0]

@@ -74,16 +74,11 @@ func RelativePathEntry(value string) (entry string, relative bool) {
 // ValidEnvName reports whether name can be a variable's name: not empty, no = and no NUL.
 func ValidEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
-// Dropped is a variable of the caller's that was asked for and is not passed.
-type Dropped struct {
-	Name string
-	Why  string // "" for a name that looks like a secret's, else why it is a hook: see [Hook]
-}
-
-// Environ builds the environment from the caller's, given as NAME=value strings. It returns NAME=value strings, sorted, and what was asked for
-// and dropped, by name: what looks like a secret in any case, and a hook that only All asks for.
-func (e Env) Environ(caller []string, base []Var) (environ []string, dropped []Dropped) {
+// Environ builds the environment from the caller's, given as NAME=value strings. It returns NAME=value strings, sorted, and the names of what was
+// asked for and dropped, by the reason: a hook that only All asks for by that of [Hook], and what looks like a secret, in any case, by "".
+func (e Env) Environ(caller []string, base []Var) (environ []string, dropped map[string][]string) {
 	value := map[string]string{}
+	dropped = map[string][]string{}
 	for _, v := range base {
 		value[v.Name] = v.Value
 	}
@@ -95,12 +90,12 @@ func (e Env) Environ(caller []string, base []Var) (environ []string, dropped []D
 		listed := slices.Contains(e.Pass, name)
 		asked := listed || e.All
 		if asked && SecretName(name) {
-			dropped = append(dropped, Dropped{Name: name})
+			dropped[""] = append(dropped[""], name)
 			continue
 		}
 		if e.All && !listed { // there is no need to ask about others, and it takes its time
 			if why, hook := Hook(name); hook {
-				dropped = append(dropped, Dropped{name, why})
+				dropped[why] = append(dropped[why], name)
 				continue
 			}
 		}
@@ -115,6 +110,9 @@ func (e Env) Environ(caller []string, base []Var) (environ []string, dropped []D
 		environ = append(environ, name+"="+v)
 	}
 	slices.Sort(environ)
-	slices.SortFunc(dropped, func(a, b Dropped) int { return strings.Compare(a.Name, b.Name) })
-	return environ, slices.Compact(dropped)
+	for why, names := range dropped {
+		slices.Sort(names)
+		dropped[why] = slices.Compact(names)
+	}
+	return environ, dropped
 }

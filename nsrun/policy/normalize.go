@@ -15,47 +15,31 @@ type Operator struct {
 // four passes. A ceiling has the last word: nothing that comes after it could widen what it has cut.
 //
 //   - arrange orders the entries, so that none hides another, and makes one of those at one place;
-//   - validate returns every fault, joined; each is a *[Fault];
-//   - obey does to grants what the policy's Autonomy says, see [AutonomyTable];
-//   - cut takes away what the operator does not permit, or refuses the policy.
+//   - Validate returns every fault, joined; each is a *[Fault];
+//   - byAutonomy does to grants what the policy's Autonomy says, see [AutonomyTable];
+//   - under takes away what a ceiling of the operator's does not permit, where that does not refuse the policy.
 //
 // A note tells of each thing that is not as it was wished. Normalize is idempotent, with or without the operator the second time.
 func Normalize(p Policy, op Operator) (Policy, error) {
-	for _, pass := range []func(*Policy, Operator) error{arranged, validated, obeyed, permitted} {
-		if err := pass(&p, op); err != nil {
-			return p, err
-		}
-	}
-	return p, nil
-}
-
-func arranged(p *Policy, _ Operator) error {
 	entries, notes := arrange(p.FS)
 	p.FS = entries
 	p.addNotes(notes)
-	return nil
-}
-
-func validated(p *Policy, _ Operator) error { return p.Validate() }
-
-func obeyed(p *Policy, _ Operator) error {
+	if err := p.Validate(); err != nil {
+		return p, err
+	}
 	p.narrow(p.byAutonomy())
-	return nil
-}
-
-func permitted(p *Policy, op Operator) error {
 	for _, c := range op.Ceilings {
-		if err := c.refuses(*p, op.Audit); err != nil && c.File != "" {
-			return fmt.Errorf("%s: %w", c.File, err)
+		if err := c.refuses(p, op.Audit); err != nil && c.File != "" {
+			return p, fmt.Errorf("%s: %w", c.File, err)
 		} else if err != nil {
-			return err
+			return p, err
 		}
 		p.narrow(p.under(c))
 	}
 	if op.Audit != "" && !slices.Contains(p.Audit, op.Audit) {
 		p.Audit = append(slices.Clip(p.Audit), op.Audit)
 	}
-	return nil
+	return p, nil
 }
 
 // narrow takes what a pass has made of p. Entries that were writable may be covered by the ones above now.

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Policy is what one sandbox should be. Treat it as immutable: methods return changed copies.
 type Policy struct {
@@ -162,12 +165,7 @@ const (
 var Networks = []Network{NetworkNone, NetworkHost}
 
 // Mode returns n with the zero value spelled out.
-func (n Network) Mode() Network {
-	if n == "" {
-		return NetworkNone
-	}
-	return n
-}
+func (n Network) Mode() Network { return cmp.Or(n, NetworkNone) }
 
 // Seccomp is what is left of the system call table.
 type Seccomp struct {
@@ -227,12 +225,7 @@ const (
 var Isolations = []Isolation{Container, Subprocess, Permissive}
 
 // Level returns i with the zero value spelled out.
-func (i Isolation) Level() Isolation {
-	if i == "" {
-		return Container
-	}
-	return i
-}
+func (i Isolation) Level() Isolation { return cmp.Or(i, Container) }
 
 // Note is one thing that is not as asked.
 type Note struct {

@@ -1,6 +1,9 @@
 package policy
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // SystemDirs are the host's places for programs and libraries, shown read-only where they exist.
 var SystemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/etc", "/opt", "/var/lib/python3"}
@@ -36,12 +39,7 @@ func (p Policy) Grant(path string, write bool, why string) Policy {
 // Private reports whether path is a place that a sandbox always has for itself, or lies above one: granting the host's would
 // undo that.
 func Private(path string) bool {
-	for _, own := range []string{"/proc", "/dev", "/sys", "/tmp", "/var/tmp"} {
-		if Inside(own, path) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"/proc", "/dev", "/sys", "/tmp", "/var/tmp"}, func(own string) bool { return Inside(own, path) })
 }
 
 // Inside reports whether path is dir or lies below it. Both must be absolute and clean.
