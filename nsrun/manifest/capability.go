@@ -13,6 +13,13 @@ type Capability struct {
 	Hints      []string
 }
 
+// families say what the capabilities of a kind do to a policy. Others change nothing.
+var families = map[string]func(b *builder, c Capability, key string){
+	"fs":      (*builder).fs,
+	"network": (*builder).reach,
+	"code":    func(*builder, Capability, string) {}, // running programs is what a sandbox is for
+}
+
 // capability is the form of a Capability.
 type capability struct{}
 
@@ -64,6 +71,14 @@ func (capability) read(d *decoder, n *node, key string, into any) {
 
 func badWord(s string) bool { problem, _ := word(s); return problem != "" }
 
+func (capability) json(from any) (string, bool) {
+	c := from.(*Capability)
+	if len(c.Hints) == 0 {
+		return quote(c.Kind + ":" + c.Mode), true
+	}
+	return capabilityForm().json(c)
+}
+
 func (capability) schema() map[string]any {
 	name := strings.Trim(wordPattern, "^$")
 	obj := capabilityForm().schema()
@@ -88,7 +103,7 @@ func (b *builder) fs(c Capability, key string) {
 }
 
 // reach opens the network.
-func (b *builder) reach(c Capability) {
+func (b *builder) reach(c Capability, _ string) {
 	b.network = true
 	if len(c.Hints) > 0 {
 		b.note("capabilities", "the hints of network:"+c.Mode+" are not enforced; the whole host network can be reached", "leave the capability out")

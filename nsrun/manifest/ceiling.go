@@ -8,31 +8,25 @@ import (
 // ParseCeiling reads an operator's ceiling, JSON or YAML, as strictly as Parse reads a manifest, and with the same errors. {} is
 // the closed ceiling.
 func ParseCeiling(name string, data []byte) (policy.Ceiling, error) {
-	var c ceiling
+	var c policy.Ceiling
 	if _, err := parse(name, data, ceilingForm(), &c, func(*decoder) {}); err != nil {
 		return policy.Ceiling{}, err
 	}
-	c.Limits, c.Timeout, c.KillGrace = c.most.Limits, c.most.Timeout, c.most.KillGrace
-	return c.Ceiling, nil
+	return c, nil
 }
 
-// ceiling is a ceiling in the making. Its limits are read as those of a policy are.
-type ceiling struct {
-	policy.Ceiling
-	most policy.Policy
-}
-
-func ceilingForm() record[ceiling] {
-	type C = ceiling
+func ceilingForm() record[policy.Ceiling] {
+	type C = policy.Ceiling
 	shape := stringForm{validate: envShape, pattern: `^[^= ]+$`}
 	return record[C]{what: "a ceiling", rows: []row[C]{
-		{"version", "the version of this format", intForm{1, 1}, func(*C) any { return func(int64) {} }},
+		{"version", "the version of this format", intForm{1, 1}, func(*C) any { return new(int) }},
 		{"fs_read", "directories that may be shown", listForm[string]{rootText}, func(c *C) any { return &c.FSRead }},
 		{"fs_write", "directories that may be shown writable", listForm[string]{rootText}, func(c *C) any { return &c.FSWrite }},
 		{"sockets", "sockets that may be bound, or directories of them", listForm[string]{rootText}, func(c *C) any { return &c.Sockets }},
 		{"network", "the widest network; default none", network{oneOf(policy.Networks)}, func(c *C) any { return (*string)(&c.Network) }},
 		{"pass_env", "names of variables that may be passed; * matches any text", listForm[string]{shape}, func(c *C) any { return &c.PassEnv }},
-		{"limits", "the largest limits; one that is not named is unbounded", limitsForm(), func(c *C) any { return &c.most }},
+		{"limits", "the largest limits; one that is not named is unbounded", limitsForm(),
+			func(c *C) any { return &limits{&c.Limits, &c.Timeout, &c.KillGrace} }},
 		{"seccomp", "filters that may be used; default only default", listForm[string]{filters}, func(c *C) any { return &c.Seccomp }},
 		{"fallback", "degrade permits manifests that say so; default strict", oneOf(policy.Fallbacks), func(c *C) any { return (*string)(&c.Fallback) }},
 		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", oneOf(policy.Isolations), func(c *C) any { return (*string)(&c.Isolation) }},

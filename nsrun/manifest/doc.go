@@ -9,7 +9,7 @@
 //
 // Reading is strict: a key that is unknown, given twice or in other letters, a value of another type, a word that readers of YAML
 // take for different things, a character that hides text, are faults and never guesses. One table says what keys there are; it
-// decodes and publishes the schema.
+// decodes, writes and publishes the schema.
 //
 // What this package does not protect against: it never looks at the host, so it knows neither what exists nor where a symlink
 // leads. It marks its grants NoFollow, and the backend resolves them. It trusts Context: a Dir or Path that a program inside can

@@ -10,10 +10,12 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// A form is what a value may be. It has two readers, so that what is decoded and what is published cannot differ.
+// A form is what a value may be. It has three readers, so that what is decoded, written and published cannot differ.
 type form interface {
-	// read decodes n into a pointer of the form's own type, or by a function of it; faults go to d.
+	// read decodes n into a pointer of the form's own type; faults go to d.
 	read(d *decoder, n *node, key string, into any)
+	// json is the canonical spelling of what the pointer points to, and false when it is absent.
+	json(from any) (string, bool)
 	// schema is the JSON Schema of the form.
 	schema() map[string]any
 }
@@ -92,6 +94,11 @@ func (w stringForm) check(s string) (problem, fix string) {
 	return "", ""
 }
 
+func (w stringForm) json(from any) (string, bool) {
+	s := *from.(*string)
+	return quote(s), s != ""
+}
+
 func (w stringForm) schema() map[string]any {
 	s := map[string]any{"type": "string"}
 	if w.choices != nil {
@@ -101,6 +108,25 @@ func (w stringForm) schema() map[string]any {
 		s["pattern"] = w.pattern
 	}
 	return s
+}
+
+// quote spells a string in JSON. Unlike encoding/json it leaves what is not UTF-8 for Parse to find.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ':
+			fmt.Fprintf(&b, `\u%04x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
 }
 
 // listForm is a list of values of one form.
@@ -117,6 +143,19 @@ func (l listForm[T]) read(d *decoder, n *node, key string, into any) {
 	*into.(*[]T) = all
 }
 
+func (l listForm[T]) json(from any) (string, bool) {
+	all := *from.(*[]T)
+	parts := make([]string, len(all))
+	for i := range all {
+		s, ok := l.of.json(&all[i])
+		if !ok {
+			s = `""` // refused when it is read
+		}
+		parts[i] = s
+	}
+	return "[" + strings.Join(parts, ",") + "]", len(all) > 0
+}
+
 func (l listForm[T]) schema() map[string]any {
 	return map[string]any{"type": "array", "items": l.of.schema()}
 }
@@ -130,11 +169,16 @@ func (f boolForm) read(d *decoder, n *node, key string, into any) {
 	}
 }
 
+func (f boolForm) json(from any) (string, bool) {
+	changed := *from.(*bool)
+	return strconv.FormatBool(changed != f.byDefault), changed
+}
+
 func (f boolForm) schema() map[string]any {
 	return map[string]any{"type": "boolean", "default": f.byDefault}
 }
 
-// intForm is a whole number within bounds. It is read by a func(int64).
+// intForm is a whole number within bounds.
 type intForm struct {
 	min, max int64
 }
@@ -154,12 +198,50 @@ func (a intForm) read(d *decoder, n *node, key string, into any) {
 	case err != nil || v < a.min || v > a.max:
 		d.add(n.at, key, clip(n.text)+" is out of range", fix)
 	default:
-		into.(func(int64))(v)
+		storeInt(into, v)
 	}
+}
+
+func (a intForm) json(from any) (string, bool) {
+	v, ok := loadInt(from)
+	return strconv.FormatInt(v, 10), ok
 }
 
 func (a intForm) schema() map[string]any {
 	return map[string]any{"type": "integer", "minimum": a.min, "maximum": a.max}
+}
+
+// limitField is one limit in a list of them.
+type limitField struct {
+	all  *[]policy.Limit
+	name string
+}
+
+// storeInt puts a number where it goes: a number whose zero means absent, one that may be absent, or a limit.
+func storeInt(into any, v int64) {
+	switch p := into.(type) {
+	case *int:
+		*p = int(v)
+	case **int:
+		n := int(v)
+		*p = &n
+	case limitField:
+		*p.all = policy.Policy{Limits: *p.all}.WithLimit(p.name, v).Limits
+	}
+}
+
+// loadInt is the number there, and false where it is absent.
+func loadInt(from any) (int64, bool) {
+	switch p := from.(type) {
+	case *int:
+		return int64(*p), *p != 0
+	case limitField:
+		return policy.Policy{Limits: *p.all}.Limit(p.name)
+	}
+	if p := *from.(**int); p != nil {
+		return int64(*p), true
+	}
+	return 0, false
 }
 
 // durationForm is a time: a Go duration as a string, or whole seconds as a number.
@@ -195,6 +277,11 @@ func (durationForm) read(d *decoder, n *node, key string, into any) {
 	default:
 		*into.(*time.Duration) = v
 	}
+}
+
+func (durationForm) json(from any) (string, bool) {
+	v := *from.(*time.Duration)
+	return quote(v.String()), v != 0
 }
 
 func (durationForm) schema() map[string]any {

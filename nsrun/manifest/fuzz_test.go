@@ -26,7 +26,8 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzManifest: what is taken gives the same policy each time, which is valid and never makes the manifest itself writable.
+// FuzzManifest: what is taken is written and read back as the same; its policy is the same each time, valid, and never makes the
+// manifest itself writable.
 func FuzzManifest(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -35,7 +36,9 @@ func FuzzManifest(f *testing.F) {
 			assert.NoError(t, policy.CheckText(strings.ReplaceAll(err.Error(), "\n", "")), "an error text is plain")
 			return
 		}
-		again, err := Parse("m", data)
+		out, err := m.Marshal()
+		require.NoErrorf(t, err, "%q", data)
+		again, err := Parse("m", out)
 		require.NoError(t, err)
 		require.Equal(t, bare(m), bare(again))
 		ctx := here

@@ -27,7 +27,7 @@ type opened struct {
 }
 
 // stop ends a scan; its fault is noted already.
-const stop = "stop"
+type stop struct{}
 
 func (t *tree) readJSON(data []byte, start int) (root *node, ok bool) {
 	s := &scanner{tree: t, data: data, pos: start, line: 1, column: 1}
@@ -35,12 +35,11 @@ func (t *tree) readJSON(data []byte, start int) (root *node, ok bool) {
 	s.column += start - 1 - bytes.LastIndexByte(data[:start], '\n')
 	s.mark = start
 	defer func() {
-		switch r := recover(); r {
-		case nil:
-		case stop:
+		if r := recover(); r != nil {
+			if _, stopped := r.(stop); !stopped {
+				panic(r)
+			}
 			root, ok = nil, false
-		default:
-			panic(r)
 		}
 	}()
 	root = s.value("", 0)
@@ -69,7 +68,7 @@ func (s *scanner) here() place {
 
 func (s *scanner) fail(key, what, fix string) {
 	s.add(s.here(), key, what, fix)
-	panic(stop)
+	panic(stop{})
 }
 
 // space skips white space.
@@ -144,7 +143,7 @@ func (s *scanner) each(key string, end byte, entry func()) {
 	}
 	for {
 		if s.grow(s.here()) {
-			panic(stop)
+			panic(stop{})
 		}
 		entry()
 		switch s.peek() {
@@ -173,7 +172,7 @@ func (s *scanner) unexpected(key, wanted string) {
 	case c == 0:
 		last := s.open[len(s.open)-1]
 		s.add(unclosed(last.at, last.bracket))
-		panic(stop)
+		panic(stop{})
 	case c == '/' || c == '#':
 		s.fail(key, noComments, commentFix)
 	case c == '\'':
@@ -189,7 +188,7 @@ func (s *scanner) withoutComma(key string, end byte) {
 	case c == ']' || c == '}':
 		last := s.open[len(s.open)-1]
 		s.add(mismatch(s.here(), c, last.at, last.bracket))
-		panic(stop)
+		panic(stop{})
 	case c == '"' || c == '{' || c == '[' || c == '-' || s.bareWord() != "":
 		s.fail(key, "a comma is missing before this", "separate the entries by commas")
 	}

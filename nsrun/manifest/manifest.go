@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -13,6 +15,8 @@ type Manifest struct {
 	// Wishes has the keys that a policy has, too. 0 times mean [DefaultTimeout] and policy.DefaultKillGrace; an empty network means what the
 	// capabilities say. What is set by name is ordered by it.
 	Wishes policy.Policy
+	// Version is the version of the format, 1, or 0 where it is not said.
+	Version int
 	// Capabilities are the grants that a runtime's manifest lists.
 	Capabilities []Capability
 	// Workspace is a writable directory, shown at WorkspaceAt: a path inside, or "same" or empty for its own.
@@ -85,6 +89,21 @@ func (m *Manifest) check(d *decoder) {
 			d.add(d.places[indexed("require", i)], indexed("require", i), name+" is given twice", "remove one of them")
 		}
 	}
+}
+
+// Marshal gives the canonical JSON of m: keys in the order of the schema's table, defaults left out. Parse gives m back, but for
+// the places of its values. It fails where Parse would, for a manifest that was not parsed.
+func (m *Manifest) Marshal() ([]byte, error) {
+	compact, _ := manifestForm().json(m)
+	var b bytes.Buffer
+	if err := json.Indent(&b, []byte(compact), "", "  "); err != nil {
+		return nil, &policy.Fault{File: m.name(), Text: "bug: the manifest cannot be written: " + err.Error()}
+	}
+	b.WriteByte('\n')
+	if _, err := Parse(m.name(), b.Bytes()); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 func (m *Manifest) name() string {

@@ -135,6 +135,7 @@ func normal(t testing.TB, m *Manifest, op policy.Operator) policy.Policy {
 func TestEverything(t *testing.T) {
 	zero, thousand := 0, 1000
 	want := Manifest{
+		Version:      1,
 		Capabilities: []Capability{{"network", "http", nil}, {"code", "exec", nil}, {"fs", "write", []string{"~/notes/**", "/data/[ab]*"}}},
 		Workspace:    "/work/ws", WorkspaceAt: "/workspace",
 		SharedDirs: []string{"/work/shared"}, Sockets: []string{"/run/mcp.sock"},
@@ -180,22 +181,35 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 			continue
 		}
 		less := *full
-		switch row.name {
-		case "limits":
-			less.Wishes.Limits, less.Wishes.Timeout, less.Wishes.KillGrace = nil, 0, 0
-		case "seccomp":
-			less.Wishes.Seccomp, less.RawFilter = policy.Seccomp{}, ""
-		case "uid":
-			less.Wishes.UID = nil
-		case "gid":
-			less.Wishes.GID = nil
-		default:
-			reflect.ValueOf(row.at(&less)).Elem().SetZero()
+		v := reflect.ValueOf(row.at(&less))
+		if p, ok := row.at(&less).(*limits); ok {
+			*p.all, *p.timeout, *p.grace = nil, 0, 0
 		}
+		if row.name == "seccomp" {
+			less.Wishes.Seccomp, less.RawFilter, v = policy.Seccomp{}, "", reflect.ValueOf(new(int))
+		}
+		v.Elem().SetZero()
 		without, err := less.Policy(Context{here.Home, here.Dir, here.Path, eightBytes})
 		require.NoError(t, err)
 		assert.NotEqualf(t, whole, without, "%s reaches the policy", row.name)
 	}
+}
+
+func TestMarshalGivesTheManifestBack(t *testing.T) {
+	for _, text := range []string{"{}", everything, `{"limits":{"core":0,"timeout":7},"capabilities":["mail:send",{"kind":"fs","mode":"read"}]}`, "landlock: true"} {
+		m := mustParse(t, text)
+		out, err := m.Marshal()
+		require.NoError(t, err)
+		again := mustParse(t, string(out))
+		assert.Equal(t, bare(m), bare(again))
+		twice, err := again.Marshal()
+		require.NoError(t, err)
+		assert.Equal(t, string(out), string(twice), "the canonical form is stable")
+	}
+	_, err := (&Manifest{Workspace: "relative"}).Marshal()
+	assert.ErrorContains(t, err, "manifest:2:16: workspace:", "what Parse would refuse is not written")
+	_, err = (&Manifest{Wishes: policy.Policy{Name: "\xff"}}).Marshal()
+	assert.ErrorContains(t, err, "UTF-8")
 }
 
 // faultTexts gives the texts of all faults of an error, and checks that each is a Fault.

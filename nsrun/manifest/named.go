@@ -3,6 +3,7 @@ package manifest
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -39,6 +40,16 @@ func (f named[T]) read(d *decoder, n *node, key string, into any) {
 	}
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(*f.key(&a), *f.key(&b)) })
 	*into.(*[]T) = all
+}
+
+func (f named[T]) json(from any) (string, bool) {
+	all := *from.(*[]T)
+	parts := make([]string, len(all))
+	for i := range all {
+		text, _ := f.of("").json(f.value(&all[i]))
+		parts[i] = quote(*f.key(&all[i])) + ":" + text
+	}
+	return "{" + strings.Join(parts, ",") + "}", len(parts) > 0
 }
 
 func (f named[T]) schema() map[string]any {

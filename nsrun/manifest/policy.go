@@ -146,13 +146,10 @@ func (b *builder) list(key string, all []string, like policy.FS) {
 func (b *builder) capabilities() {
 	before := len(b.grants)
 	for i, c := range b.Manifest.Capabilities {
-		switch c.Kind {
-		case "fs":
-			b.fs(c, indexed("capabilities", i))
-		case "network":
-			b.reach(c)
-		case "code": // running programs is what a sandbox is for
-		default:
+		key := indexed("capabilities", i)
+		if open, known := families[c.Kind]; known {
+			open(b, c, key)
+		} else {
 			b.note("capabilities", c.Kind+":"+c.Mode+" changes nothing", "the families fs, network and code do")
 		}
 	}

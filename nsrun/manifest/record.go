@@ -1,6 +1,9 @@
 package manifest
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // row is one key of an object: how it is called, what it means, what it may be and where it goes.
 type row[T any] struct {
@@ -56,6 +59,16 @@ func (r record[T]) named() []namedKey {
 		all[i] = namedKey{one.name, one.help}
 	}
 	return all
+}
+
+func (r record[T]) json(from any) (string, bool) {
+	var parts []string
+	for _, one := range r.rows {
+		if s, ok := one.form.json(one.at(from.(*T))); ok {
+			parts = append(parts, quote(one.name)+":"+s)
+		}
+	}
+	return "{" + strings.Join(parts, ",") + "}", len(parts) > 0
 }
 
 func (r record[T]) schema() map[string]any {

@@ -1,8 +1,12 @@
 package manifest
 
-import "github.com/nsrun/nsrun/nsrun/policy"
+import (
+	"time"
 
-// The forms of this package: the one table that decoding and the schema read. They are functions, as a table that is
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// The forms of this package: the one table that decoding, writing and the schema read. They are functions, as a table that is
 // built when the program starts would cost those runs that have no manifest.
 
 // Kinds of paths.
@@ -24,7 +28,7 @@ func manifestForm() record[Manifest] {
 	id := intForm{0, 1<<31 - 1}
 	return record[Manifest]{what: "a manifest", rows: []row[Manifest]{
 		{"name", "names the manifest in plans and results", stringForm{validate: title}, func(m *Manifest) any { return &m.Wishes.Name }},
-		{"version", "the version of this format", intForm{1, 1}, func(*Manifest) any { return func(int64) {} }},
+		{"version", "the version of this format", intForm{1, 1}, func(m *Manifest) any { return &m.Version }},
 		{"capabilities", `grants, as "family:mode" or objects with kind, mode and hints`, listForm[Capability]{capability{}},
 			func(m *Manifest) any { return &m.Capabilities }},
 		{"workspace", "a writable directory, and the working directory", hostText, func(m *Manifest) any { return &m.Workspace }},
@@ -40,11 +44,11 @@ func manifestForm() record[Manifest] {
 			func(m *Manifest) any { return (*string)(&m.Wishes.Network) }},
 		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.Wishes.Env.Pass }},
 		{"set_env", "variables to set", settings(envName, envValue, envPattern), func(m *Manifest) any { return &m.Wishes.Env.Set }},
-		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &m.Wishes }},
+		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Wishes.Limits, &m.Wishes.Timeout, &m.Wishes.KillGrace} }},
 		{"seccomp", "a filter's name, or an object with filter, deny and raw", filter{}, func(m *Manifest) any { return m }},
 		{"hostname", "the host name inside", stringForm{validate: hostname, pattern: `^[A-Za-z0-9._-]{1,64}$`}, func(m *Manifest) any { return &m.Wishes.Hostname }},
-		{"uid", "the user id inside", id, func(m *Manifest) any { return func(v int64) { m.Wishes.UID = new(int(v)) } }},
-		{"gid", "the group id inside", id, func(m *Manifest) any { return func(v int64) { m.Wishes.GID = new(int(v)) } }},
+		{"uid", "the user id inside", id, func(m *Manifest) any { return &m.Wishes.UID }},
+		{"gid", "the group id inside", id, func(m *Manifest) any { return &m.Wishes.GID }},
 		{"fallback", "what to do about wishes that cannot be enforced; default strict", oneOf(policy.Fallbacks),
 			func(m *Manifest) any { return (*string)(&m.Wishes.Fallback) }},
 		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantee}, func(m *Manifest) any { return &m.Wishes.Require }},
@@ -63,22 +67,24 @@ func manifestForm() record[Manifest] {
 	}}
 }
 
-// limitsForm is the form of "limits", which sets those of a policy.
-func limitsForm() record[policy.Policy] {
-	type P = policy.Policy
-	r := record[P]{what: "limits"}
+// limits points to what "limits" sets.
+type limits struct {
+	all            *[]policy.Limit
+	timeout, grace *time.Duration
+}
+
+func limitsForm() record[limits] {
+	r := record[limits]{what: "limits"}
 	for _, l := range policy.LimitTable {
 		help := l.Help
 		if l.Unit != "" {
 			help += ", in " + l.Unit
 		}
-		r.rows = append(r.rows, row[P]{l.Name, help, intForm{l.Min, l.Max}, func(p *P) any {
-			return func(v int64) { *p = p.WithLimit(l.Name, v) }
-		}})
+		r.rows = append(r.rows, row[limits]{l.Name, help, intForm{l.Min, l.Max}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
 	}
 	r.rows = append(r.rows,
-		row[P]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", durationForm{}, func(p *P) any { return &p.Timeout }},
-		row[P]{"kill_grace", "time between SIGTERM and SIGKILL; default 2s", durationForm{}, func(p *P) any { return &p.KillGrace }})
+		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", durationForm{}, func(l *limits) any { return l.timeout }},
+		row[limits]{"kill_grace", "time between SIGTERM and SIGKILL; default 2s", durationForm{}, func(l *limits) any { return l.grace }})
 	return r
 }
 
@@ -112,6 +118,14 @@ func (filter) read(d *decoder, n *node, key string, into any) {
 		return
 	}
 	filterForm().read(d, n, key, into)
+}
+
+func (filter) json(from any) (string, bool) {
+	m := from.(*Manifest)
+	if len(m.Wishes.Seccomp.Deny) == 0 && m.RawFilter == "" {
+		return filters.json(&m.Wishes.Seccomp.Filter)
+	}
+	return filterForm().json(m)
 }
 
 func (filter) schema() map[string]any {

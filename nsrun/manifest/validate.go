@@ -59,8 +59,13 @@ func envName(s string) (problem, fix string) {
 
 // envValue checks values: in PATH a directory that is not absolute would be looked for wherever the program happens to be.
 func envValue(name, value string) (problem, fix string) {
-	if dir, relative := policy.RelativePathEntry(value); name == "PATH" && relative {
-		return clip(dir) + " in PATH is not an absolute path", "give absolute directories"
+	if name != "PATH" {
+		return "", ""
+	}
+	for dir := range strings.SplitSeq(value, ":") {
+		if !strings.HasPrefix(dir, "/") {
+			return clip(dir) + " in PATH is not an absolute path", "give absolute directories"
+		}
 	}
 	return "", ""
 }

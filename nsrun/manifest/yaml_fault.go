@@ -10,8 +10,10 @@ import (
 
 // The parser reports where it gave up, in words of its own. This file finds the line that has to be changed, and says how.
 
-// parserTexts has our words for messages of the parser or its lexer.
-var parserTexts = [...]struct{ has, text, fix string }{
+// parserText has our words for a message of the parser or its lexer.
+type parserText struct{ has, text, fix string }
+
+var parserTexts = [...]parserText{
 	{"end character of double-quoted", "the string has no closing double quote", "write the quote at its end, on the same line"},
 	{"end character of single-quoted", "the string has no closing single quote", "write the quote at its end, on the same line; write an apostrophe within it twice"},
 	{"mapping value is not allowed", "the value has a colon and a space in it", "quote the value; an object begins on the next line"},
