@@ -28,10 +28,10 @@ type denial struct {
 // making reports whether it was the namespace itself that was refused, and not what was then done in it.
 func (d denial) making() bool { return making(d.step) }
 
-// explain turns a refusal of feature name into a no with a cause. Any other error, and nil, it returns as it is.
+// explain turns a refusal of feature name into a no with a cause. Any other error, a no that has its cause, and nil, it returns as they are.
 func (b blamer) explain(name facts.Name, err error) error {
 	var step *fault.Error
-	if !errors.As(err, &step) {
+	if !errors.As(err, &step) || errnoOf(step) == 0 {
 		return err
 	}
 	d := denial{b, name, step, errnoOf(step)}

@@ -118,6 +118,8 @@ func TestBlameLeavesOtherErrorsAlone(t *testing.T) {
 	b := blamer{files: tree(nil)}
 	require.NoError(t, b.explain(facts.UserNS, nil))
 	require.Equal(t, unix.EMFILE, b.explain(facts.UserNS, unix.EMFILE), "nobody could tell: that is no refusal")
+	answered := no("it needs a pid namespace", "as root: sysctl -w kernel.unprivileged_userns_clone=1")
+	require.Equal(t, answered, b.explain(facts.PidMax, answered), "a no that has its cause keeps its fix")
 }
 
 func TestRemediesHaveOneForEachSurroundingAndForNone(t *testing.T) {
