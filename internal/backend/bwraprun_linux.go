@@ -37,10 +37,10 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 		return Outcome{}, &Error{Stage: "bwrap", Op: "find", Err: err, Hint: "install bubblewrap, or use --backend native"}
 	}
 	target, err := stages.NewSelfTestTarget(p)
-	defer target.Close()
 	if err != nil {
 		return Outcome{}, &Error{Stage: stages.SelfTestStage, Err: err}
 	}
+	defer target.Close()
 	call, err := RenderBwrap(p, target)
 	if err != nil {
 		return Outcome{}, err

@@ -44,17 +44,26 @@ func NewSelfTestTarget(p *plan.Plan) (*SelfTestTarget, error) {
 		return c, nil //nolint:nilerr // the act is left out, and the receipt says so
 	}
 	c.listener = fd
-	if err := unix.Bind(fd, &unix.SockaddrUnix{}); err != nil { // autobind: the kernel picks an abstract name (unix(7))
-		return c, os.NewSyscallError("bind", err)
+	if c.Socket, err = listenAbstract(fd); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// listenAbstract makes a socket listen, and returns the abstract name that the kernel picks for it (autobind: unix(7)).
+func listenAbstract(fd int) (name string, err error) {
+	if err := unix.Bind(fd, &unix.SockaddrUnix{}); err != nil {
+		return "", os.NewSyscallError("bind", err)
 	}
 	if err := unix.Listen(fd, 1); err != nil {
-		return c, os.NewSyscallError("listen", err)
+		return "", os.NewSyscallError("listen", err)
 	}
 	at, err := unix.Getsockname(fd)
 	if un, ok := at.(*unix.SockaddrUnix); ok {
-		c.Socket = strings.TrimPrefix(un.Name, "@")
+		name = strings.TrimPrefix(un.Name, "@")
 	}
-	return c, os.NewSyscallError("getsockname", err)
+	return name, os.NewSyscallError("getsockname", err)
 }
 
 // Close closes the socket.
