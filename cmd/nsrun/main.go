@@ -1,6 +1,15 @@
 //go:debug containermaxprocs=0
 
 // Command nsrun runs a command in a Linux sandbox, says what it would do, and what this host can enforce.
+//
+//	nsrun run --workspace . -- make test
+//	nsrun plan --workspace . -- make test # what that would do
+//
+// Called as bwrap it behaves like bubblewrap: see package bwrap. A file for each verb reads its flags; package runner does the work, and
+// help.go has the texts that nsrun help prints.
+//
+// nsrun does not protect against bugs of the kernel that the allowed system calls can reach, or against the abuse of what was granted: see
+// doc/security.md.
 package main
 
 import (

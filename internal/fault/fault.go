@@ -2,9 +2,10 @@
 //
 //	return &fault.Error{Stage: "mount", Op: "bind", Path: "/srv", Err: err, Hint: "create it, or leave it out", Origin: "--ro"}
 //
-// It is its own wire form: processes of nsrun send it to each other as JSON, and what callers ask of an error with errors.Is survives that.
+// Processes of nsrun send it to each other as JSON. Of the cause its text survives that, and what errors.Is says of an errno, of
+// [ErrNotFound] and of [ErrNotExecutable]. Every other error that the cause wraps is lost.
 //
-// It does not protect against anything.
+// The package does not protect against anything. An error may show paths of the host: give it to the caller, not to the sandbox.
 package fault
 
 import (

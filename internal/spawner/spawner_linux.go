@@ -1,5 +1,10 @@
-// Package spawner is the process that forks the sandboxes of an embedding program: that program's own binary once more, doing nothing
-// else, so that a fork copies little, however large the program is. It takes requests over descriptor 3, and ends with that: see wire.
+// Package spawner is what a program that imports the package nsrun runs in a second process of its own binary: the process that forks its
+// sandboxes. That process does nothing else, so a fork copies little, however large the program is. Package wire has what they say to each
+// other. There are two roles, which [Dispatch] tells by argv[0]:
+//
+//	spawner.Dispatch() // first of all in main; returns if this process has neither role
+//	// nsrun-spawner opens sandboxes for sessions on request, and ends, with all of them, when descriptor 3 ends
+//	// nsrun-runner runs one command and ends: for the backends that cannot open sessions
 //
 // It does not protect against the program that it belongs to, whose requests it carries out.
 package spawner

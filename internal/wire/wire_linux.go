@@ -1,15 +1,20 @@
-// Package wire is what a program and its spawner send to each other.
+// Package wire has the messages between a program that imports the package nsrun and its spawner, the process that forks its sandboxes.
 //
 //	program                                        spawner
 //	   │  socket: one message for each sandbox        │
-//	   │  [reply socket, memfd: Request as JSON] ───► │  forks, waits until the sandbox serves
+//	   │  [reply socket, memfd: Request as JSON] ───► │  forks, waits until the sandbox is ready for commands
 //	   │                                              │
 //	   │  reply socket: one message, and the end      │
 //	   │ ◄───── [memfd: Answer as JSON, and if it     │
-//	   │          serves: its socket, its pidfd]      │
+//	   │          succeeded: the sandbox's socket     │
+//	   │          and the pidfd of its first process] │
 //
-// The end of the socket is the end of the spawner, and of all its sandboxes. From then on the program talks to each sandbox itself: see
-// internal/sys, Serve.
+// After the answer the program talks to that sandbox itself, over the sandbox's socket: see [sys.Program.Serve]. When the first socket ends,
+// the spawner ends, and all its sandboxes with it. For a backend without sessions the program starts a process for each command instead, and
+// the Answer has the outcome of that command.
+//
+//	err := wire.Send(socket, wire.NewRequest(plan, nil), reply)
+//	fds, err := wire.Receive(reply, &answer)
 //
 // It protects against nothing: both ends are the same program, run by the same user.
 package wire

@@ -1,22 +1,22 @@
-// Package bwrap reads bubblewrap's command line, to the letter, and writes plans as one.
+// Package bwrap reads bubblewrap's command line exactly as bubblewrap does, and writes plans as one.
 //
-//	p, err := bwrap.Parse(os.Args[1:], caller, facts)
+//	p, err := bwrap.Parse(os.Args[1:], caller, facts) // caller has what the program knows of its environment: ids, variables, descriptors
 //	if exit := (*bwrap.Exit)(nil); errors.As(err, &exit) {
 //		fmt.Fprint(os.Stderr, exit.Stderr)
 //		os.Exit(exit.Code)
 //	}
-//	fmt.Print(p) // what a sandbox would be, before there is one
+//	fmt.Print(p) // what the sandbox would be; nothing has started
 //
 // [Parse] gives a [plan.Plan] that follows bubblewrap's rules and no others; every refusal, warning and exit code is that of
-// bubblewrap [Version]. [Render] goes the other way, also from plans of nsrun's own, and says what bubblewrap cannot carry.
-// [Message] words a failed step of the set-up as bubblewrap words it. All of them are pure: the world outside is a [Caller].
+// bubblewrap [Version]. [Render] goes the other way, also from plans of nsrun's own, and lists as Losses what bubblewrap cannot do.
+// [Message] words a step of the start that failed as bubblewrap words it. All of them make no system call: what they need comes in [Caller].
 //
-// One table, of options, has a row for each option: the parser, the usage text, [Render] and the fuzz tests' model read it.
+// There is one table with a row for each option. The parser, the usage text, [Render] and the fuzz tests read it.
 //
-// What it does not protect. A command line is believed: --bind / / is a sandbox without walls, without --new-session a program
-// types into the caller's terminal, and no option adds what the caller left out. Labels, descriptors and paths are not looked
-// at here but by whoever carries the plan out. A rendered command line has the strength of the bubblewrap that runs it, and of
-// what Losses lists nothing.
+// What the package does not protect against: a command line is believed. With --bind / / a program can change all files that the caller can,
+// without --new-session it can type into the caller's terminal, and nothing adds what the caller left out. SELinux labels, descriptors and
+// paths are not checked here, but when the plan is carried out. A rendered command line protects as well as the bubblewrap that runs it, and
+// has nothing of what Losses lists.
 package bwrap
 
 //go:generate go run ./generate

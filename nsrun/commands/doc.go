@@ -1,11 +1,11 @@
-// Package commands says which shapes of command lines may run at all: tables of rules, and a check that reports which rule accepts an argv, or
-// which word is refused, by which rule, why, and what would be accepted, so that whoever wrote it can ask for something else.
+// Package commands says which command lines may run at all. It checks the words of a command line (argv) against rules, and reports which rule
+// accepts it, or which word is refused, why, and what would be accepted instead.
 //
 //	set, err := commands.Find("passive", nil)
-//	d := set.Check([]string{"ruff", "check", "src/a.py"}, resolve)
+//	d := set.Check([]string{"ruff", "check", "src/a.py"}, resolve) // resolve says whether a path leads into the workspace
 //	if !d.Accepted { fmt.Println(d.Text(), d.Try) }
 //
-// What no rule names is refused. A rule is a program and a shape, words separated by blanks:
+// What no rule names is refused. A rule is a program and a shape, which is words separated by blanks:
 //
 //	--version   this very word
 //	FILE        a file or directory inside the workspace; FILE.go one whose name ends like that
@@ -17,11 +17,11 @@
 //	FILE...     one or more; so with PACKAGE and WORD, and only at the end
 //	...         whatever else, or nothing; only at the end. What of it reads as a path, /x or ../x, leads into the workspace
 //
-// The built-in rules passive read, check and ask for versions: nothing that they accept runs code of the workspace, as far as is known
-// of these programs (the table says what of their configuration had to be ruled out). The rules full run code.
+// There are two built-in sets. The rules "passive" read, check and ask for versions: nothing that they accept runs code of the workspace, as
+// far as is known of these programs. The rules "full" run code. A policy can have rules of its own.
 //
-// What this package does not protect against: it looks before the run, and is not what confines; the sandbox is. Where a file leads to is
-// asked once, and may have changed when the program opens it. A program that a rule names may have a way to run code that the table does not
-// know of, or be told by files below HOME, which should not be writable inside. Words that stand for "..." are only looked at for what a
-// shell would expand and for paths that stand alone, not for those in options.
+// What this package does not protect against: it looks before the run, and does not confine; the sandbox does. Where a path leads is
+// asked once, and may have changed when the program opens it. A program that a rule names may have a way to run code that the rules do not
+// know of, or may obey files in the home directory, which should not be writable inside. Words that stand for "..." are only searched for what
+// a shell would expand, and for paths that are whole words. Paths inside options are not seen.
 package commands

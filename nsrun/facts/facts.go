@@ -1,10 +1,12 @@
-// Package facts says what a host can do: the type that probes fill, doctor prints and plans are compiled against, and the one
-// table of features with what is lost without each.
+// Package facts says what a host can do. [Facts] has an answer for each feature of a kernel and host, such as Landlock or user namespaces.
+// Package probe fills it in, nsrun doctor prints it, and plans are compiled for it. [Table] has a row for each feature: what a sandbox lacks
+// without it, and what to do about that.
 //
-//	if f.State(facts.Landlock) == facts.No { row, _ := facts.Lookup(facts.Landlock); fmt.Println(row.Fix) }
+//	if f.State(facts.Landlock) == facts.No { fmt.Println(f.Fix(facts.Landlock)) }
 //
-// Facts are an argument everywhere: a plan for another host needs only that host's facts as JSON. They protect nothing, and may
-// be wrong: a start that fails is the last probe.
+// Facts are plain data, and nothing reads them from a global variable: to plan for another host, take that host's facts as JSON.
+//
+// Facts protect nothing, and may be wrong. A plan that rests on a wrong fact fails when the sandbox is made.
 package facts
 
 import (
