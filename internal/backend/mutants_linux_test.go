@@ -83,6 +83,7 @@ func (m mutant) same() bool {
 func TestMutantsAreRejected(t *testing.T) {
 	programs := strictPrograms(t)
 	maps.Copy(programs, remotePrograms(t))
+	maps.Copy(programs, requests(t))
 	var points []verify.Input // one for each call
 	var calls []int
 	for _, name := range slices.Sorted(maps.Keys(programs)) {

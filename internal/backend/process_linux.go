@@ -43,6 +43,9 @@ func (s *Sandbox) Start(c stages.Command, until <-chan struct{}) (*Process, erro
 		return nil, tooBig()
 	}
 	request, err := stages.LowerRequest(s.Plan, c)
+	if err == nil {
+		err = request.Verified()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package backend
 import (
 	"bytes"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -116,10 +117,36 @@ func remotePrograms(t *testing.T) map[string]verify.Input {
 	return out
 }
 
+// requests are commands of sessions: with files, of which one is /dev/null, and with a terminal.
+func requests(t *testing.T) map[string]verify.Input {
+	t.Helper()
+	out := map[string]verify.Input{}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { null.Close() })
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close(); w.Close() })
+	for name, c := range map[string]stages.Command{"files": {Files: [3]*os.File{null, w, w}}, "terminal": {Terminal: &unix.Winsize{Row: 24, Col: 80}}} {
+		for kind, pol := range map[string]func(*policy.Policy){"": nil, ", landlock": func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock }} {
+			p, _ := touch(t, pol)
+			c.Args, c.Env, c.Dir = p.Command, p.Env, p.Dir
+			request, err := stages.LowerRequest(p, c)
+			require.NoError(t, err)
+			require.NoError(t, request.Verified())
+			in, err := request.Evidence()
+			require.NoError(t, err)
+			out["request, "+name+kind] = in
+		}
+	}
+	return out
+}
+
 // TestStrictProgramsAreAccepted has the verifier judge real programs, and as a control the same ones with one call that is injected to fail.
 func TestStrictProgramsAreAccepted(t *testing.T) {
 	programs := strictPrograms(t)
 	maps.Copy(programs, remotePrograms(t))
+	maps.Copy(programs, requests(t))
 	for name, in := range programs {
 		t.Run(name, func(t *testing.T) {
 			if v := verify.Check(in); v != nil {

@@ -21,7 +21,7 @@ var namesLimits = map[string]string{
 	"rlimit/limit.go":         "the kernel's resources, of which some are called as limits are",
 	"rlimit/lower_linux.go":   "the resource open_files, which Go has changed",
 	"verify/command_linux.go": "the resource open_files, which is lowered last",
-	"stages/limits_linux.go": "likewise",
+	"stages/limits_linux.go":  "likewise",
 	"backend/group_linux.go":  "an error that names the limit",
 	"backend/output_linux.go": "notes that name the limit",
 }

@@ -40,6 +40,7 @@ type Request struct {
 	Program *sys.Program
 	Plan    *plan.Plan // of the server, with this command
 	Cut     int        // how many of the calls come before those that all commands share; the others, exec's, come after them
+	command Command
 }
 
 // LowerRequest returns the request for a command.
@@ -50,7 +51,7 @@ func LowerRequest(p *plan.Plan, c Command) (*Request, error) {
 	l.request = c
 	l.Program.ForRequests()
 	err := l.Append(verify.Confinement[:], verify.Request)
-	return &Request{l.Program, &own, l.execAt}, err
+	return &Request{l.Program, &own, l.execAt, c}, err
 }
 
 // enterUsers enters the user namespace that commandUsers has made for all commands.
@@ -85,22 +86,36 @@ func (l *Lowering) takeTerminal(size *unix.Winsize) {
 // takeFiles makes the request's files the standard descriptors. It replaces the host's /dev/null by the sandbox's: see ownNull.
 func (l *Lowering) takeFiles(files [3]*os.File) error {
 	l.step("descriptors", "standard")
-	own := hasDev(l.plan)
-	for fd, f := range files {
+	modes, err := fileNulls(files)
+	if err != nil {
+		return err
+	}
+	for fd, mode := range modes {
 		slot := sys.SlotIn + sys.Slot(fd)
-		st, flags, err := statFile(f)
-		switch {
-		case err != nil:
-			return &fault.Error{Stage: "descriptors", Op: f.Name(), Err: err}
-		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
-			return &fault.Error{Stage: "descriptors", Op: f.Name(), Err: errors.New("a directory of the host, through which all of it could be reached"),
-				Hint: "give a file, a pipe or nothing"}
-		case own && IsNull(st):
-			l.Program.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(flags&unix.O_ACCMODE)).Keep(slot)
+		if mode >= 0 && hasDev(l.plan) {
+			l.Program.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("/dev/null"), sys.Int(mode)).Keep(slot)
 		}
 		l.Program.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(fd), sys.Int(0))
 	}
 	return nil
+}
+
+// fileNulls returns the access mode of each file that is the host's /dev/null, and -1 for one that is not. It refuses directories.
+func fileNulls(files [3]*os.File) (modes [3]int, err error) {
+	for fd, f := range files {
+		st, flags, err := statFile(f)
+		modes[fd] = -1
+		switch {
+		case err != nil:
+			return modes, &fault.Error{Stage: "descriptors", Op: f.Name(), Err: err}
+		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+			return modes, &fault.Error{Stage: "descriptors", Op: f.Name(), Err: errors.New("a directory of the host, through which all of it could be reached"),
+				Hint: "give a file, a pipe or nothing"}
+		case IsNull(st):
+			modes[fd] = flags & unix.O_ACCMODE
+		}
+	}
+	return modes, nil
 }
 
 // statFile stats f and leaves it in Go's poller; f.Fd would take it out.

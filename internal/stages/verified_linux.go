@@ -12,13 +12,37 @@ import (
 	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
-// Verified checks a finished program against its plan: see package verify. nsrun does not run a program that fails. The check compiles
-// filters and looks limits up anew; it does not use lowering's results.
+// Verified checks a finished program against its plan: see package verify. nsrun does not run a program that fails. Of what lowering found,
+// the check believes the resolved paths, the rules at these paths and the open descriptors; filters are compiled and limits looked up anew.
 func (l *Lowered) Verified(p *plan.Plan, f FDs) error {
 	in, err := l.Evidence(p, f)
 	if err != nil {
 		return err
 	}
+	return verified(in)
+}
+
+// Verified checks a request against the plan of its session and the command.
+func (r *Request) Verified() error {
+	in, err := r.Evidence()
+	if err != nil {
+		return err
+	}
+	return verified(in)
+}
+
+// Evidence returns the verifier's input for a request.
+func (r *Request) Evidence() (in verify.Input, err error) {
+	in = verify.Input{Program: r.Program, Plan: r.Plan, By: verify.Request, Cut: r.Cut}
+	if r.command.Terminal != nil {
+		in.TerminalSize = winsize(r.command.Terminal)
+		return in, nil
+	}
+	in.Null, err = fileNulls(r.command.Files)
+	return in, err
+}
+
+func verified(in verify.Input) error {
 	if v := verify.Check(in); v != nil {
 		return &fault.Error{Stage: "verify", Err: errors.New(v.String()), Hint: "nothing was started; report this with the output of nsrun plan --syscalls"}
 	}

@@ -35,7 +35,7 @@ var Claims = map[Claim]struct{ Claim, Excludes string }{
 	Order: {"The stages of confinement come in the order of the table, each exactly once: no new privileges, no capabilities, Landlock, seccomp, exec.",
 		"CVE-2017-5226: a controlling terminal to push input into; a stage that the one before it has made impossible, or pointless"},
 	Rules: {"The Landlock rules grant no more than the plan and the mounts do, and each filter is the plan's, byte for byte.",
-		"a second lock that is open where the first one is closed"},
+		"rules that are wider than the mounts they stand behind, and a filter that nobody has reviewed"},
 	Users: {"The command's user namespace owns neither the mounts nor the other namespaces, ids are mapped as planned, setgroups is denied before gid_map is written, and no further user namespace can be made.",
 		"CVE-2014-8989: dropping a group that denies access; unmounting what covers a file; CVE-2022-0185 and other kernel bugs behind user namespaces"},
 	Tolerance: {"No call may fail with an error that is not in the table of tolerated errors.",

@@ -70,7 +70,7 @@ func (c *checker) takeTerminal() {
 // ownNull requires that descriptors 0, 1 and 2 change from the host's /dev/null to the sandbox's, with the same access mode. Root could
 // change the mode of the host's device through such a descriptor.
 func (c *checker) ownNull() {
-	if c.terminal != 0 || !slices.ContainsFunc(c.Plan.Mounts, func(op mounts.Op) bool { return op.Kind == mounts.Dev && op.Dest == "/dev" }) {
+	if c.terminal != 0 || !c.ownDev() {
 		return
 	}
 	for fd, mode := range c.Null {
@@ -79,6 +79,32 @@ func (c *checker) ownNull() {
 			c.call(OldRoot, unix.SYS_DUP3).slot(s).num(fd).num(0)
 			c.close(OldRoot, s)
 		}
+	}
+}
+
+// ownDev reports whether the sandbox has device nodes of its own at /dev.
+func (c *checker) ownDev() bool {
+	return slices.ContainsFunc(c.Plan.Mounts, func(op mounts.Op) bool { return op.Kind == mounts.Dev && op.Dest == "/dev" })
+}
+
+// files requires that the standard descriptors of a session's command become the files that have come with its request, or the terminal that
+// its supervisor has opened. The host's /dev/null is replaced as in ownNull.
+func (c *checker) files() {
+	if c.TerminalSize != nil {
+		c.call(Order, unix.SYS_IOCTL).slot(sys.SlotTerminal).num(unix.TIOCSCTTY).num(0)
+		c.call(Order, unix.SYS_IOCTL).slot(sys.SlotTerminal).num(unix.TIOCSWINSZ).mem(c.TerminalSize)
+	}
+	for fd, mode := range c.Null {
+		from := sys.SlotTerminal
+		if c.TerminalSize == nil {
+			from = sys.SlotIn + sys.Slot(fd)
+		}
+		if c.TerminalSize == nil && mode >= 0 && c.ownDev() {
+			if c.call(OldRoot, unix.SYS_OPENAT).cwd().str("/dev/null").num(mode).keeps() != from {
+				c.fail("it is not what becomes descriptor %d", fd)
+			}
+		}
+		c.call(Descriptors, unix.SYS_DUP3).slot(from).num(fd).num(0)
 	}
 }
 
@@ -234,6 +260,9 @@ func number(b bool) int {
 // There are two copies of the tries. The second is entered after the first EACCES, so that the last error is EACCES rather than ENOENT.
 // faccessat finds a file that exists although execve reported ENOENT: its interpreter is missing.
 func (c *checker) exec() {
+	if c.By == Request && c.next != c.Cut {
+		c.fail("the calls that all commands share come at %d", c.Cut)
+	}
 	names := places(c.Plan.Command[0], c.Plan.Env)
 	n := len(names)
 	c.tries(names, 4*n+1)

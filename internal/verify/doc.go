@@ -11,8 +11,8 @@
 // Every required call serves one of nine claims, see [Claims]. A call that is missing, changed, in another order, or not accounted for is a
 // violation. [Init] and [Confinement] are the tables of stages: which process runs which stage, in what order, and why.
 //
-// nsrun checks the program of a session before it runs it, and that of a single run if the run has a self-test or --verify. What nsrun runs
-// inside bubblewrap or a container is checked in tests alone.
+// nsrun checks the program of a session and the part that comes with each of its commands before they run, and the program of a single run if
+// the run has a self-test or --verify. What nsrun runs inside bubblewrap or a container is checked in tests alone.
 //
 // In a few places the plan does not decide which calls are right. The parents of a mount point may exist already, and a kernel may lack some
 // of the entries of /proc that are masked. There the check accepts more than one answer, and a comment says why, or what may be missing then.
@@ -20,7 +20,6 @@
 // The package does not check:
 //   - programs of the compat mode (called as bwrap): [Check] returns nil for them;
 //   - the program of the watchdog that starts a real bubblewrap;
-//   - the calls that come with each command of a session: its descriptors, its user namespace, its directory and its exec;
 //   - its own [Input]: limits, resolved paths and descriptor numbers are believed. It checks that a resolved path is opened without following
 //     symlinks, but it cannot check that the file there is the one that the user meant.
 //

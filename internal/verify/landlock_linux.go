@@ -64,8 +64,9 @@ func (c *checker) build() sys.Slot {
 			c.close(Descriptors, parent)
 		}
 	}
+	const netPort = 2 // LANDLOCK_RULE_NET_PORT, Linux 6.7
 	for _, r := range c.Plan.Landlock.Ports {
-		c.call(Rules, unix.SYS_LANDLOCK_ADD_RULE).slot(ruleset).num(2).words(uint64(r.Access), uint64(r.Port)).num(0)
+		c.call(Rules, unix.SYS_LANDLOCK_ADD_RULE).slot(ruleset).num(netPort).words(uint64(r.Access), uint64(r.Port)).num(0)
 	}
 	return ruleset
 }
@@ -175,8 +176,9 @@ func (c *checker) placeOf(name string) (at string, ok bool) {
 	return c.Resolved[found].Dest, true
 }
 
-// writable requires that no rule allows making files in a directory of the host that is mounted read-only: the second lock must not be open
-// where the first is closed.
+// writable requires that no rule allows making files in a directory of the host that is mounted read-only: Landlock must not be open where
+// the mount is closed. Other rights to write are compared with the plan alone (justified), because a device in a read-only mount can be
+// written to.
 func (c *checker) writable(r landlock.PathRule) {
 	if r.Access&landlock.MakeReg == 0 {
 		return

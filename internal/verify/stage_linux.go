@@ -142,6 +142,12 @@ func (c *checker) confine(s StageID) {
 		c.live = c.live[:0]
 	case OwnNull:
 		c.ownNull()
+	case Files:
+		c.files()
+	case EnterUsers:
+		if !c.Plan.Bare() {
+			c.call(Users, unix.SYS_SETNS).slot(sys.SlotUsers).num(unix.CLONE_NEWUSER)
+		}
 	case Capabilities:
 		c.capabilities()
 	case UserNamespace:

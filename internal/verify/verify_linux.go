@@ -11,7 +11,8 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// Input is a program, the plan that it was written for, and the facts about the host that lowering used beside the plan.
+// Input is a program, the plan that it was written for, and the facts about the host that lowering used beside the plan. The program is
+// checked against all the rest, and the rest is believed; but Rules must also be justified by the plan and the mounts.
 type Input struct {
 	Program        *sys.Program
 	Plan           *plan.Plan
@@ -26,13 +27,14 @@ type Input struct {
 	Arguments      sys.Area            // this process's arguments and environment, which pid 1 overwrites
 	Caller         int                 // pid of this process, which a subreaper must be unable to signal
 	Groups         []int               // descriptor numbers of the cgroup.procs files, one for each of the plan's cgroups
-	Null           [3]int              // access mode of each standard descriptor that is the host's /dev/null; -1 for the others
+	Null           [3]int              // access mode of each standard descriptor, or file of a Request, that is the host's /dev/null; -1 for the others
 	Open           []int               // descriptors that are open, for a kernel without close_range(2)
+	TerminalSize   []byte              // struct winsize of the command's terminal; nil is none
+	By             Runner              // Remote, Container or Request, if the program is only the part that such a process runs
+	Cut            int                 // of a Request: how many calls come before those that all commands share
+	TestReport     int                 // the self-test of a Remote: descriptor number of the pipe that its processes report to
 	// Device returns where the host's device of a name in /dev is, which may be a symlink there. Lowering has compared the device number.
-	Device       func(name string) string
-	TerminalSize []byte // struct winsize of the command's terminal; nil is none
-	By           Runner // Remote or Container, if the program is only the part that such a process runs
-	TestReport   int    // the self-test of a Remote: descriptor number of the pipe that its processes report to
+	Device func(name string) string
 }
 
 // Check returns nil if the program matches the plan, and otherwise the first [*Violation]. It changes nothing and makes no system call. It
