@@ -8,20 +8,31 @@ import (
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
-// ended is how a command ended: the result as the library gives it, its receipt only if that was asked for, and what was collected.
+// ended is how a command ended, and what was collected.
 type ended struct {
+	outcome
+	*counts
+
+	collected *[2][]byte // nil where output was not to be collected
+	base64    bool       // asked for
+}
+
+// outcome is the result as the library gives it, its receipt only if that was asked for.
+type outcome struct {
 	result.Result
-	Receipt         *result.Receipt `json:"receipt,omitempty"`
-	Stdout          *bulk           `json:"stdout,omitempty"`
-	Stderr          *bulk           `json:"stderr,omitempty"`
-	StdoutBytes     *int64          `json:"stdout_bytes,omitempty"`
-	StderrBytes     *int64          `json:"stderr_bytes,omitempty"`
-	StdoutTruncated bool            `json:"stdout_truncated,omitempty"`
-	StderrTruncated bool            `json:"stderr_truncated,omitempty"`
+	Receipt *result.Receipt `json:"receipt,omitempty"`
+}
+
+// counts are how much the command has written, and whether that was collected whole.
+type counts struct {
+	StdoutBytes     int64 `json:"stdout_bytes"`
+	StderrBytes     int64 `json:"stderr_bytes"`
+	StdoutTruncated bool  `json:"stdout_truncated,omitempty"`
+	StderrTruncated bool  `json:"stderr_truncated,omitempty"`
 }
 
 func endedOf(r result.Result, receipt bool) ended {
-	e := ended{Result: r}
+	e := ended{outcome: outcome{Result: r}}
 	if receipt {
 		e.Receipt = &r.Receipt
 	}
@@ -56,11 +67,11 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 	if req.stream {
 		out.end()
 		errs.end()
-		e.StdoutBytes, e.StderrBytes = &out.bytes, &errs.bytes
+		e.counts = &counts{StdoutBytes: out.bytes, StderrBytes: errs.bytes}
 		return e, nil
 	}
-	e.Stdout, e.Stderr = collected(r.Stdout, r.StdoutTruncated, req), collected(r.Stderr, r.StderrTruncated, req)
-	e.StdoutBytes, e.StderrBytes, e.StdoutTruncated, e.StderrTruncated = &r.StdoutBytes, &r.StderrBytes, r.StdoutTruncated, r.StderrTruncated
+	e.counts = &counts{r.StdoutBytes, r.StderrBytes, r.StdoutTruncated, r.StderrTruncated}
+	e.collected, e.base64 = &[2][]byte{uncut(r.Stdout, r.StdoutTruncated), uncut(r.Stderr, r.StderrTruncated)}, req.encoding == "base64"
 	return e, nil
 }
 
@@ -101,10 +112,10 @@ func (s *server) stream(c *call, name string, req *request) *stream {
 	return &stream{out: s.out, id: c.id, name: name, base64: req.encoding == "base64", stop: c.ctx.Done()}
 }
 
-// collected is output as it is told. Where it was cut, it was perhaps in the middle of a character.
-func collected(b []byte, truncated bool, req *request) *bulk {
+// uncut is output without the character in whose middle it was perhaps truncated.
+func uncut(b []byte, truncated bool) []byte {
 	if truncated {
-		b = b[:whole(b)]
+		return b[:whole(b)]
 	}
-	return &bulk{b, req.encoding == "base64"}
+	return b
 }

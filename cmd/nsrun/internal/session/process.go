@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"syscall"
@@ -70,9 +71,9 @@ func (p *process) pump(name string, from io.ReadCloser) {
 		defer from.Close()
 		stop := p.server.ctx.Done()
 		to := &stream{out: p.server.out, id: p.call.id, name: name, base64: p.base64, stop: stop}
-		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, maxEvent))
+		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 32<<10))
 		to.end()
-		p.server.out.send(event{ID: p.call.id, Closed: name}, stop, nil)
+		p.server.out.send(line{event: fmt.Appendf(nil, "{\"id\":%s,\"closed\":%q}\n", p.call.id, name)}, stop)
 	})
 }
 

@@ -175,7 +175,7 @@ func (s *server) listen(in io.Reader, left <-chan struct{}) {
 		text, err := l.next()
 		switch {
 		case errors.Is(err, errLong):
-			s.out.send(answer{ID: idOf(text), Error: protocolError("", "write shorter ones, or a file in the workspace", "the line is longer than %d bytes", MaxLine)}, stop, nil)
+			s.out.send(line{answer: answer{ID: idOf(text), Error: protocolError("", "write shorter ones, or a file in the workspace", "the line is longer than %d bytes", MaxLine)}}, stop)
 		case err != nil:
 			close(inputEnded) // whatever the error: nothing more will come
 			if s.hold() {
@@ -215,7 +215,7 @@ func (s *server) take(text []byte, stop <-chan struct{}) {
 	if fault.Field == "id" {
 		req.id = "" // that of another request, which must not take this for its answer
 	}
-	s.out.send(answer{ID: req.id, Error: fault}, stop, nil)
+	s.out.send(line{answer: answer{ID: req.id, Error: fault}}, stop)
 }
 
 // begin starts to carry out a request. What it refers to is looked up in the order of lines; everything else is done concurrently.
@@ -277,7 +277,7 @@ func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
 		s.flying[k]--
 	}
 	s.awaitTurn(c)
-	if !s.out.send(answer{c.id, ok, fault}, nil, taken) {
+	if !s.out.send(line{answer: answer{c.id, ok, fault}, taken: taken}, nil) {
 		taken()
 	}
 	if lives {
