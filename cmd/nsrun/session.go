@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 
@@ -154,12 +153,8 @@ func refusal(asked session.Asked, err error) error {
 // sandbox is a session of the library's.
 type sandbox struct{ *runner.Session }
 
-func (s sandbox) Start(ctx context.Context, req runner.StartRequest) (session.Process, error) {
-	p, err := s.StartProcess(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return process{p}, nil
+func (s sandbox) Start(ctx context.Context, argv []string, opts runner.ExecOptions) (session.Process, error) {
+	return s.StartProcess(ctx, argv, opts)
 }
 
 func (s sandbox) Resolve(path string, access runner.Access) (string, error) {
@@ -168,13 +163,6 @@ func (s sandbox) Resolve(path string, access runner.Access) (string, error) {
 		return "", err
 	}
 	return p.Path, nil
-}
-
-// process is one of the library's.
-type process struct{ *runner.Process }
-
-func (p process) Pipes() (stdin io.WriteCloser, stdout, stderr io.ReadCloser) {
-	return p.Stdin, p.Stdout, p.Stderr
 }
 
 // Receipt is what holds in each command of the session.

@@ -184,7 +184,7 @@ func assertUsedUp(t *testing.T, s *Session) {
 	t.Helper()
 	returns(t, "StartProcess", func() {
 		for range 10 {
-			if _, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}}); err != nil {
+			if _, err := start(context.Background(), s, []string{"sleep", "1000"}, ExecOptions{}); err != nil {
 				assert.ErrorContains(t, err, "limit (pids): it is used up before the command begins")
 				return
 			}

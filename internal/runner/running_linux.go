@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // Exec is what runs a command: [Session.Exec], or [Run] with a policy.
@@ -17,7 +18,7 @@ type Running struct {
 	begins, exits, ends sync.Once
 	process             *process // nil where the backend opens no sessions; to be read when begun is closed
 	stop                context.CancelCauseFunc
-	input               io.Closer // closed with the session
+	input               *os.File // our end of standard input, of a command that was started by StartProcess; closed with the session
 	result              *ExecResult
 	err                 error
 }
@@ -115,6 +116,33 @@ func (r *Running) Kill() error {
 		proc.kill()
 	}
 	return nil
+}
+
+// End kills a command that was started by [Session.StartProcess] and all that it has started, also what has outlived it, and returns when nothing
+// of that is alive.
+func (r *Running) End() error {
+	if r.Kill() == nil {
+		<-r.over
+	}
+	proc := r.process
+	proc.handle.Kill() // what has outlived it, also if it has just ended by itself
+	select {
+	case <-proc.handle.Done():
+	case <-time.After(killTimeout):
+		proc.endSandbox()
+	}
+	return nil
+}
+
+// Done is closed when the command has ended and, unless they linger, its streams are copied.
+func (r *Running) Done() <-chan struct{} { return r.over }
+
+// Stdin writes to the standard input of a command that was started by [Session.StartProcess], or to its terminal.
+func (r *Running) Stdin() io.WriteCloser {
+	if r.input == nil {
+		return r.process.handle.Terminal
+	}
+	return r.input
 }
 
 // Signal sends a signal to the command alone.

@@ -182,7 +182,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 	assert.ErrorIs(t, err, ErrClosed)
 	_, err = s.Exec(context.Background(), []string{"true"}, &ExecOptions{Fresh: true})
 	assert.ErrorIs(t, err, ErrClosed)
-	_, err = s.StartProcess(context.Background(), StartRequest{Args: []string{"cat"}})
+	_, err = start(context.Background(), s, []string{"cat"}, ExecOptions{})
 	assert.ErrorIs(t, err, ErrClosed)
 	_, err = s.ResolvePath("/usr", ForReading)
 	assert.ErrorIs(t, err, ErrClosed)

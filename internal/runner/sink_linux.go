@@ -15,6 +15,7 @@ import (
 type sink struct {
 	from   *os.File
 	to     io.Writer // nil to keep
+	closes bool      // to, at the end
 	limit  int64
 	kept   []byte
 	total  atomic.Int64
@@ -33,8 +34,8 @@ func (k *sink) start() {
 	k.done = make(chan struct{})
 	go func() {
 		defer close(k.done)
-		if to, ok := k.to.(*io.PipeWriter); ok {
-			defer to.Close()
+		if k.closes {
+			defer k.to.(io.Closer).Close()
 		}
 		b := buffers.Get().(*[]byte)
 		defer buffers.Put(b)
@@ -59,7 +60,6 @@ func (k *sink) start() {
 func (k *sink) take(b []byte) bool {
 	before := k.total.Load()
 	k.total.Add(int64(len(b)))
-	_, piped := k.to.(*io.PipeWriter)
 	if k.excessive() {
 		if before <= k.most {
 			k.excess()
@@ -78,7 +78,7 @@ func (k *sink) take(b []byte) bool {
 			k.from.Close() // as a program's that writes into a pipe which nobody reads
 			return false
 		}
-		return !piped || !k.excessive() // the reader sees the end then
+		return !k.closes || !k.excessive() // the reader sees the end then
 	}
 	if sandbox := k.limit - int64(len(k.kept)); sandbox > 0 {
 		k.kept = append(k.kept, b[:min(int64(len(b)), sandbox)]...)

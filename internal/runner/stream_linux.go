@@ -65,7 +65,7 @@ func openStreams(opts *ExecOptions, most *plan.Output) (*streams, error) {
 		limit = DefaultMaxOutput
 	}
 	if s.tty {
-		s.sinks[0] = &sink{limit: limit, to: opts.Stdout}
+		s.sinks[0] = &sink{limit: limit, to: opts.Stdout, closes: s.closes(opts.Stdout)}
 		if opts.Discard && opts.Stdout == nil {
 			s.sinks[0].to = io.Discard
 		}
@@ -152,9 +152,15 @@ func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
 	ours, theirs, err := pipe(true)
 	if err == nil {
 		s.theirs[1+i], s.made = theirs, append(s.made, theirs)
-		s.sinks[i] = &sink{from: ours, limit: limit, to: w}
+		s.sinks[i] = &sink{from: ours, limit: limit, to: w, closes: s.closes(w)}
 	}
 	return channels(err)
+}
+
+// closes reports whether a writer is closed at the end of its stream: one that is a pipe here, or outlives the command.
+func (s *streams) closes(w io.Writer) bool {
+	_, piped := w.(*io.PipeWriter)
+	return piped || s.lingers != nil
 }
 
 // plainFile reports whether a file is a regular one, which takes what is written without keeping the writer waiting.

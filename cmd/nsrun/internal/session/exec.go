@@ -43,35 +43,31 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 	if fault := b.wait(c); fault != nil {
 		return nil, fault
 	}
-	opts := &runner.ExecOptions{MaxOutput: req.maxOutput, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Timeout: req.timeout, Fresh: req.fresh, Terminal: req.terminal}
+	opts := req.options()
+	opts.MaxOutput, opts.Timeout, opts.Fresh = req.maxOutput, req.timeout, req.fresh
 	if req.stdin != nil {
 		opts.Stdin = bytes.NewReader(*req.stdin)
 	}
-	var out, errs *stream
-	if !req.stream && !s.reserve(c, req) {
+	if req.stream {
+		stdout := &stream{out: s.out, id: c.id, name: "stdout", base64: req.base64(), stop: c.ctx.Done()}
+		stderr := &stream{out: s.out, id: c.id, name: "stderr", base64: req.base64(), stop: c.ctx.Done()}
+		opts.Stdout, opts.Stderr = stdout, stderr
+		defer stdout.Close()
+		defer stderr.Close()
+	} else if !s.reserve(c, req) {
 		return nil, c.explain(nil, "")
 	}
-	if req.stream {
-		out, errs = s.stream(c, "stdout", req), s.stream(c, "stderr", req)
-		opts.Stdout, opts.Stderr = out, errs
-		defer out.end()
-		defer errs.end()
-	}
 	argv := req.argv()
-	r, err := b.box.Exec(c.ctx, argv, opts)
+	r, err := b.box.Exec(c.ctx, argv, &opts)
 	s.keep(c, r)
 	if err != nil && (r == nil || !ran(r.Verdict)) {
 		return nil, c.explain(err, argv[0])
 	}
 	e := endedOf(r.Result, req.receipt)
-	if req.stream {
-		out.end()
-		errs.end()
-		e.counts = &counts{StdoutBytes: out.bytes, StderrBytes: errs.bytes}
-		return e, nil
-	}
 	e.counts = &counts{r.StdoutBytes, r.StderrBytes, r.StdoutTruncated, r.StderrTruncated}
-	e.collected, e.base64 = &[2][]byte{uncut(r.Stdout, r.StdoutTruncated), uncut(r.Stderr, r.StderrTruncated)}, req.encoding == "base64"
+	if !req.stream {
+		e.collected, e.base64 = &[2][]byte{uncut(r.Stdout, r.StdoutTruncated), uncut(r.Stderr, r.StderrTruncated)}, req.base64()
+	}
 	return e, nil
 }
 
@@ -106,10 +102,6 @@ func (s *server) keep(c *call, r *runner.ExecResult) {
 // ran reports whether a verdict is that of a command that ran.
 func ran(v result.Verdict) bool {
 	return !slices.Contains([]result.Verdict{"", result.NotFound, result.NotExecutable, result.Setup, result.Refused}, v)
-}
-
-func (s *server) stream(c *call, name string, req *request) *stream {
-	return &stream{out: s.out, id: c.id, name: name, base64: req.encoding == "base64", stop: c.ctx.Done()}
 }
 
 // uncut is output without the character in whose middle it was perhaps truncated.

@@ -28,7 +28,8 @@ type Asked struct {
 // Sandbox is a session of the library's: see [runner.Session].
 type Sandbox interface {
 	Exec(ctx context.Context, argv []string, opts *runner.ExecOptions) (*runner.ExecResult, error)
-	Start(ctx context.Context, req runner.StartRequest) (Process, error)
+	// Start closes Stdout and Stderr when nobody can write to them any more.
+	Start(ctx context.Context, argv []string, opts runner.ExecOptions) (Process, error)
 	Resolve(path string, access runner.Access) (string, error)
 	WorkingDir() string
 	Receipt() result.Receipt
@@ -36,12 +37,12 @@ type Sandbox interface {
 	Close() error
 }
 
-// Process is one that was started: see [runner.Process]. Stderr is nil if there is a terminal.
+// Process is one that was started: see [runner.Running].
 type Process interface {
-	Pipes() (stdin io.WriteCloser, stdout, stderr io.ReadCloser)
+	Stdin() io.WriteCloser
 	Done() <-chan struct{}
-	Wait() (*result.Result, error)
+	Wait() (*runner.ExecResult, error)
 	Signal(sig os.Signal) error
 	Resize(size runner.Size) error
-	Kill() error
+	End() error
 }

@@ -107,11 +107,11 @@ type stream struct {
 	name   string
 	base64 bool
 	stop   <-chan struct{}
+	closed func() // called when it is closed, for a process, of which the client is told that
 
 	mu    sync.Mutex
 	held  []byte // the beginning of a character
 	ended bool
-	bytes int64
 }
 
 // Write sends p as one event, and waits until the client has taken that.
@@ -122,7 +122,6 @@ func (s *stream) Write(p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	n := len(p)
-	s.bytes += int64(n)
 	for len(s.held) > 0 && len(p) > 0 && !utf8.FullRune(s.held) {
 		s.held, p = append(s.held, p[0]), p[1:]
 	}
@@ -153,12 +152,18 @@ func (s *stream) send(held, rest []byte) bool {
 	return s.out.send(line{event: b.Bytes()}, s.stop)
 }
 
-// end sends what was held back. Nothing comes after it.
-func (s *stream) end() {
+// Close sends what was held back. Nothing comes after it.
+func (s *stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ended {
-		s.ended = true
-		s.send(s.held, nil)
+	if s.ended {
+		return nil
 	}
+	s.ended = true
+	s.send(s.held, nil)
+	if s.closed != nil {
+		s.out.send(line{event: fmt.Appendf(nil, "{\"id\":%s,\"closed\":%q}\n", s.id, s.name)}, s.stop)
+		s.closed()
+	}
+	return nil
 }

@@ -3,12 +3,9 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"syscall"
-
-	"github.com/nsrun/nsrun/internal/runner"
 )
 
 // process is one that a request has started, and that others refer to by that one's id.
@@ -16,14 +13,14 @@ type process struct {
 	server  *server
 	call    *call
 	sandbox *sandbox
-	base64  bool
 	tty     bool
 	ready   chan struct{} // closed when it runs, or cannot be started
 	proc    Process       // nil if it cannot be
 	// written is closed when the last write that was asked for is done: each waits for the one before. It is the server's to change.
 	written   chan struct{}
-	pumps     sync.WaitGroup
-	forgotten chan struct{} // closed when its id is free again; it is the server's to close
+	streams   []*stream
+	open      sync.WaitGroup // streams
+	forgotten chan struct{}  // closed when its id is free again; it is the server's to close
 }
 
 func newProcess(s *server, c *call, b *sandbox) *process {
@@ -42,39 +39,34 @@ func (p *process) start(req *request) (any, *Error) {
 	if fault := p.sandbox.wait(p.call); fault != nil {
 		return nil, fault
 	}
-	argv := req.argv()
-	proc, err := p.sandbox.box.Start(p.call.ctx, runner.StartRequest{Args: argv, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Terminal: req.terminal})
+	argv, opts := req.argv(), req.options()
+	p.tty = req.terminal != nil
+	opts.Stdout = p.stream("stdout", req)
+	if !p.tty {
+		opts.Stderr = p.stream("stderr", req)
+	}
+	proc, err := p.sandbox.box.Start(p.call.ctx, argv, opts)
 	if err != nil {
 		return nil, p.call.explain(err, argv[0])
 	}
-	p.base64, p.tty = req.encoding == "base64", req.terminal != nil
-	p.pumps.Add(1) // held until the answer is out
 	p.proc = proc
 	return started{true}, nil
 }
 
-// reportExit begins to pass on what the process writes, once its start has been answered.
-func (p *process) reportExit() {
-	_, stdout, stderr := p.proc.Pipes()
-	p.pump("stdout", stdout)
-	if stderr != nil {
-		p.pump("stderr", stderr)
-	}
-	p.pumps.Done()
+// stream is one that the process writes to. It waits until the start is answered.
+func (p *process) stream(name string, req *request) *stream {
+	s := &stream{out: p.server.out, id: p.call.id, name: name, base64: req.base64(), stop: p.server.ctx.Done(), closed: p.open.Done}
+	s.mu.Lock()
+	p.open.Add(1)
+	p.streams = append(p.streams, s)
+	return s
 }
 
-// pump passes on one stream until its end. It reads no further before the client has taken what there was.
-func (p *process) pump(name string, from io.ReadCloser) {
-	p.pumps.Add(1)
-	p.server.work.Go(func() {
-		defer p.pumps.Done()
-		defer from.Close()
-		stop := p.server.ctx.Done()
-		to := &stream{out: p.server.out, id: p.call.id, name: name, base64: p.base64, stop: stop}
-		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 32<<10))
-		to.end()
-		p.server.out.send(line{event: fmt.Appendf(nil, "{\"id\":%s,\"closed\":%q}\n", p.call.id, name)}, stop)
-	})
+// answered lets the process's output pass, once its start has been answered.
+func (p *process) answered() {
+	for _, s := range p.streams {
+		s.mu.Unlock()
+	}
 }
 
 // wait waits until the process runs.
@@ -154,7 +146,7 @@ func cancel(c, of *call) (any, *Error) {
 	if fault := of.process.wait(c); fault != nil {
 		return nothing{}, nil
 	}
-	return done(of.process.proc.Kill())
+	return done(of.process.proc.End())
 }
 
 func (p *process) write(c *call, req *request, before <-chan struct{}) (any, *Error) {
@@ -166,13 +158,12 @@ func (p *process) write(c *call, req *request, before <-chan struct{}) (any, *Er
 	if p.tty && req.eof {
 		return nil, protocolError("eof", "write \\u0004, which is what Ctrl-D sends", "a terminal has no end")
 	}
-	stdin, _, _ := p.proc.Pipes()
 	var err error
 	if req.data != nil {
-		_, err = stdin.Write(*req.data)
+		_, err = p.proc.Stdin().Write(*req.data)
 	}
 	if err == nil && req.eof {
-		err = stdin.Close()
+		err = p.proc.Stdin().Close()
 	}
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) || errors.Is(err, io.ErrClosedPipe) {
 		return nil, gone("of", "", "the process does not read any more")
@@ -194,7 +185,7 @@ func (p *process) ended(c *call, req *request) (any, *Error) {
 	if r == nil {
 		return done(err)
 	}
-	return endedOf(*r, req.receipt), nil
+	return endedOf(r.Result, req.receipt), nil
 }
 
 // endInput closes its standard input when all has been written: nobody can ask for more.
@@ -206,13 +197,12 @@ func (p *process) endInput() {
 	written := p.written
 	p.server.mu.Unlock()
 	<-written
-	stdin, _, _ := p.proc.Pipes()
-	_ = stdin.Close()
+	_ = p.proc.Stdin().Close()
 }
 
 // release frees its id when nothing more will be told under it.
 func (p *process) release() {
-	p.pumps.Wait()
+	p.open.Wait()
 	s := p.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,8 +213,8 @@ func (p *process) release() {
 		delete(s.calls, p.call.id)
 		s.processes--
 		p.call.cancel(nil)
-		if stdin, _, _ := p.proc.Pipes(); !p.tty {
-			_ = stdin.Close()
+		if !p.tty {
+			_ = p.proc.Stdin().Close()
 		}
 	}
 }

@@ -22,8 +22,8 @@ type request struct {
 	args      []string
 	shell     *string
 	stdin     *[]byte
-	env       []variable
-	labels    []label
+	env       variables
+	labels    labels
 	cwd       string
 	timeout   time.Duration
 	maxOutput int64
@@ -186,16 +186,10 @@ func (r *request) argv() []string {
 	return r.args
 }
 
-func (r *request) labelled() (labels []string) {
-	for _, l := range r.labels {
-		labels = append(labels, l.name+"="+l.value)
-	}
-	return labels
+// options are those that commands and processes have alike.
+func (r *request) options() runner.ExecOptions {
+	return runner.ExecOptions{Dir: r.cwd, Env: r.env, Labels: r.labels, Terminal: r.terminal}
 }
 
-func (r *request) environ() (env []string) {
-	for _, v := range r.env {
-		env = append(env, v.name+"="+v.value)
-	}
-	return env
-}
+// base64 says that output is to be encoded whatever it is.
+func (r *request) base64() bool { return r.encoding == "base64" }

@@ -62,7 +62,7 @@ type server struct {
 	end     context.CancelCauseFunc
 	life    context.Context // ends when all sessions are closed
 	stop    context.CancelFunc
-	work    sync.WaitGroup // requests, and the readers of processes
+	work    sync.WaitGroup // requests
 
 	collected *semaphore.Weighted // output; who wants much is not passed by
 
@@ -281,7 +281,7 @@ func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
 		taken()
 	}
 	if lives {
-		c.process.reportExit()
+		c.process.answered()
 	}
 }
 

@@ -98,7 +98,7 @@ func sort(raw []byte) string {
 func read(path string, raw json.RawMessage, into any) *Error {
 	raw = bytes.TrimSpace(raw)
 	switch v := into.(type) {
-	case *id:
+	case interface{ read(string, []byte) *Error }:
 		return v.read(path, raw)
 	case *string:
 		return text(path, raw, v)
@@ -118,10 +118,6 @@ func read(path string, raw json.RawMessage, into any) *Error {
 		*v = n
 	case *[]string:
 		return list(path, raw, v)
-	case *[]variable:
-		return variables(path, raw, v)
-	case *[]label:
-		return labels(path, raw, v)
 	case *time.Duration:
 		return durationOf(path, raw, v)
 	case **[]byte:
