@@ -100,7 +100,7 @@ func TestAFileThatDoesNotTakeOutput(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Output, e.Verdict)
 	assert.Equal(t, 1, e.Code)
-	assert.Zero(t, e.StdoutBytes)
+	assert.Zero(t, *e.StdoutBytes)
 	assert.Equal(t, "well\n", string(e.Stderr))
 	if assert.NotEmpty(t, e.Receipt.Notes) {
 		assert.Equal(t, "stdout: it took 0 bytes, and the rest is lost: bad file descriptor", e.Receipt.Notes[len(e.Receipt.Notes)-1].Loss)

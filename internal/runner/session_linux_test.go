@@ -306,14 +306,14 @@ func TestOutputIsCapped(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, r.Stdout, 1000)
 	assert.True(t, r.StdoutTruncated)
-	assert.EqualValues(t, 100000, r.StdoutBytes)
+	assert.EqualValues(t, 100000, *r.StdoutBytes)
 	assert.Len(t, r.Stderr, 10)
 	assert.False(t, r.StderrTruncated)
 	var out bytes.Buffer
 	r, err = s.Exec(context.Background(), Shell("head -c 3000000 /dev/zero"), &ExecOptions{Stdout: &out})
 	require.NoError(t, err)
 	assert.Equal(t, 3000000, out.Len())
-	assert.EqualValues(t, 3000000, r.StdoutBytes)
+	assert.EqualValues(t, 3000000, *r.StdoutBytes)
 	assert.Nil(t, r.Stdout)
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	require.NoError(t, err)
@@ -339,5 +339,5 @@ func TestABackgroundChildDoesNotHang(t *testing.T) {
 	returns(t, "Exec", func() { r = sh(t, s, "sleep 1000 & head -c 50000 /dev/zero; (sleep 1000; echo late) & exit 7") })
 	assert.Equal(t, OK, sh(t, s, "true").Verdict)
 	assert.Equal(t, 7, r.Code)
-	assert.EqualValues(t, 50000, r.StdoutBytes)
+	assert.EqualValues(t, 50000, *r.StdoutBytes)
 }

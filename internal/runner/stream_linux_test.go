@@ -66,7 +66,7 @@ func TestOneWriterForBothStreams(t *testing.T) {
 	r, failed := s.Exec(context.Background(), Shell(script), &ExecOptions{Stdout: &both, Stderr: &both})
 	require.NoError(t, failed)
 	assert.Equal(t, want, both.String())
-	assert.EqualValues(t, len(want), r.StdoutBytes)
+	assert.EqualValues(t, len(want), *r.StdoutBytes)
 	_, failed = s.Exec(context.Background(), Shell(script), &ExecOptions{Stdout: &out, Stderr: &err}) // positive control
 	require.NoError(t, failed)
 	assert.Equal(t, strings.Repeat("out\n", 200), out.String())

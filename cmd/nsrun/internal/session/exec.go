@@ -64,7 +64,13 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 		return nil, c.explain(err, argv[0])
 	}
 	e := endedOf(r.Result, req.receipt)
-	e.counts = &counts{r.StdoutBytes, r.StderrBytes, r.StdoutTruncated, r.StderrTruncated}
+	e.counts = &counts{StdoutTruncated: r.StdoutTruncated, StderrTruncated: r.StderrTruncated}
+	if r.StdoutBytes != nil {
+		e.counts.StdoutBytes = *r.StdoutBytes
+	}
+	if r.StderrBytes != nil { // a terminal has one stream
+		e.counts.StderrBytes = *r.StderrBytes
+	}
 	if !req.stream {
 		e.collected, e.base64 = &[2][]byte{uncut(r.Stdout, r.StdoutTruncated), uncut(r.Stderr, r.StderrTruncated)}, req.base64()
 	}

@@ -98,7 +98,8 @@ func (b *fakeBox) Exec(ctx context.Context, argv []string, o *runner.ExecOptions
 	if o.Stdout == nil {
 		o.Stdout, o.Stderr = &kept[0], &kept[1]
 	}
-	o.Stdout, o.Stderr = counting{o.Stdout, &r.StdoutBytes}, counting{o.Stderr, &r.StderrBytes}
+	var written [2]int64
+	o.Stdout, o.Stderr = counting{o.Stdout, &written[0]}, counting{o.Stderr, &written[1]}
 	if !b.Alive() {
 		return nil, runner.ErrClosed
 	}
@@ -106,6 +107,7 @@ func (b *fakeBox) Exec(ctx context.Context, argv []string, o *runner.ExecOptions
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
+	r.StdoutBytes, r.StderrBytes = &written[0], &written[1]
 	r.Stdout, r.Stderr = kept[0].Bytes(), kept[1].Bytes()
 	if o.MaxOutput > 0 && len(r.Stdout) > int(o.MaxOutput) {
 		r.Stdout, r.StdoutTruncated = r.Stdout[:o.MaxOutput], true
