@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -55,12 +54,12 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
 	}
 	defer unix.Close(pair[0])
-	err = give(wire.NewRequest(p, protected), pair[1])
+	err = give(spawner.NewRequest(p, protected), pair[1])
 	unix.Close(pair[1])
 	if err != nil {
 		return nil, err
 	}
-	var answer wire.Answer
+	var answer spawner.Answer
 	fds, err := wire.Receive(pair[0], &answer)
 	if errors.Is(err, io.EOF) {
 		return nil, &Error{Stage: "spawner", Err: errors.New("it has ended while it made a sandbox, or has reached its limit on open files"), Hint: moreFiles}
@@ -68,16 +67,14 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "answer", Err: err, Hint: hintOf(err)}
 	}
-	var info backend.Info
-	err = json.Unmarshal(answer.Info, &info)
-	if answer.Failure == nil && err == nil && len(fds) == 2 {
-		return backend.NewSandbox(p, info, fds[0], fds[1]), nil
+	if answer.Info != nil && len(fds) == 2 {
+		return backend.NewSandbox(p, *answer.Info, fds[0], fds[1]), nil
 	}
 	wire.CloseAll(fds) // whose sandbox ends with them
 	if answer.Failure != nil {
 		return nil, answer.Failure
 	}
-	return nil, &Error{Stage: "spawner", Err: errors.Join(fmt.Errorf("bug: its answer, with %d descriptors, cannot be read", len(fds)), err)}
+	return nil, &Error{Stage: "spawner", Err: fmt.Errorf("bug: its answer, with %d descriptors, is none", len(fds))}
 }
 
 const moreFiles = "raise the limit on open files (ulimit -n)"
@@ -91,7 +88,7 @@ func hintOf(err error) string {
 }
 
 // give sends an order. A spawner that has been killed is replaced once; one that only cannot be told keeps its sandboxes.
-func give(o wire.Request, reply int) error {
+func give(o spawner.Request, reply int) error {
 	owner.Lock()
 	defer owner.Unlock()
 	for tries := 0; ; tries++ {

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -88,14 +87,14 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 		unix.Close(socket)
 		<-over
 	}()
-	if err := wire.Send(socket, wire.NewRequest(&pl, s.protected)); err != nil {
+	if err := wire.Send(socket, spawner.NewRequest(&pl, s.protected)); err != nil {
 		return nil, &Error{Stage: "runner", Err: err}
 	}
 	streams.copy(nil)
 	opts.running.begin(nil)
 	stop := context.AfterFunc(ctx, func() { _ = unix.Shutdown(socket, unix.SHUT_WR) }) // the end of the run
 	defer stop()
-	var answer wire.Answer
+	var answer spawner.Answer
 	_, err = wire.Receive(socket, &answer)
 	opts.running.exit()
 	streams.finish(0)
@@ -105,14 +104,10 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 	if answer.Failure != nil {
 		return nil, errors.Join(context.Cause(ctx), answer.Failure)
 	}
-	var out backend.Outcome
-	if err := json.Unmarshal(answer.Outcome, &out); err != nil {
-		return nil, &Error{Stage: "runner", Err: fmt.Errorf("bug: its answer cannot be read: %w", err)}
-	}
 	if ctx.Err() != nil {
-		out.Killed = unix.SIGKILL
+		answer.Outcome.Killed = unix.SIGKILL
 	}
-	result := &ExecResult{Result: ended(&pl, out)}
+	result := &ExecResult{Result: ended(&pl, *answer.Outcome)}
 	streams.collect(result, 0)
 	return result, context.Cause(ctx)
 }

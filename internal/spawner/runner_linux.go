@@ -1,7 +1,6 @@
 package spawner
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -19,7 +18,7 @@ const RunnerName = "nsrun-runner"
 // Runner is all that such a process does.
 func Runner() error {
 	unix.CloseOnExec(Socket)
-	var order wire.Request
+	var order Request
 	if _, err := wire.Receive(Socket, &order); err != nil {
 		return err
 	}
@@ -35,13 +34,9 @@ func Runner() error {
 	}()
 	out, err := backend.Run(order.Whole(), backend.Options{Cancel: cancel, Protected: order.Protected, DieWithParent: true})
 	if err != nil {
-		return wire.Send(Socket, wire.Answer{Failure: failure(err)})
+		return wire.Send(Socket, failed(err))
 	}
-	data, err := json.Marshal(out)
-	if err != nil {
-		return err
-	}
-	return wire.Send(Socket, wire.Answer{Outcome: data})
+	return wire.Send(Socket, Answer{Outcome: &out})
 }
 
 // Dispatch runs the role that this process was started for, if it is one of this package's, and ends it.

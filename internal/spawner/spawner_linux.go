@@ -5,7 +5,6 @@
 package spawner
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"runtime"
 
 	"github.com/nsrun/nsrun/internal/backend"
-	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
@@ -64,7 +62,7 @@ func serve(work chan<- func()) error {
 		<-done
 	}
 	for {
-		var order wire.Request
+		var order Request
 		fds, err := wire.Receive(Socket, &order)
 		var broken *os.SyscallError
 		switch {
@@ -81,28 +79,15 @@ func serve(work chan<- func()) error {
 }
 
 // carryOut opens a sandbox and answers. Whoever does not want the answer any more closes the sandbox by not taking it.
-func carryOut(order wire.Request, reply int, fork func(func())) {
+func carryOut(order Request, reply int, fork func(func())) {
 	defer unix.Close(reply)
 	opened, err := backend.Open(order.Whole(), backend.OpenOptions{Protected: order.Protected, Fork: fork})
-	if err != nil {
-		_ = wire.Send(reply, wire.Answer{Failure: failure(err)})
-		return
-	}
-	defer unix.Close(opened.Socket)
-	defer unix.Close(opened.Pidfd)
-	info, err := json.Marshal(opened.Info)
 	if err == nil {
-		err = wire.Send(reply, wire.Answer{Info: info}, opened.Socket, opened.Pidfd)
+		defer unix.Close(opened.Socket)
+		defer unix.Close(opened.Pidfd)
+		err = wire.Send(reply, Answer{Info: &opened.Info}, opened.Socket, opened.Pidfd)
 	}
 	if err != nil {
-		_ = wire.Send(reply, wire.Answer{Failure: failure(err)})
+		_ = wire.Send(reply, failed(err))
 	}
-}
-
-// failure is an error for the program.
-func failure(err error) *fault.Error {
-	if e := (*fault.Error)(nil); errors.As(err, &e) {
-		return e
-	}
-	return &fault.Error{Stage: "spawner", Err: err}
 }
