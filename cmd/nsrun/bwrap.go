@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -40,7 +42,7 @@ func (a *app) bwrap(args []string) int {
 // bubblewrap is the whole program under its other name: its arguments, its messages, its exit codes.
 func (a *app) bubblewrap(argv0 string, args []string) int {
 	runtime.LockOSThread() // the first one, which stands for the process in /proc
-	known := runner.Facts()
+	known := probe.Quick()
 	p, err := bwrap.Parse(args, a.bwrapCaller(argv0), known)
 	if err != nil {
 		return a.bwrapExit(err)
@@ -48,7 +50,7 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	if p, err = addLayers(p, known); err != nil {
 		return a.bwrapFail(p, err)
 	}
-	result, err := runner.RunPlan(p, runner.Options{Sole: true})
+	result, err := runner.RunPlan(p, backend.Options{Sole: true})
 	if err != nil {
 		return a.bwrapFail(p, err)
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 
-	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
@@ -12,7 +12,7 @@ func (a *app) containerInit(args []string) int {
 	if len(args) != 0 {
 		return a.fail(errors.New("container-init is for nsrun itself"))
 	}
-	if err := runner.ContainerInit(); err != nil {
+	if err := backend.ContainerInit(); err != nil {
 		return a.fail(err)
 	}
 	return result.CodeFailed

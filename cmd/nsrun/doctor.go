@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
@@ -60,7 +62,7 @@ func (a *app) doctor(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	known := runner.Probe()
+	known := probe.Full()
 	if f.apparmor {
 		return a.apparmor(known.Program)
 	}
@@ -203,7 +205,7 @@ func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
 	if pol, err = policy.Normalize(pol, policy.Operator{}); err != nil {
 		return fail(err)
 	}
-	_, result, err := runner.Foreground(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, runner.Options{DieWithParent: true})
+	_, result, err := runner.Foreground(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, backend.Options{DieWithParent: true})
 	switch {
 	case err != nil:
 		return fail(err)

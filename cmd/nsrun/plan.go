@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
@@ -65,11 +67,11 @@ func (a *app) plan(args []string) int {
 	case f.as != "":
 		return a.planAsBwrap(p)
 	case f.syscalls:
-		text, err := runner.Syscalls(p)
+		l, err := backend.Preview(p)
 		if err != nil {
 			return a.fail(err)
 		}
-		return a.print(text)
+		return a.print(l.Text())
 	}
 	return a.printPlan(p, &f)
 }
@@ -107,15 +109,15 @@ func (f *planFlags) checkAs() error {
 
 // planAsBwrap prints the plan as words for a shell.
 func (a *app) planAsBwrap(p *plan.Plan) int {
-	args, losses, err := runner.AsBwrap(p)
+	call, err := backend.RenderBwrap(p, nil)
 	if err != nil {
 		return a.fail(err)
 	}
-	words := make([]string, 0, len(args)+1)
-	for _, w := range append([]string{"bwrap"}, args...) {
+	words := []string{"bwrap"}
+	for _, w := range call.Args {
 		words = append(words, shellQuote(w))
 	}
-	for _, n := range losses {
+	for _, n := range call.Losses {
 		fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 	}
 	return a.print(strings.Join(words, " ") + "\n")
@@ -156,9 +158,9 @@ func loadFacts(name string, pol policy.Policy) (facts.Facts, error) {
 	switch {
 	case name != "":
 	case pol.Fallback == policy.Degrade, pol.Backend == policy.BackendBwrap, pol.Backend == policy.BackendDocker:
-		return runner.Probe(), nil
+		return probe.Full(), nil
 	default:
-		return runner.ProbeHost(), nil
+		return probe.Host(), nil
 	}
 	var f facts.Facts
 	data, err := load.File(name, 1<<20)

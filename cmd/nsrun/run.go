@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
@@ -77,7 +78,7 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.Fla
 		a.fail(f.auditRefused(fs.Args(), err))
 		return runner.Failure(err)
 	}
-	p, result, err := runner.Foreground(req, runner.Options{Signals: signals, DieWithParent: true, Protected: f.protected, Verify: f.verify})
+	p, result, err := runner.Foreground(req, backend.Options{Signals: signals, DieWithParent: true, Protected: f.protected, Verify: f.verify})
 	if p == nil {
 		result = runner.Failure(err)
 	}

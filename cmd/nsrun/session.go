@@ -14,7 +14,6 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
 
@@ -156,14 +155,3 @@ type sandbox struct{ *runner.Session }
 func (s sandbox) Start(ctx context.Context, argv []string, opts runner.ExecOptions) (session.Process, error) {
 	return s.StartProcess(ctx, argv, opts)
 }
-
-func (s sandbox) Resolve(path string, access runner.Access) (string, error) {
-	p, err := s.ResolvePath(path, access)
-	if err != nil {
-		return "", err
-	}
-	return p.Path, nil
-}
-
-// Receipt is what holds in each command of the session.
-func (s sandbox) Receipt() result.Receipt { return runner.ReceiptOf(s.Session) }

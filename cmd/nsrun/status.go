@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -81,7 +83,7 @@ func (a *app) statusHere() (status, error) {
 	if err != nil {
 		return status{}, err
 	}
-	known := runner.Probe()
+	known := probe.Full()
 	s := status{Fallback: string(policy.Strict), Require: pol.Require, Ceiling: f.protected}
 	if pol.Fallback == policy.Degrade {
 		s.Fallback = string(policy.Degrade)
@@ -205,7 +207,7 @@ func (a *app) execStages(args []string) int {
 	if len(fds) != 3 {
 		return a.fail(errors.New("exec-stages is for nsrun itself"))
 	}
-	if err := runner.ExecStages(fds[0], fds[1], fds[2]); err != nil {
+	if err := backend.ExecStages(fds[0], fds[1], fds[2]); err != nil {
 		return a.fail(err)
 	}
 	return result.CodeFailed

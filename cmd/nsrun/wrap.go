@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -114,7 +115,7 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 	_, err = runner.Compile(req)
 	var lacks *plan.CompatibilityError
 	if errors.As(err, &lacks) { // for the causes, and for backends that are other programs
-		_, err = plan.Compile(req, runner.Probe())
+		_, err = plan.Compile(req, probe.Full())
 	}
 	return err
 }

@@ -206,7 +206,7 @@ func (s *Session) notBegun(err error) (*ExecResult, error) {
 	default:
 		return nil, err
 	}
-	return &ExecResult{Result: endedWith(s.plan, ReceiptOf(s), out)}, nil
+	return &ExecResult{Result: endedWith(s.plan, s.Receipt(), out)}, nil
 }
 
 // process is one command until its end.

@@ -40,7 +40,7 @@ func (s *Session) StartProcess(ctx context.Context, argv []string, opts ExecOpti
 
 // receiptFor is the session's, but for the default limit on output, which does not count where a command is unbounded.
 func (s *Session) receiptFor(unbounded bool) result.Receipt {
-	r := ReceiptOf(s)
+	r := s.Receipt()
 	if o := s.plan.Output; o != nil && o.Pipes && unbounded {
 		r.Limits = slices.DeleteFunc(slices.Clone(r.Limits), func(l result.LimitReceipt) bool { return l.By == "pipe" })
 	}

@@ -246,8 +246,8 @@ func discard(sandbox *backend.Sandbox) {
 	<-sandbox.Done()
 }
 
-// ReceiptOf returns what is on in a session: what the results of its commands say as well.
-func ReceiptOf(s *Session) result.Receipt {
+// Receipt returns what is on in the session: what the results of its commands say as well.
+func (s *Session) Receipt() result.Receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.receipt

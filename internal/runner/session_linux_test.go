@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 // built is the policy that b says, with what this kernel has.
 func built(t testing.TB, b *Builder) Policy {
 	t.Helper()
-	if !Facts().Can(facts.Landlock) {
+	if !probe.Quick().Can(facts.Landlock) {
 		b.Degrade()
 	}
 	p, err := b.Build()

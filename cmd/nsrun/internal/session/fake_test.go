@@ -73,11 +73,11 @@ func (b *fakeBox) Close() error {
 	return nil
 }
 
-func (b *fakeBox) Resolve(path string, access runner.Access) (string, error) {
+func (b *fakeBox) ResolvePath(path string, access runner.Access) (*runner.HostPath, error) {
 	if access == runner.ForWriting {
-		return "", &policy.Fault{Field: "path", Text: path + " is read-only", Fix: "grant it"}
+		return nil, &policy.Fault{Field: "path", Text: path + " is read-only", Fix: "grant it"}
 	}
-	return "/host/" + path, nil
+	return &runner.HostPath{Path: "/host/" + path}, nil
 }
 
 func exited(status int) result.Result {

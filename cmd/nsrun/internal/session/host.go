@@ -30,7 +30,7 @@ type Sandbox interface {
 	Exec(ctx context.Context, argv []string, opts *runner.ExecOptions) (*runner.ExecResult, error)
 	// Start closes Stdout and Stderr when nobody can write to them any more.
 	Start(ctx context.Context, argv []string, opts runner.ExecOptions) (Process, error)
-	Resolve(path string, access runner.Access) (string, error)
+	ResolvePath(path string, access runner.Access) (*runner.HostPath, error)
 	WorkingDir() string
 	Receipt() result.Receipt
 	Alive() bool

@@ -225,11 +225,11 @@ func resolve(c *call, b *sandbox, req *request) (any, *Error) {
 	if req.access == "write" {
 		access = runner.ForWriting
 	}
-	path, err := b.box.Resolve(req.path, access)
+	path, err := b.box.ResolvePath(req.path, access)
 	if err != nil {
 		return nil, explain(err, "")
 	}
-	return resolved{path}, nil
+	return resolved{path.Path}, nil
 }
 
 // resolved is what resolve answers.
