@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -24,15 +23,16 @@ type doctorFlags struct {
 	require, manifest string
 }
 
-func (f *doctorFlags) set() *flag.FlagSet {
-	fs := newFlags("doctor")
-	fs.BoolVar(&f.asJSON, "json", false, "")
-	fs.BoolVar(&f.selfTest, "self-test", false, "")
-	fs.BoolVar(&f.all, "all", false, "")
-	fs.BoolVar(&f.apparmor, "apparmor-profile", false, "")
-	fs.StringVar(&f.require, "require", "", "")
-	fs.StringVar(&f.manifest, "manifest", "", "")
-	return fs
+func (f *doctorFlags) rows() []flagRow {
+	return []flagRow{
+		{"--all", &f.all, "each feature: here or not, since which kernel, what was found, what is lost, what to do; and the same for each backend", ""},
+		{"--json", &f.asJSON, "the facts as JSON, for nsrun plan --facts; the exit code is the same", ""},
+		{"--require LIST", &f.require, "ask for these features of the host, or guarantees of a sandbox, instead; separated by commas", ""},
+		{"--self-test", &f.selfTest, "start a sandbox of the default policy that tries what must fail, whatever else is asked", ""},
+		{"--manifest FILE", &f.manifest, "ask for what this manifest needs instead, under the operator's ceiling", ""},
+		{"--apparmor-profile", &f.apparmor, "print an AppArmor profile that lets this executable make user namespaces, for Ubuntu from 23.10 on; " +
+			"apparmor_parser -r loads it. Refused where others than root can replace the executable: they would have the exemption", ""},
+	}
 }
 
 // doctorJSON are the facts, and the answer to what was asked.
@@ -51,7 +51,7 @@ type question struct {
 // doctor exits with 0 if the default policy, or what --require and --manifest ask for, can be enforced here, and with 1 if not.
 func (a *app) doctor(args []string) int {
 	var f doctorFlags
-	fs := f.set()
+	fs := newFlags("doctor", f.rows()...)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}

@@ -22,8 +22,8 @@ func flagSets() map[string]*flag.FlagSet {
 	var d doctorFlags
 	var w wrapFlags
 	var u auditFlags
-	var text string
-	return map[string]*flag.FlagSet{"run": runFlagSet(&f, &text), "plan": p.set(), "wrap": w.set(), "doctor": d.set(), "audit": u.set()}
+	return map[string]*flag.FlagSet{"run": newFlags("run", f.runRows()...), "plan": p.set(), "wrap": w.set(), "doctor": newFlags("doctor", d.rows()...),
+		"audit": newFlags("audit", u.rows()...)}
 }
 
 func TestHelpNamesEveryFlagAndNoOther(t *testing.T) {

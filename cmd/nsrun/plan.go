@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/backend"
@@ -20,20 +21,22 @@ import (
 type planFlags struct {
 	flags
 	asJSON, syscalls bool
-	facts, result    string
-	as               string
+	facts, as        string
+}
+
+// own are the flags of plan alone. It also takes --verify and --result, which do nothing here: what --syscalls prints always is checked.
+func (f *planFlags) own() []flagRow {
+	return []flagRow{
+		{"--json", &f.asJSON, "the plan as JSON: all that the backend is given", ""},
+		{"--syscalls", &f.syscalls, "the system calls that it comes to, like strace", ""},
+		{"--as bwrap", &f.as, "the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors and a session that only nsrun sets up); " +
+			"on stderr what it loses", ""},
+		{"--facts FILE", &f.facts, "plan for the host that this output of nsrun doctor --json came from", ""},
+	}
 }
 
 func (f *planFlags) set() *flag.FlagSet {
-	fs := newFlags("plan")
-	f.register(fs)
-	fs.BoolVar(&f.asJSON, "json", false, "")
-	fs.BoolVar(&f.syscalls, "syscalls", false, "")
-	fs.StringVar(&f.facts, "facts", "", "")
-	fs.StringVar(&f.as, "as", "", "")
-	fs.StringVar(&f.result, "result", "", "")  // does nothing
-	fs.BoolVar(&f.verify, "verify", false, "") // nor does this: what --syscalls prints always is
-	return fs
+	return newFlags("plan", slices.Concat(f.own(), f.runRows())...)
 }
 
 func (a *app) plan(args []string) int {

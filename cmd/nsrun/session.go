@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,18 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func sessionFlagSet(schema *bool, audit *string) *flag.FlagSet {
-	fs := newFlags("session")
-	fs.BoolVar(schema, "schema", false, "")
-	fs.StringVar(audit, "audit", "", "")
-	return fs
-}
-
 // session talks with a client over standard input and output until one of them ends, or a signal comes.
 func (a *app) session(args []string) int {
 	var schema bool
 	var made host
-	fs := sessionFlagSet(&schema, &made.audit)
+	fs := newFlags("session", flagRow{names: "--schema", into: &schema}, flagRow{names: "--audit", into: &made.audit})
 	switch err := a.parse(fs, args); {
 	case err != nil:
 		return a.fail(err)

@@ -19,7 +19,6 @@ import (
 // wrapFlags are those of run, as they are given, and how the words are printed.
 type wrapFlags struct {
 	flags
-	result         string
 	given          []given
 	asJSON, asNull bool
 }
@@ -52,14 +51,20 @@ func (r recorder) IsBoolFlag() bool {
 	return ok && b.IsBoolFlag()
 }
 
+func (f *wrapFlags) rows() []flagRow {
+	return append([]flagRow{
+		{"--json", &f.asJSON, "one line, an array of strings (default); a word that is not UTF-8 is refused", ""},
+		{"--null", &f.asNull, "each word ended by a NUL byte, for any words", ""},
+	}, f.runRows()...)
+}
+
 func (f *wrapFlags) set() *flag.FlagSet {
-	fs := newFlags("wrap")
-	f.register(fs)
-	fs.StringVar(&f.result, "result", "", "")
-	fs.BoolVar(&f.verify, "verify", false, "")
-	fs.VisitAll(func(g *flag.Flag) { g.Value = recorder{g.Value, g.Name, &f.given} })
-	fs.BoolVar(&f.asJSON, "json", false, "")
-	fs.BoolVar(&f.asNull, "null", false, "")
+	fs := newFlags("wrap", f.rows()...)
+	fs.VisitAll(func(g *flag.Flag) {
+		if g.Name != "json" && g.Name != "null" {
+			g.Value = recorder{g.Value, g.Name, &f.given}
+		}
+	})
 	return fs
 }
 
