@@ -81,10 +81,7 @@ func (f *auditFlags) rows() []flagRow {
 
 // audit reads logs: what they tell, and whether they are whole.
 func (a *app) audit(args []string) int {
-	var word string
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		word, args = args[0], args[1:]
-	}
+	word, args := wordFirst(args)
 	var f auditFlags
 	fs := newFlags("audit", f.rows()...)
 	if err := a.parse(fs, args); err != nil {

@@ -18,10 +18,7 @@ func (a *app) commands(args []string) int {
 	var f flags
 	fs := newFlags("commands", flagRow{names: "--commands", into: &f.commands}, flagRow{names: "--manifest", into: &f.manifest},
 		flagRow{names: "--workspace", into: &f.workspace})
-	word := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		word, args = args[0], args[1:]
-	}
+	word, args := wordFirst(args)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}

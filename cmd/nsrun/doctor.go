@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -52,11 +51,8 @@ type question struct {
 func (a *app) doctor(args []string) int {
 	var f doctorFlags
 	fs := newFlags("doctor", f.rows()...)
-	if err := a.parse(fs, args); err != nil {
+	if err := a.parseAll(fs, args); err != nil {
 		return a.fail(err)
-	}
-	if fs.NArg() > 0 {
-		return a.fail(fmt.Errorf("doctor takes no arguments, got %q", fs.Arg(0)))
 	}
 	questions, err := a.questions(f)
 	if err != nil {
@@ -64,7 +60,7 @@ func (a *app) doctor(args []string) int {
 	}
 	known := probe.Full()
 	if f.apparmor {
-		return a.apparmor(known.Program)
+		return a.printed(known.Program.AppArmorProfile())
 	}
 	r := report{known: known, colour: a.colour(), all: f.all}
 	for _, q := range questions {
@@ -81,11 +77,10 @@ func (a *app) doctor(args []string) int {
 	r.backends, r.degrade = a.backends(known)
 	text := r.String()
 	if f.asJSON {
-		data, err := json.MarshalIndent(doctorJSON{known, len(r.missing) == 0, r.missing}, "", "  ")
-		if err != nil {
+		if text, err = indented(doctorJSON{known, len(r.missing) == 0, r.missing}); err != nil {
 			return a.fail(err)
 		}
-		text = printable(string(data)) + "\n"
+		text = printable(text)
 	}
 	if failed := a.print(text); failed != 0 {
 		return failed
@@ -94,15 +89,6 @@ func (a *app) doctor(args []string) int {
 		return 1
 	}
 	return 0
-}
-
-// apparmor prints the AppArmor profile of this program.
-func (a *app) apparmor(p facts.Program) int {
-	text, err := p.AppArmorProfile()
-	if err != nil {
-		return a.fail(err)
-	}
-	return a.print(text)
 }
 
 // questions makes of the flags what is to be asked; a flag that cannot be understood is an error, with all others that cannot.

@@ -79,6 +79,23 @@ func (a *app) parse(fs *flag.FlagSet, args []string) error {
 	return errors.New(strings.Replace(text, " for flag -", " for --", 1))
 }
 
+// parseAll is parse for a verb that takes flags alone.
+func (a *app) parseAll(fs *flag.FlagSet, args []string) error {
+	err := a.parse(fs, args)
+	if err == nil && fs.NArg() > 0 {
+		err = fmt.Errorf("%s takes no arguments, got %q", fs.Name(), fs.Arg(0))
+	}
+	return err
+}
+
+// wordFirst takes off the word before the flags, if there is one.
+func wordFirst(args []string) (word string, rest []string) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		return args[0], args[1:]
+	}
+	return "", args
+}
+
 // notEmpty refuses a flag that was given and says nothing, such as --ceiling "$UNSET": leaving it out may permit more.
 func notEmpty(fs *flag.FlagSet) (err error) {
 	fs.Visit(func(g *flag.Flag) {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -80,19 +81,16 @@ func (a *app) main(args []string) int {
 		return result.CodeFailed
 	}
 	name := args[0]
-	if name == nothingVerb {
+	switch name {
+	case nothingVerb:
 		return 0
-	}
-	if name == "exec-stages" {
+	case "exec-stages":
 		return a.execStages(args[1:])
-	}
-	if name == "container-init" {
+	case "container-init":
 		return a.containerInit(args[1:])
-	}
-	if name == "-h" || name == "--help" {
+	case "-h", "--help":
 		name = "help"
-	}
-	if name == "--version" {
+	case "--version":
 		name = "version"
 	}
 	all := verbs()
@@ -130,6 +128,20 @@ func printable(s string) string {
 	}, s)
 }
 
+// printed prints the text that a function has returned, or its error.
+func (a *app) printed(text string, err error) int {
+	if err != nil {
+		return a.fail(err)
+	}
+	return a.print(text)
+}
+
+// indented is a value as JSON for people, too.
+func indented(v any) (string, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	return string(data) + "\n", err
+}
+
 // print writes to stdout and tells when that failed.
 func (a *app) print(text string) int {
 	if _, err := io.WriteString(a.stdout, text); err != nil {
@@ -140,11 +152,8 @@ func (a *app) print(text string) int {
 
 func (a *app) version(args []string) int {
 	fs := newFlags("version")
-	if err := a.parse(fs, args); err != nil {
+	if err := a.parseAll(fs, args); err != nil {
 		return a.fail(err)
-	}
-	if fs.NArg() > 0 {
-		return a.fail(fmt.Errorf("version takes no arguments, got %q", fs.Arg(0)))
 	}
 	return a.print(fmt.Sprintf("nsrun %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version()))
 }

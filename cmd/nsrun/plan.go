@@ -86,15 +86,11 @@ func (a *app) printPlan(p *plan.Plan, f *planFlags) int {
 	if f.facts == "" {
 		notes, stopped = runner.Look(p)
 	}
-	text := p.String() + onThisHost(notes, stopped)
+	text, err := p.String()+onThisHost(notes, stopped), error(nil)
 	if f.asJSON {
-		data, err := json.MarshalIndent(p, "", "  ")
-		if err != nil {
-			return a.fail(err)
-		}
-		text = string(data) + "\n"
+		text, err = indented(p)
 	}
-	if code := a.print(text); code != 0 || stopped == nil {
+	if code := a.printed(text, err); code != 0 || stopped == nil {
 		return code
 	}
 	return a.fail(stopped)

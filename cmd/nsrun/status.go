@@ -1,21 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
-	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // backendStatus is one backend in status --json.
@@ -47,22 +43,15 @@ type status struct {
 func (a *app) status(args []string) int {
 	fs := newFlags("status")
 	asJSON := fs.Bool("json", false, "")
-	if err := a.parse(fs, args); err != nil {
+	if err := a.parseAll(fs, args); err != nil {
 		return a.fail(err)
-	}
-	if fs.NArg() > 0 {
-		return a.fail(fmt.Errorf("status takes no arguments, got %q", fs.Arg(0)))
 	}
 	s, err := a.statusHere()
 	if err != nil {
 		return a.fail(err)
 	}
 	if *asJSON {
-		data, err := json.MarshalIndent(s, "", "  ")
-		if err != nil {
-			return a.fail(err)
-		}
-		return a.print(string(data) + "\n")
+		return a.printed(indented(s))
 	}
 	return a.print(printable(s.String()))
 }
@@ -194,21 +183,4 @@ func (e backendStatus) String() string {
 		text += "    loses: " + strings.Join(e.Loses, " ") + "\n"
 	}
 	return text
-}
-
-// execStages is not for people: it is what this binary does inside of a bubblewrap.
-func (a *app) execStages(args []string) int {
-	var fds []int
-	for _, word := range args {
-		if n, err := strconv.Atoi(word); err == nil && n > 2 {
-			fds = append(fds, n)
-		}
-	}
-	if len(fds) != 3 {
-		return a.fail(errors.New("exec-stages is for nsrun itself"))
-	}
-	if err := backend.ExecStages(fds[0], fds[1], fds[2]); err != nil {
-		return a.fail(err)
-	}
-	return result.CodeFailed
 }

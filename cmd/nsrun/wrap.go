@@ -88,11 +88,7 @@ func (a *app) wrap(args []string) int {
 	if f.asNull {
 		return a.print(strings.Join(words, "\x00") + "\x00")
 	}
-	text, err := jsonLine(words)
-	if err != nil {
-		return a.fail(err)
-	}
-	return a.print(text)
+	return a.printed(jsonLine(words))
 }
 
 // wouldRun refuses what run would refuse, but for what is looked at only when there is a command to start: files that are granted, and
