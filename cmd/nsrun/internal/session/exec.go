@@ -39,14 +39,11 @@ func endedOf(r result.Result, receipt bool) ended {
 	return e
 }
 
-func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
-	if fault := b.wait(c); fault != nil {
-		return nil, fault
-	}
+func (s *server) exec(c *call, req *request) (any, *Error) {
 	opts := req.options()
 	opts.MaxOutput, opts.Timeout, opts.Fresh = req.maxOutput, req.timeout, req.fresh
-	if req.stdin != nil {
-		opts.Stdin = bytes.NewReader(*req.stdin)
+	if req.given["stdin"] {
+		opts.Stdin = bytes.NewReader(req.stdin)
 	}
 	if req.stream {
 		stdout := &stream{out: s.out, id: c.id, name: "stdout", base64: req.base64(), stop: c.ctx.Done()}
@@ -58,7 +55,7 @@ func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
 		return nil, c.explain(nil, "")
 	}
 	argv := req.argv()
-	r, err := b.box.Exec(c.ctx, argv, &opts)
+	r, err := c.sandbox.box.Exec(c.ctx, argv, &opts)
 	s.keep(c, r)
 	if err != nil && (r == nil || !ran(r.Verdict)) {
 		return nil, c.explain(err, argv[0])

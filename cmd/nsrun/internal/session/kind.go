@@ -87,15 +87,14 @@ func durationOf(path string, raw []byte, into *time.Duration) *Error {
 }
 
 // data reads bytes: a string for its UTF-8, or {"base64": "..."}.
-func data(path string, raw []byte, into **[]byte) *Error {
+func data(path string, raw []byte, into *[]byte) *Error {
 	const fix = `give a string, or {"base64": "..."} for other bytes`
 	if raw[0] == '"' {
 		var s string
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return protocolError(path, fix, "%v", err)
 		}
-		bytes := []byte(s) // NUL is fine here
-		*into = &bytes
+		*into = []byte(s) // NUL is fine here
 		return nil
 	}
 	all, err := members(raw, path)
@@ -110,7 +109,7 @@ func data(path string, raw []byte, into **[]byte) *Error {
 	if bad != nil {
 		return protocolError(path+".base64", "use the standard alphabet, with padding", "%v", bad)
 	}
-	*into = &bytes
+	*into = bytes
 	return nil
 }
 

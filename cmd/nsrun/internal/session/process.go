@@ -10,12 +10,11 @@ import (
 
 // process is one that a request has started, and that others refer to by that one's id.
 type process struct {
-	server  *server
-	call    *call
-	sandbox *sandbox
-	tty     bool
-	ready   chan struct{} // closed when it runs, or cannot be started
-	proc    Process       // nil if it cannot be
+	server *server
+	call   *call
+	tty    bool
+	ready  chan struct{} // closed when it runs, or cannot be started
+	proc   Process       // nil if it cannot be
 	// written is closed when the last write that was asked for is done: each waits for the one before. It is the server's to change.
 	written   chan struct{}
 	streams   []*stream
@@ -23,10 +22,10 @@ type process struct {
 	forgotten chan struct{}  // closed when its id is free again; it is the server's to close
 }
 
-func newProcess(s *server, c *call, b *sandbox) *process {
+func newProcess(s *server, c *call) *process {
 	written := make(chan struct{})
 	close(written)
-	return &process{server: s, call: c, sandbox: b, ready: make(chan struct{}), forgotten: make(chan struct{}), written: written}
+	return &process{server: s, call: c, ready: make(chan struct{}), forgotten: make(chan struct{}), written: written}
 }
 
 // started is what start answers.
@@ -34,20 +33,26 @@ type started struct {
 	Started bool `json:"started"`
 }
 
-func (p *process) start(req *request) (any, *Error) {
-	defer close(p.ready)
-	if fault := p.sandbox.wait(p.call); fault != nil {
-		return nil, fault
-	}
+func (s *server) prepareStart(c *call, req *request) (act, *Error) {
+	start, fault := inSession((*server).start)(s, c, req)
+	c.process = newProcess(s, c)
+	return func() (any, *Error) {
+		defer close(c.process.ready)
+		return start()
+	}, fault
+}
+
+func (s *server) start(c *call, req *request) (any, *Error) {
+	p := c.process
 	argv, opts := req.argv(), req.options()
 	p.tty = req.terminal != nil
 	opts.Stdout = p.stream("stdout", req)
 	if !p.tty {
 		opts.Stderr = p.stream("stderr", req)
 	}
-	proc, err := p.sandbox.box.Start(p.call.ctx, argv, opts)
+	proc, err := c.sandbox.box.Start(c.ctx, argv, opts)
 	if err != nil {
-		return nil, p.call.explain(err, argv[0])
+		return nil, c.explain(err, argv[0])
 	}
 	p.proc = proc
 	return started{true}, nil
@@ -82,40 +87,59 @@ func (p *process) wait(c *call) *Error {
 	return nil
 }
 
-// prepareOf is for the requests that refer to another by its id.
-func (s *server) prepareOf(c *call, req *request) (func() (any, *Error), *Error) {
+// lookUp finds the request that another one refers to, and its process.
+func (s *server) lookUp(req *request) (*call, *Error) {
 	of := s.calls[req.of]
-	if of == nil {
+	switch {
+	case of == nil:
 		return nil, gone("of", "", "nothing with the id %s is in flight", clip(string(req.of)))
-	}
-	p := of.process
-	if req.op == "cancel" {
-		return func() (any, *Error) { return cancel(c, of) }, nil
-	}
-	if p == nil {
+	case of.process == nil && req.op != "cancel":
 		return nil, protocolError("of", "give the id of a start", "%s is no process", clip(string(req.of)))
 	}
-	if req.op == "wait" { // its own end is not the session's: it tells how the process ended with that
-		return func() (any, *Error) { return p.ended(c, req) }, nil
-	}
-	c.ctx, c.sandbox = of.ctx, p.sandbox
-	before, mine := p.written, make(chan struct{})
-	if req.op == "write" {
-		p.written = mine
-	}
-	return func() (any, *Error) {
-		defer close(mine)
-		if fault := p.wait(c); fault != nil {
+	return of, nil
+}
+
+// ofProcess prepares what is done with a process that runs.
+func ofProcess(do func(*process, *request) (any, *Error)) prepare {
+	return func(s *server, c *call, req *request) (act, *Error) {
+		of, fault := s.lookUp(req)
+		if fault != nil {
 			return nil, fault
 		}
-		switch req.op {
-		case "signal":
-			return done(p.proc.Signal(req.signal))
-		case "resize":
-			return done(p.proc.Resize(*req.terminal))
-		}
-		return p.write(c, req, before)
+		c.ctx, c.sandbox = of.ctx, of.sandbox
+		return func() (any, *Error) {
+			if fault := of.process.wait(c); fault != nil {
+				return nil, fault
+			}
+			return do(of.process, req)
+		}, nil
+	}
+}
+
+// prepareWrite has writes done in the order of their lines.
+func (s *server) prepareWrite(c *call, req *request) (act, *Error) {
+	var before chan struct{}
+	write, fault := ofProcess(func(p *process, req *request) (any, *Error) { return p.write(c, req, before) })(s, c, req)
+	if fault != nil {
+		return nil, fault
+	}
+	p, mine := s.calls[req.of].process, make(chan struct{})
+	before, p.written = p.written, mine
+	return func() (any, *Error) {
+		defer close(mine)
+		return write()
 	}, nil
+}
+
+// prepareWait is for a request whose end is not the session's: it tells how the process ended with that.
+func (s *server) prepareWait(c *call, req *request) (act, *Error) {
+	of, fault := s.lookUp(req)
+	return func() (any, *Error) { return of.process.ended(c, req) }, fault
+}
+
+func (s *server) prepareCancel(c *call, req *request) (act, *Error) {
+	of, fault := s.lookUp(req)
+	return func() (any, *Error) { return cancel(c, of) }, fault
 }
 
 // nothing is the answer to what has nothing to tell.
@@ -159,8 +183,8 @@ func (p *process) write(c *call, req *request, before <-chan struct{}) (any, *Er
 		return nil, protocolError("eof", "write \\u0004, which is what Ctrl-D sends", "a terminal has no end")
 	}
 	var err error
-	if req.data != nil {
-		_, err = p.proc.Stdin().Write(*req.data)
+	if req.given["data"] {
+		_, err = p.proc.Stdin().Write(req.data)
 	}
 	if err == nil && req.eof {
 		err = p.proc.Stdin().Close()

@@ -31,21 +31,11 @@ const maxCollected = 2 * maxFlying * runner.DefaultMaxOutput
 type kind int
 
 const (
-	work kind = iota
-	waiting
-	control
+	work    kind = iota
+	waiting      // as long as a process lives: there may be one for each
+	control      // what ends requests must get through, however many there are
 	kinds
 )
-
-func kindOf(op string) kind {
-	switch op {
-	case "wait":
-		return waiting // as long as a process lives: there may be one for each
-	case "cancel", "signal", "resize", "close", "ping":
-		return control // what ends requests must get through, however many there are
-	}
-	return work
-}
 
 // finishTimeout is how long answers wait for the client to take them when all has ended.
 const finishTimeout = time.Second
@@ -228,7 +218,7 @@ func (s *server) begin(req *request, size int) *Error {
 	if s.calls[req.id] != nil {
 		return protocolError("id", "choose another, or wait for its answer", "%s is in flight already", clip(string(req.id)))
 	}
-	k := kindOf(req.op)
+	k := req.does.counts
 	if s.flying[k] >= maxFlying || s.bytes+size > maxFlyingBytes {
 		return protocolError("", "wait for answers first", "%d requests of %d bytes are in flight", s.flying[k], s.bytes)
 	}
@@ -236,7 +226,7 @@ func (s *server) begin(req *request, size int) *Error {
 		return protocolError("", "end one of them and wait for it, by the op wait, or close its session", "there are %d processes that run or were not waited for", s.processes)
 	}
 	c := newCall(s.life, req)
-	act, fault := s.prepare(c, req)
+	act, fault := req.does.prepare(s, c, req)
 	if fault != nil {
 		return fault
 	}
@@ -254,7 +244,7 @@ func (s *server) begin(req *request, size int) *Error {
 }
 
 // carryOut does what a request asks for and answers it.
-func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
+func (s *server) carryOut(c *call, act act, k kind, size int) {
 	ok, fault := act()
 	close(c.carriedOut)
 	lives := c.process != nil && fault == nil

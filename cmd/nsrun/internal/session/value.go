@@ -102,9 +102,6 @@ func read(path string, raw json.RawMessage, into any) *Error {
 		return v.read(path, raw)
 	case *string:
 		return text(path, raw, v)
-	case **string:
-		*v = new(string)
-		return text(path, raw, *v)
 	case *bool:
 		if sort(raw) != "true" && sort(raw) != "false" {
 			return protocolError(path, "give true or false", "%s is neither true nor false", sort(raw))
@@ -120,7 +117,7 @@ func read(path string, raw json.RawMessage, into any) *Error {
 		return list(path, raw, v)
 	case *time.Duration:
 		return durationOf(path, raw, v)
-	case **[]byte:
+	case *[]byte:
 		return data(path, raw, v)
 	case **runner.Size:
 		return size(path, raw, v)
