@@ -177,7 +177,7 @@ func TestProcess(t *testing.T) {
 	assert.Equal(t, OK, r.Verdict)
 	assert.ErrorIs(t, e.Signal(unix.SIGTERM), os.ErrProcessDone)
 	assert.ErrorIs(t, e.Resize(Size{1, 1}), os.ErrInvalid)
-	require.NoError(t, e.Kill(), "nothing is left, which is as good")
+	require.NoError(t, e.End(), "nothing is left, which is as good")
 
 	p, err := start(context.Background(), s, Shell("trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.01; done"), ExecOptions{})
 	require.NoError(t, err)
