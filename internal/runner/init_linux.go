@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -129,30 +130,24 @@ func startRole(name string, files []*os.File, environ ...string) (int, <-chan st
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "request")
 	defer theirs.Close()
-	if files == nil {
-		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-		if err != nil {
-			unix.Close(pair[0])
-			return fail("open", err)
-		}
-		defer null.Close()
-		files = []*os.File{null, null, os.Stderr} // for what Go says of a crash
-	}
-	process, err := os.StartProcess("/proc/self/exe", []string{name}, &os.ProcAttr{
-		Files: append(files[:len(files):len(files)], theirs),
+	role := &exec.Cmd{Path: "/proc/self/exe", Args: []string{name}, ExtraFiles: []*os.File{theirs},
+		Stderr: os.Stderr, // for what Go says of a crash
 		// GOMAXPROCS keeps Go from reading cgroup files at its start.
-		Env: append([]string{"GOMAXPROCS=2"}, environ...),
+		Env: append(environ, "GOMAXPROCS=2"),
 		// A session of its own: a terminal's signals are its owner's to act on.
-		Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if files != nil {
+		role.Stdin, role.Stdout, role.Stderr = files[0], files[1], files[2]
+	}
+	if err := role.Start(); err != nil {
 		unix.Close(pair[0])
 		return fail("start", err)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = process.Wait()
+		_ = role.Wait()
 	}()
 	return pair[0], ended, nil
 }

@@ -24,12 +24,10 @@ func Run(ctx context.Context, p policy.Policy, argv []string, opts *ExecOptions,
 	if opts == nil {
 		opts = &ExecOptions{}
 	}
-	s := newSession(p, protected)
-	rec, err := openRecord(s.spec, opts.Labels...)
+	s, rec, err := newSession(p, protected, opts.Labels...)
 	if err != nil {
 		return nil, err
 	}
-	s.spec = rec.real(s.spec)
 	result, err := s.once(ctx, argv, opts, rec)
 	return rec.conclude(argv, result, err, ctx.Err() != nil)
 }
