@@ -1,45 +1,38 @@
 package main
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 )
 
-const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private root, Landlock, seccomp, limits.
-
-  nsrun run [flags] -- CMD ARG...     run CMD
-  nsrun plan [flags] -- CMD ARG...    print what that would do, and change nothing
-  nsrun wrap [flags] -- [CMD ARG...]  print the argv of run, for a program's own subprocess call
-  nsrun doctor [--json]               say what this host can enforce
-  nsrun session                       keep sandboxes open for a program: JSON on stdin and stdout
-  nsrun bwrap [OPTIONS...] CMD ARG... the command line of bubblewrap, as under the name bwrap
-  nsrun install-bwrap DIR             make that name: a symlink DIR/bwrap to this program
-  nsrun manifest check FILE...        check manifests
-  nsrun manifest schema               print their JSON Schema
-  nsrun seccomp show NAME             print which system calls a filter lets through, and how
-  nsrun commands check -- CMD ARG...  check CMD by command rules; also: commands list, commands show NAME
-  nsrun audit show|verify FILE        what an audit log records, and whether it is whole
-  nsrun schema manifest|ceiling|result|session    print a JSON Schema
-  nsrun status [--json]               say which backends there are
-  nsrun version
-  nsrun help VERB                     flags and examples
-  nsrun help autonomy                 what readonly, supervised and full make of grants
-  nsrun help guarantees               what each promises, and which backends give it
-  nsrun help limits                   their names, units and defaults, and what holds each
-  nsrun help verdicts                 how a run can have ended, by what exit code and evidence
-
-With no flags the command sees the system's programs and the working directory read-only, an empty /tmp,
-no network, and nothing of the environment but locale, terminal and time zone.
-`
+// usage is the help on no verb.
+func usage() string {
+	var out strings.Builder
+	out.WriteString("nsrun runs a command in a Linux sandbox: namespaces, a private root, Landlock, seccomp, limits.\n\n")
+	line := func(words, does string) { fmt.Fprintf(&out, "  nsrun %-29s %s\n", words, does) }
+	for _, v := range verbs() {
+		if v.does != "" {
+			line(strings.TrimSpace(v.name+" "+v.args), v.does)
+		}
+	}
+	for _, t := range topics {
+		line("help "+t.name, t.does)
+	}
+	out.WriteString("\n" + wrap("With no flags the command sees the system's programs and the working directory read-only, an empty /tmp, "+
+		"no network, and nothing of the environment but locale, terminal and time zone.", 104))
+	return out.String()
+}
 
 func helpTexts() map[string]string {
-	with := func(text string, rows []flagRow) string {
-		return strings.Replace(text, "FLAGS\n", flagLines(rows)+"\n", 1)
+	all := map[string]string{}
+	for _, v := range verbs() {
+		all[v.name] = v.help
+		if v.flags != nil {
+			all[v.name] = strings.Replace(v.help, "FLAGS\n", flagLines(v.flags())+"\n", 1)
+		}
 	}
-	doctor := with(doctorHelp, (&doctorFlags{}).rows())
-	return map[string]string{"run": with(runHelp, (&flags{}).runRows()), "plan": with(planHelp, slices.Concat((&planFlags{}).own(), (&flags{}).rows())), "wrap": with(wrapHelp, (&wrapFlags{}).rows()),
-		"doctor": doctor, "probe": doctor, "manifest": manifestHelp, "version": versionHelp, "help": usage, "bwrap": bwrapHelp, "install-bwrap": installHelp,
-		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "commands": commandsHelp, "audit": with(auditHelp, (&auditFlags{}).rows()), "schema": schemaHelp}
+	all["help"] = usage()
+	return all
 }
 
 const runHelp = `nsrun run [flags] -- CMD ARG...

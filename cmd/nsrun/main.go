@@ -26,30 +26,38 @@ type app struct {
 	environ        []string
 }
 
-// verb is one subcommand.
+// verb is one subcommand: its name, its arguments and what it does as the usage shows them, its help, and the flags that stand in that.
 type verb struct {
-	name, summary string
-	run           func(*app, []string) int
+	name, args, does string
+	run              func(*app, []string) int
+	help             string
+	flags            func() []flagRow
 }
 
 func verbs() []verb {
+	var f flags
+	var planned planFlags
+	var wrapped wrapFlags
+	var diagnosis doctorFlags
+	var logs auditFlags
+	forPlan := func() []flagRow { return slices.Concat(planned.own(), f.rows()) }
 	return []verb{
-		{"run", "run a command in a sandbox", (*app).run},
-		{"plan", "print what run would do, and change nothing", (*app).plan},
-		{"wrap", "print the argv by which another program does what run would do", (*app).wrap},
-		{"doctor", "say what this host can enforce, and what to do about the rest", (*app).doctor},
-		{"probe", "the same as doctor", (*app).doctor},
-		{"bwrap", "take bubblewrap's command line, as this program does under the name bwrap", (*app).bwrap},
-		{"install-bwrap", "make a symlink named bwrap to this program", (*app).installBwrap},
-		{"manifest", "check a manifest, or print its schema", (*app).manifest},
-		{"seccomp", "show what a filter lets through, or compile it", (*app).seccomp},
-		{"session", "keep sandboxes open for a program that talks JSON", (*app).session},
-		{"commands", "report which command lines command rules accept", (*app).commands},
-		{"audit", "show what an audit log records, and check that it is whole", (*app).audit},
-		{"schema", "print a JSON Schema of what nsrun reads or writes", (*app).schema},
-		{"status", "say which backends there are", (*app).status},
-		{"version", "print the version", (*app).version},
-		{"help", "print help", (*app).help},
+		{"run", "[flags] -- CMD ARG...", "run CMD", (*app).run, runHelp, f.runRows},
+		{"plan", "[flags] -- CMD ARG...", "print what that would do, and change nothing", (*app).plan, planHelp, forPlan},
+		{"wrap", "[flags] -- [CMD ARG...]", "print the argv of run, for a program's own subprocess call", (*app).wrap, wrapHelp, wrapped.rows},
+		{"doctor", "[--json]", "say what this host can enforce", (*app).doctor, doctorHelp, diagnosis.rows},
+		{"probe", "", "", (*app).doctor, doctorHelp, diagnosis.rows},
+		{"bwrap", "[OPTIONS...] CMD ARG...", "the command line of bubblewrap, as under the name bwrap", (*app).bwrap, bwrapHelp, nil},
+		{"install-bwrap", "DIR", "make that name: a symlink DIR/bwrap to this program", (*app).installBwrap, installHelp, nil},
+		{"manifest", "check FILE...", "check manifests; also: manifest schema", (*app).manifest, manifestHelp, nil},
+		{"seccomp", "show NAME", "print which system calls a filter lets through, and how", (*app).seccomp, seccompHelp, nil},
+		{"session", "", "keep sandboxes open for a program: JSON on stdin and stdout", (*app).session, sessionHelp, nil},
+		{"commands", "check -- CMD ARG...", "check CMD by command rules; also: commands list, commands show NAME", (*app).commands, commandsHelp, nil},
+		{"audit", "show|verify FILE", "what an audit log records, and whether it is whole", (*app).audit, auditHelp, logs.rows},
+		{"schema", "NAME", "print a JSON Schema: of a manifest, ceiling, result or session", (*app).schema, schemaHelp, nil},
+		{"status", "[--json]", "say which backends there are", (*app).status, statusHelp, nil},
+		{"version", "", "print the version", (*app).version, versionHelp, nil},
+		{"help", "VERB", "flags and examples", (*app).help, "", nil},
 	}
 }
 
@@ -77,7 +85,7 @@ func (a *app) main(args []string) int {
 		return a.fail(err)
 	}
 	if len(args) == 0 {
-		fmt.Fprint(a.stderr, usage)
+		fmt.Fprint(a.stderr, usage())
 		return result.CodeFailed
 	}
 	name := args[0]
@@ -160,7 +168,7 @@ func (a *app) version(args []string) int {
 
 func (a *app) help(args []string) int {
 	if len(args) == 0 {
-		return a.print(usage)
+		return a.print(usage())
 	}
 	if len(args) > 1 {
 		return a.fail(fmt.Errorf("help takes one verb or topic, got also %q", args[1]))
