@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -139,7 +140,8 @@ func (a *app) bwrapCaller(argv0 string) bwrap.Caller {
 				return nil, errors.New(strerror(unix.EBADF))
 			}
 			read[fd] = true
-			return readFD(fd)
+			defer unix.Close(fd)
+			return io.ReadAll(descriptor(fd))
 		},
 	}
 }
@@ -150,33 +152,25 @@ func inherited(fd int) bool {
 	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
-// readFD reads to the end and closes, without the poller, to which the descriptor may be unknown.
-func readFD(fd int) ([]byte, error) {
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	size := int64(4096)
-	if unix.Fstat(fd, &st) == nil && st.Size > size {
-		size = st.Size + 1
-	}
-	data := make([]byte, 0, min(size, 1<<26))
+// descriptor is read without the poller, to which it may be unknown.
+type descriptor int
+
+func (d descriptor) Read(b []byte) (int, error) {
 	for {
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
-		}
-		n, err := unix.Read(fd, data[len(data):cap(data)])
+		n, err := unix.Read(int(d), b)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return nil, errors.New(strerror(err))
+			return 0, errors.New(strerror(err))
 		case n == 0:
-			return data, nil
+			return 0, io.EOF
 		default:
-			data = data[:len(data)+n]
+			return n, nil
 		}
 	}
 }
 
-// capabilities is this process's effective set.
+// capabilities are those that this process has, or may take.
 func capabilities() uint64 {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

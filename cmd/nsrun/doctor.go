@@ -74,7 +74,10 @@ func (a *app) doctor(args []string) int {
 	if len(r.missing) == 0 && (f.selfTest || f.require == "" && f.manifest == "") || f.selfTest {
 		r.tested, r.missing = a.selfTest(r.missing)
 	}
-	r.backends, r.degrade = a.backends(known)
+	degraded := policy.Default(runner.Home())
+	degraded.Fallback = policy.Degrade
+	r.backends = a.backends(known)
+	r.degrade, _ = a.backendFor(degraded, known)
 	text := r.String()
 	if f.asJSON {
 		if text, err = indented(doctorJSON{known, len(r.missing) == 0, r.missing}); err != nil {
@@ -155,26 +158,14 @@ func lacking(known facts.Facts, names []facts.Name) (missing []plan.Note) {
 
 // unmet asks what of a policy the host cannot enforce, as a run of it would be told.
 func (a *app) unmet(pol policy.Policy) func(facts.Facts) ([]plan.Note, error) {
-	pol.Commands = "" // it is asked about commands, and there is none
 	return func(known facts.Facts) ([]plan.Note, error) {
-		_, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
+		_, err := a.compile(pol, known)
 		var lacks *plan.CompatibilityError
 		if errors.As(err, &lacks) {
 			return lacks.Unmet, nil
 		}
 		return nil, err
 	}
-}
-
-// backends says what each backend is worth here, and which one fallback degrade comes to.
-func (a *app) backends(known facts.Facts) (all []backendStatus, degrade string) {
-	for _, name := range plan.Backends() {
-		all = append(all, a.backendStatus(name, known))
-	}
-	pol := policy.Default(runner.Home())
-	pol.Fallback = policy.Degrade
-	degrade, _ = a.backendFor(pol, known)
-	return all, degrade
 }
 
 // selfTest starts a sandbox of the default policy whose self-test is on, and returns what it tried, or why it is missing.

@@ -132,9 +132,9 @@ func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 		return policy.Policy{}, err
 	}
 	if f.manifest != "" {
-		pol.Notes = append(pol.Notes[:len(pol.Notes):len(pol.Notes)], widened(manifest, pol)...)
+		pol.Notes = append(slices.Clip(pol.Notes), widened(manifest, pol)...)
 	}
-	if !bare(pol) { // the ceiling does not permit that
+	if !pol.Bare() { // the ceiling does not permit that
 		pol.Notes = slices.DeleteFunc(slices.Clone(pol.Notes), func(n policy.Note) bool { return n.Feature == switchNote })
 	}
 	return f.ownDir(pol), nil

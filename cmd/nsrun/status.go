@@ -77,15 +77,27 @@ func (a *app) statusHere() (status, error) {
 	if pol.Fallback == policy.Degrade {
 		s.Fallback = string(policy.Degrade)
 	}
-	if bare(pol) {
+	if pol.Bare() {
 		s.Disabled = envSandbox + "=" + os.Getenv(envSandbox)
 	}
 	s.Backend, s.Why = a.backendFor(pol, known)
 	s.Active = s.Backend != "" && s.Backend != plan.BackendNone
-	for _, name := range plan.Backends() {
-		s.Backends = append(s.Backends, a.backendStatus(name, known))
-	}
+	s.Backends = a.backends(known)
 	return s, nil
+}
+
+// backends says what each backend is worth here.
+func (a *app) backends(known facts.Facts) (all []backendStatus) {
+	for _, name := range plan.Backends() {
+		all = append(all, a.backendStatus(name, known))
+	}
+	return all
+}
+
+// compile plans a policy for no command in particular.
+func (a *app) compile(pol policy.Policy, known facts.Facts) (*plan.Plan, error) {
+	pol.Commands = "" // it is asked about commands, and there is none
+	return plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
 }
 
 // backendFor plans a policy, and says what backend that comes to or why it comes to none.
@@ -98,8 +110,7 @@ func (a *app) backendFor(pol policy.Policy, known facts.Facts) (backend, why str
 }
 
 func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why string) {
-	pol.Commands = "" // it is asked about commands, and there is none
-	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
+	p, err := a.compile(pol, known)
 	var lacks *plan.CompatibilityError
 	switch {
 	case errors.As(err, &lacks):

@@ -107,7 +107,7 @@ func TestWrappedPrefixTakesCommands(t *testing.T) {
 	require.Equal(t, "--", prefix[len(prefix)-1])
 	for _, command := range [][]string{{"pwd"}, {"echo", "--ro", "/"}, {"sh", "-c", "exit 3"}, {"--version"}, {"--"}, {""}} {
 		want := call(t, dir, append([]string{"nsrun", "run", "--workspace", ".", "--"}, command...)...)
-		assert.Equal(t, want, call(t, t.TempDir(), append(prefix[:len(prefix):len(prefix)], command...)...), "%q", command)
+		assert.Equal(t, want, call(t, t.TempDir(), append(slices.Clip(prefix), command...)...), "%q", command)
 	}
 }
 

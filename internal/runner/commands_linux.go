@@ -124,14 +124,9 @@ func startDir(p policy.Policy) string {
 // workspace is a place inside, and what of the host is shown there.
 type workspace struct{ inside, host string }
 
-// bare says that there is no sandbox: paths are those of the host.
-func bare(p policy.Policy) bool {
-	return p.Isolation.Level() != policy.Container || p.Backend == policy.BackendNone
-}
-
 // workspaces are the policy's workspace, and where its commands start if that is granted.
 func workspaces(p policy.Policy) (all []workspace) {
-	dir, bare := startDir(p), bare(p)
+	dir, bare := startDir(p), p.Bare()
 	if bare && dir != "/" {
 		all = append(all, workspace{dir, dir})
 	}

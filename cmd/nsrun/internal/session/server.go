@@ -90,10 +90,6 @@ type call struct {
 	quiet      chan struct{} // closed when the process that it has waited for has nothing more to say; set before carriedOut is closed
 }
 
-func newCall(ctx context.Context, req *request) *call {
-	return &call{id: req.id, op: req.op, ctx: ctx, carriedOut: make(chan struct{}), sent: make(chan struct{}), lacksRoom: make(chan struct{})}
-}
-
 func newServer(ctx context.Context, host Host, version string) *server {
 	s := &server{host: host, version: version, out: newOutput(), calls: map[id]*call{}, unsent: map[*call]struct{}{}, sandboxes: map[string]*sandbox{},
 		living: map[*sandbox]struct{}{}, collected: semaphore.NewWeighted(maxCollected), untimedLimit: untimedLimit, unreadLimit: unreadLimit}
@@ -225,7 +221,7 @@ func (s *server) begin(req *request, size int) *Error {
 	if req.op == "start" && s.processes >= maxProcesses {
 		return protocolError("", "end one of them and wait for it, by the op wait, or close its session", "there are %d processes that run or were not waited for", s.processes)
 	}
-	c := newCall(s.life, req)
+	c := &call{id: req.id, op: req.op, ctx: s.life, carriedOut: make(chan struct{}), sent: make(chan struct{}), lacksRoom: make(chan struct{})}
 	act, fault := req.does.prepare(s, c, req)
 	if fault != nil {
 		return fault
