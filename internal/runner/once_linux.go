@@ -63,7 +63,7 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 	return s.exec(ctx, argv, &once, rec)
 }
 
-// runApart runs the one command of a plan whose backend opens no sessions, in a process of its own: see [spawner.Runner].
+// runApart runs the one command of a plan whose backend opens no sessions, in a process of its own: see [spawner.RunnerName].
 func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions, rec *record) (*ExecResult, error) {
 	command, limit, err := s.ask(argv, opts, rec)
 	if err != nil {

@@ -1,5 +1,16 @@
 // Package spawner is the process that forks the sandboxes of an embedding program: that program's own binary once more, doing nothing
-// else, so that a fork copies little, however large the program is. It takes requests over descriptor 3, and ends with that: see wire.
+// else, so that a fork copies little, however large the program is.
+//
+//	program                                        spawner
+//	   │  socket: one message for each sandbox        │
+//	   │  [reply socket, Request] ──────────────────► │  forks, waits until the sandbox serves
+//	   │                                              │
+//	   │  reply socket: one message, and the end      │
+//	   │ ◄───── [Answer, and if it serves: its        │
+//	   │          socket, its pidfd]                  │
+//
+// The end of the socket is the end of the spawner, and of all its sandboxes. From then on the program talks to each sandbox itself: see
+// internal/sys, Serve.
 //
 // It does not protect against the program that it belongs to, whose requests it carries out.
 package spawner
@@ -16,17 +27,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the argv[0] by which a program knows that it is one, and Socket where its requests come from.
+// Name is the argv[0] by which a program knows that it is one, and socket where its requests come from.
 const (
 	Name   = "nsrun-spawner"
-	Socket = 3
+	socket = 3
 )
 
-// Main is all that a spawner does. It returns when its owner has gone, or with what keeps it from working.
-func Main() error {
+// spawn is all that a spawner does. It returns when its owner has gone, or with what keeps it from working.
+func spawn() error {
 	// The kernel kills sandboxes when the thread that forked them ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
 	runtime.LockOSThread()
-	unix.CloseOnExec(Socket)
+	unix.CloseOnExec(socket)
 	go reap()
 	work, orders := make(chan func()), make(chan error)
 	go func() { orders <- serve(work) }()
@@ -63,7 +74,7 @@ func serve(work chan<- func()) error {
 	}
 	for {
 		var order Request
-		fds, err := wire.Receive(Socket, &order)
+		fds, err := wire.Receive(socket, &order)
 		var broken *os.SyscallError
 		switch {
 		case errors.Is(err, io.EOF):

@@ -1,15 +1,5 @@
-// Package wire is what a program and its spawner send to each other.
-//
-//	program                                        spawner
-//	   │  socket: one message for each sandbox        │
-//	   │  [reply socket, memfd: Request as JSON] ───► │  forks, waits until the sandbox serves
-//	   │                                              │
-//	   │  reply socket: one message, and the end      │
-//	   │ ◄───── [memfd: Answer as JSON, and if it     │
-//	   │          serves: its socket, its pidfd]      │
-//
-// The end of the socket is the end of the spawner, and of all its sandboxes. From then on the program talks to each sandbox itself: see
-// internal/sys, Serve.
+// Package wire is what processes of nsrun send to each other: messages of one value, as JSON in a memory file, and descriptors. A program and its
+// spawner do, and nsrun and its pid 1 of a container.
 //
 // It protects against nothing: both ends are the same program, run by the same user.
 package wire
