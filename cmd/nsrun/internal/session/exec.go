@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/runner"
@@ -46,8 +47,7 @@ func (s *server) exec(c *call, req *request) (any, *Error) {
 		opts.Stdin = bytes.NewReader(req.stdin)
 	}
 	if req.stream {
-		stdout := &stream{out: s.out, id: c.id, name: "stdout", base64: req.base64(), stop: c.ctx.Done()}
-		stderr := &stream{out: s.out, id: c.id, name: "stderr", base64: req.base64(), stop: c.ctx.Done()}
+		stdout, stderr := s.stream(c.ctx, c.id, "stdout", req), s.stream(c.ctx, c.id, "stderr", req)
 		opts.Stdout, opts.Stderr = stdout, stderr
 		defer stdout.Close()
 		defer stderr.Close()
@@ -72,6 +72,11 @@ func (s *server) exec(c *call, req *request) (any, *Error) {
 		e.collected, e.base64 = &[2][]byte{uncut(r.Stdout, r.StdoutTruncated), uncut(r.Stderr, r.StderrTruncated)}, req.base64()
 	}
 	return e, nil
+}
+
+// stream is one whose events have an id, until ctx ends.
+func (s *server) stream(ctx context.Context, id id, name string, req *request) *stream {
+	return &stream{out: s.out, id: id, name: name, base64: req.base64(), stop: ctx.Done()}
 }
 
 // reserve waits until there is room for all that a command's answer may hold, and reports whether there was before the command was to end.

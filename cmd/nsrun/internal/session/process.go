@@ -60,7 +60,8 @@ func (s *server) start(c *call, req *request) (any, *Error) {
 
 // stream is one that the process writes to. It waits until the start is answered.
 func (p *process) stream(name string, req *request) *stream {
-	s := &stream{out: p.server.out, id: p.call.id, name: name, base64: req.base64(), stop: p.server.ctx.Done(), closed: p.open.Done}
+	s := p.server.stream(p.server.ctx, p.call.id, name, req)
+	s.closed = p.open.Done
 	s.mu.Lock()
 	p.open.Add(1)
 	p.streams = append(p.streams, s)
@@ -76,10 +77,8 @@ func (p *process) answered() {
 
 // wait waits until the process runs.
 func (p *process) wait(c *call) *Error {
-	select {
-	case <-p.ready:
-	case <-c.ctx.Done():
-		return c.explain(nil, "")
+	if fault := c.await(p.ready); fault != nil {
+		return fault
 	}
 	if p.proc == nil {
 		return gone("of", "see the answer to its start", "the process could not be started")
@@ -174,10 +173,8 @@ func cancel(c, of *call) (any, *Error) {
 }
 
 func (p *process) write(c *call, req *request, before <-chan struct{}) (any, *Error) {
-	select {
-	case <-before:
-	case <-c.ctx.Done():
-		return nil, c.explain(nil, "")
+	if fault := c.await(before); fault != nil {
+		return nil, fault
 	}
 	if p.tty && req.eof {
 		return nil, protocolError("eof", "write \\u0004, which is what Ctrl-D sends", "a terminal has no end")

@@ -120,10 +120,9 @@ func opOf(all []member) (op, *Error) {
 	for _, o := range ops() {
 		names = append(names, o.name)
 	}
-	known := "known are " + strings.Join(names, ", ")
 	i := slices.IndexFunc(all, func(m member) bool { return m.name == "op" })
 	if i < 0 {
-		return op{}, protocolError("op", known, "the request has none")
+		return op{}, protocolError("op", meant("", names), "the request has none")
 	}
 	if fault := text("op", all[i].value, &word); fault != nil {
 		return op{}, fault
@@ -131,10 +130,15 @@ func opOf(all []member) (op, *Error) {
 	if i := slices.Index(names, word); i >= 0 {
 		return ops()[i], nil
 	}
-	if near, ok := policy.Nearest(word, names); ok {
-		known = "did you mean " + near + "?"
+	return op{}, protocolError("op", meant(word, names), "%q is not an op", clip(word))
+}
+
+// meant names the word that was probably meant, or all that are known.
+func meant(word string, known []string) string {
+	if near, ok := policy.Nearest(word, known); ok {
+		return "did you mean " + near + "?"
 	}
-	return op{}, protocolError("op", known, "%q is not an op", clip(word))
+	return "known are " + strings.Join(known, ", ")
 }
 
 // fill decodes the fields of a request, which must be ones that its op takes.
@@ -143,11 +147,7 @@ func (r *request) fill(o op, all []member) *Error {
 	fields := r.fields()
 	for _, m := range all {
 		if !slices.Contains(takes, m.name) {
-			fix := "known are " + strings.Join(takes, ", ")
-			if near, ok := policy.Nearest(m.name, takes); ok {
-				fix = "did you mean " + near + "?"
-			}
-			return protocolError(clip(m.name), fix, "%s takes no such field", o.name)
+			return protocolError(clip(m.name), meant(m.name, takes), "%s takes no such field", o.name)
 		}
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == m.name })
 		r.given[m.name] = true

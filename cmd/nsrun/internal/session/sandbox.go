@@ -22,10 +22,8 @@ type sandbox struct {
 
 // wait waits until the session is open.
 func (b *sandbox) wait(c *call) *Error {
-	select {
-	case <-b.ready:
-	case <-c.ctx.Done():
-		return c.explain(nil, "")
+	if fault := c.await(b.ready); fault != nil {
+		return fault
 	}
 	if b.box == nil {
 		return gone("session", "see the answer to its open", "the session %q could not be opened", clip(b.name))

@@ -98,6 +98,14 @@ func newServer(ctx context.Context, host Host, version string) *server {
 	return s
 }
 
+// await waits until a channel is closed, or the request is to end.
+func (c *call) await(done <-chan struct{}) *Error {
+	if !either(done, c.ctx.Done()) {
+		return c.explain(nil, "")
+	}
+	return nil
+}
+
 // explain sorts an error into one of the kinds. When the request was told to end, that is why.
 func (c *call) explain(err error, name string) *Error {
 	if c.ctx.Err() == nil {
