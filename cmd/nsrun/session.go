@@ -34,13 +34,13 @@ func (a *app) session(args []string) int {
 			return a.fail(fmt.Errorf("--audit: %w", err))
 		}
 	}
-	ctx, stop := untilSignal()
-	defer stop()
+	ctx, end := untilSignal()
+	defer end(nil)
 	if out, ok := a.stdout.(*os.File); ok {
 		gone := hangup(out, 0) // what can be written to has no other word for it
 		go func() {
 			<-gone
-			ctx.end(session.ErrOutput)
+			end(session.ErrOutput)
 		}()
 	}
 	err := session.Serve(ctx, os.Stdin, a.stdout, hangup(os.Stdin, unix.POLLRDHUP), made, version)
@@ -57,7 +57,7 @@ func (a *app) session(args []string) int {
 
 // untilSignal returns a context that a signal ends. The second one ends this process at once, and the kernel the sandboxes with it. A
 // client that has gone is an error of writing here, and not SIGPIPE.
-func untilSignal() (ending, func()) {
+func untilSignal() (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(context.Background())
 	signals, pipe := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
@@ -67,13 +67,7 @@ func untilSignal() (ending, func()) {
 		signal.Stop(signals)
 		end(&fault.Error{Stage: "interrupted", Op: unix.SignalName(sig.(unix.Signal)), Err: context.Canceled})
 	}()
-	return ending{ctx, end}, func() { end(nil) }
-}
-
-// ending is a context and what ends it.
-type ending struct {
-	context.Context
-	end context.CancelCauseFunc
+	return ctx, end
 }
 
 // hangup returns a channel that is closed when the other end of a pipe or socket is. It costs a thread.
