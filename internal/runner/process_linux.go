@@ -2,12 +2,9 @@ package runner
 
 import (
 	"context"
-	"errors"
-	"os"
 	"slices"
 
 	"github.com/nsrun/nsrun/nsrun/result"
-	"golang.org/x/sys/unix"
 )
 
 // StartProcess starts a command and returns once it is being executed. No timeout of the policy's counts for it, but that of an operator's
@@ -45,27 +42,4 @@ func (s *Session) receiptFor(unbounded bool) result.Receipt {
 		r.Limits = slices.DeleteFunc(slices.Clone(r.Limits), func(l result.LimitReceipt) bool { return l.By == "pipe" })
 	}
 	return r
-}
-
-func (proc *process) signal(sig os.Signal) error {
-	s, ok := sig.(unix.Signal)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return proc.handle.Signal(s, false)
-}
-
-func (proc *process) resize(size Size) error {
-	if proc.handle.Terminal == nil {
-		return os.ErrInvalid
-	}
-	conn, err := proc.handle.Terminal.SyscallConn()
-	if err != nil {
-		return err
-	}
-	failed := err
-	if err := conn.Control(func(fd uintptr) { failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size.window()) }); err != nil {
-		return err
-	}
-	return os.NewSyscallError("ioctl", failed)
 }

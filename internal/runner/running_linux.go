@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Exec is what runs a command: [Session.Exec], or [Run] with a policy.
@@ -148,23 +150,30 @@ func (r *Running) Stdin() io.WriteCloser {
 // Signal sends a signal to the command alone.
 func (r *Running) Signal(sig os.Signal) error {
 	proc, err := r.running()
+	number, ok := sig.(unix.Signal)
 	switch {
 	case err != nil:
 		return err
-	case proc == nil:
+	case proc == nil || !ok:
 		return errors.ErrUnsupported
 	}
-	return proc.signal(sig)
+	return proc.handle.Signal(number, false)
 }
 
 // Resize sets the terminal's size. Without a terminal it is [os.ErrInvalid].
 func (r *Running) Resize(size Size) error {
 	select {
 	case <-r.begun:
-		if r.process != nil {
-			return r.process.resize(size)
-		}
 	default:
+		return os.ErrInvalid
 	}
-	return os.ErrInvalid
+	if r.process == nil || r.process.handle.Terminal == nil {
+		return os.ErrInvalid
+	}
+	conn, err := r.process.handle.Terminal.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := conn.Control(func(fd uintptr) { err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size.window()) })
+	return errors.Join(failed, os.NewSyscallError("ioctl", err))
 }
