@@ -236,7 +236,9 @@ func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 			return failed(p, err), err
 		}
 	}
-	opts.Terminal = &backend.Terminal{In: os.Stdin, Out: os.Stdout}
+	if p.Terminal {
+		opts.Terminal = &backend.Terminal{In: os.Stdin, Out: os.Stdout}
+	}
 	out, err := backend.Run(p, opts)
 	if err != nil {
 		return failed(p, err), err
