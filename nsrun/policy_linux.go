@@ -1,6 +1,7 @@
 package nsrun
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -90,57 +91,54 @@ type Builder struct {
 // no network, nothing of the environment but locale, terminal and time zone. Commands start in "/".
 func NewPolicy() *Builder { return &Builder{spec: policy.Default(runner.Home())} }
 
-func (b *Builder) grant(method, path string, kind policy.Kind, write bool) string {
+// abs makes a path that a method was given absolute. It reports whether that can be one.
+func (b *Builder) abs(method, path string) (string, bool) {
 	abs, err := filepath.Abs(path)
 	if path == "" {
 		err = errors.New("the path is empty")
 	}
 	if err != nil {
 		b.faults = append(b.faults, fmt.Errorf("%s(%q): %w", method, path, err))
-		return ""
 	}
-	b.spec.FS = append(b.spec.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Directory: method == "Workspace", Why: method})
-	return abs
+	return abs, err == nil
 }
 
-// Workspace shows the directory writable, and has commands start in it. A relative path is one of this process's working directory.
-func (b *Builder) Workspace(dir string) *Builder {
-	if abs := b.grant("Workspace", dir, policy.Bind, true); abs != "" {
-		b.spec.Dir = abs
+func (b *Builder) grant(method string, kind policy.Kind, write bool, paths ...string) *Builder {
+	for _, path := range paths {
+		if abs, ok := b.abs(method, path); ok {
+			b.spec.FS = append(b.spec.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Why: method})
+		}
 	}
 	return b
 }
 
+// Workspace shows the directory writable, and has commands start in it. A relative path is one of this process's working directory.
+func (b *Builder) Workspace(dir string) *Builder { return b.workspace(dir, "") }
+
 // WorkspaceAt is [Builder.Workspace], shown at another place, such as "/workspace".
-func (b *Builder) WorkspaceAt(dir, at string) *Builder {
-	if abs := b.grant("Workspace", dir, policy.Bind, true); abs != "" {
-		b.spec.FS[len(b.spec.FS)-1].Dest, b.spec.Dir = filepath.Clean(at), filepath.Clean(at)
+func (b *Builder) WorkspaceAt(dir, at string) *Builder { return b.workspace(dir, filepath.Clean(at)) }
+
+func (b *Builder) workspace(dir, at string) *Builder {
+	if abs, ok := b.abs("Workspace", dir); ok {
+		b.spec.Dir = cmp.Or(at, abs)
+		b.spec.FS = append(b.spec.FS, policy.FS{Kind: policy.Bind, Source: abs, Dest: b.spec.Dir, Write: true, Directory: true, Why: "Workspace"})
 	}
 	return b
 }
 
 // ReadOnly shows files and directories of the host read-only, at their own places.
 func (b *Builder) ReadOnly(paths ...string) *Builder {
-	for _, p := range paths {
-		b.grant("ReadOnly", p, policy.Bind, false)
-	}
-	return b
+	return b.grant("ReadOnly", policy.Bind, false, paths...)
 }
 
 // ReadWrite shows files and directories of the host writable, at their own places.
 func (b *Builder) ReadWrite(paths ...string) *Builder {
-	for _, p := range paths {
-		b.grant("ReadWrite", p, policy.Bind, true)
-	}
-	return b
+	return b.grant("ReadWrite", policy.Bind, true, paths...)
 }
 
 // Socket shows Unix sockets of the host, one by one.
 func (b *Builder) Socket(paths ...string) *Builder {
-	for _, p := range paths {
-		b.grant("Socket", p, policy.Socket, true)
-	}
-	return b
+	return b.grant("Socket", policy.Socket, true, paths...)
 }
 
 // Dir is where commands start, a path inside.
@@ -209,15 +207,9 @@ func (b *Builder) SelfTest() *Builder { b.spec.SelfTest = true; return b }
 // Audit has a row appended to the file when a command starts and one when it has ended: see the package audit. A command whose start cannot
 // be written is not run. No sandbox is shown the file. A relative path is one of this process's working directory.
 func (b *Builder) Audit(path string) *Builder {
-	abs, err := filepath.Abs(path)
-	if path == "" {
-		err = errors.New("the path is empty")
+	if abs, ok := b.abs("Audit", path); ok {
+		b.spec.Audit = append(b.spec.Audit, abs)
 	}
-	if err != nil {
-		b.faults = append(b.faults, fmt.Errorf("Audit(%q): %w", path, err))
-		return b
-	}
-	b.spec.Audit = append(b.spec.Audit, abs)
 	return b
 }
 

@@ -42,7 +42,7 @@ func Open(ctx context.Context, p Policy) (*Session, error) {
 func (s *Session) Policy() Policy { return s.policy }
 
 // Receipt returns what is on in the session: what the results of its commands say as well.
-func (s *Session) Receipt() result.Receipt { return runner.ReceiptOf(s.session) }
+func (s *Session) Receipt() result.Receipt { return s.session.Receipt() }
 
 // WorkingDir returns where commands start, a path inside.
 func (s *Session) WorkingDir() string { return s.session.WorkingDir() }

@@ -45,12 +45,12 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 		if err != nil {
 			faults = append(faults, fmt.Errorf("--audit: %w", err))
 		}
-		pol.Audit = append(pol.Audit[:len(pol.Audit):len(pol.Audit)], abs)
+		pol.Audit = append(slices.Clip(pol.Audit), abs)
 	}
 	if f.net != "" {
 		pol.Network = policy.Network(f.net)
 	}
-	pol.Env.Pass = append(pol.Env.Pass[:len(pol.Env.Pass):len(pol.Env.Pass)], f.env...)
+	pol.Env.Pass = append(slices.Clip(pol.Env.Pass), f.env...)
 	faults = append(faults, f.applyRest(&pol)...)
 	pol, err := f.applyCommands(pol)
 	faults = append(faults, err)
@@ -82,7 +82,7 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 			faults = append(faults, fmt.Errorf("--setenv %s: write NAME=VALUE; to pass the caller's value use --env %s", v, v))
 			continue
 		}
-		pol.Env.Set = append(pol.Env.Set[:len(pol.Env.Set):len(pol.Env.Set)], policy.Var{Name: name, Value: value})
+		pol.Env.Set = append(slices.Clip(pol.Env.Set), policy.Var{Name: name, Value: value})
 	}
 	for _, l := range f.labels {
 		v, err := parseLabel(l)
@@ -116,7 +116,7 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 		}
 	}
 	pol.NoLandlock = pol.NoLandlock || f.noLandlock
-	pol.Seccomp.Deny = append(pol.Seccomp.Deny[:len(pol.Seccomp.Deny):len(pol.Seccomp.Deny)], f.deny...)
+	pol.Seccomp.Deny = append(slices.Clip(pol.Seccomp.Deny), f.deny...)
 	faults = append(faults, f.applySeccomp(&pol.Seccomp))
 	for _, id := range []struct {
 		flag, text string

@@ -48,7 +48,7 @@ type auditFlags struct {
 	verdicts       stringList
 	labels         stringList
 	asJSON         bool
-	rows, head     string // of verify
+	markRows, head string // of verify
 }
 
 // ofVerify reports whether a flag is one of verify; the others are those of show.
@@ -59,7 +59,7 @@ func (f *auditFlags) mark(fs *flag.FlagSet) ([]audit.Mark, error) {
 	if fs.NFlag() == 0 {
 		return nil, nil
 	}
-	rows, err := strconv.Atoi(f.rows)
+	rows, err := strconv.Atoi(f.markRows)
 	m := audit.Mark{Rows: rows, Head: strings.ToLower(f.head)}
 	if err != nil || m.Rows < 0 || m.Rows == 0 && m.Head != audit.Genesis || len(m.Head) != len(audit.Genesis) || strings.Trim(m.Head, "0123456789abcdef") != "" {
 		return nil, errors.New("write --rows N --head HASH, both as nsrun audit verify has printed them")
@@ -67,26 +67,23 @@ func (f *auditFlags) mark(fs *flag.FlagSet) ([]audit.Mark, error) {
 	return []audit.Mark{m}, nil
 }
 
-func (f *auditFlags) set() *flag.FlagSet {
-	fs := newFlags("audit")
-	fs.StringVar(&f.since, "since", "", "")
-	fs.Var(&f.verdicts, "verdict", "")
-	fs.StringVar(&f.command, "command", "", "")
-	fs.Var(&f.labels, "label", "")
-	fs.BoolVar(&f.asJSON, "json", false, "")
-	fs.StringVar(&f.rows, "rows", "", "")
-	fs.StringVar(&f.head, "head", "", "")
-	return fs
+func (f *auditFlags) rows() []flagRow {
+	return []flagRow{
+		{"--since WHEN", &f.since, "runs that began since then: 24h (ago), 2026-01-31, 2026-01-31T12:00:00Z", ""},
+		{"--verdict WORD", &f.verdicts, "runs that ended so: ok, exit, timeout, policy, ..., aborted; running; failed, which is all but ok (repeat)", ""},
+		{"--command TEXT", &f.command, "runs in whose command TEXT stands", ""},
+		{"--label NAME=VALUE", &f.labels, "runs with that label (repeat for more that must be there)", ""},
+		{"--json", &f.asJSON, "print their rows as they are", ""},
+		{"--rows N", &f.markRows, "for verify, with --head: the number of rows that it has printed before", ""},
+		{"--head HASH", &f.head, "the hash that it has printed with it", ""},
+	}
 }
 
 // audit reads logs: what they tell, and whether they are whole.
 func (a *app) audit(args []string) int {
-	var word string
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		word, args = args[0], args[1:]
-	}
+	word, args := wordFirst(args)
 	var f auditFlags
-	fs := f.set()
+	fs := newFlags("audit", f.rows()...)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}

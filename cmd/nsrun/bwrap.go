@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -40,7 +43,7 @@ func (a *app) bwrap(args []string) int {
 // bubblewrap is the whole program under its other name: its arguments, its messages, its exit codes.
 func (a *app) bubblewrap(argv0 string, args []string) int {
 	runtime.LockOSThread() // the first one, which stands for the process in /proc
-	known := runner.Facts()
+	known := probe.Quick()
 	p, err := bwrap.Parse(args, a.bwrapCaller(argv0), known)
 	if err != nil {
 		return a.bwrapExit(err)
@@ -48,7 +51,7 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	if p, err = addLayers(p, known); err != nil {
 		return a.bwrapFail(p, err)
 	}
-	result, err := runner.RunPlan(p, runner.Options{Sole: true})
+	result, err := runner.RunPlan(p, backend.Options{Sole: true})
 	if err != nil {
 		return a.bwrapFail(p, err)
 	}
@@ -137,7 +140,8 @@ func (a *app) bwrapCaller(argv0 string) bwrap.Caller {
 				return nil, errors.New(strerror(unix.EBADF))
 			}
 			read[fd] = true
-			return readFD(fd)
+			defer unix.Close(fd)
+			return io.ReadAll(descriptor(fd))
 		},
 	}
 }
@@ -148,33 +152,25 @@ func inherited(fd int) bool {
 	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
-// readFD reads to the end and closes, without the poller, to which the descriptor may be unknown.
-func readFD(fd int) ([]byte, error) {
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	size := int64(4096)
-	if unix.Fstat(fd, &st) == nil && st.Size > size {
-		size = st.Size + 1
-	}
-	data := make([]byte, 0, min(size, 1<<26))
+// descriptor is read without the poller, to which it may be unknown.
+type descriptor int
+
+func (d descriptor) Read(b []byte) (int, error) {
 	for {
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
-		}
-		n, err := unix.Read(fd, data[len(data):cap(data)])
+		n, err := unix.Read(int(d), b)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return nil, errors.New(strerror(err))
+			return 0, errors.New(strerror(err))
 		case n == 0:
-			return data, nil
+			return 0, io.EOF
 		default:
-			data = data[:len(data)+n]
+			return n, nil
 		}
 	}
 }
 
-// capabilities is this process's effective set.
+// capabilities are those that this process has, or may take.
 func capabilities() uint64 {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -13,22 +13,12 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-func commandsFlagSet(f *flags) *flag.FlagSet {
-	fs := newFlags("commands")
-	fs.StringVar(&f.commands, "commands", "", "")
-	fs.StringVar(&f.manifest, "manifest", "", "")
-	fs.StringVar(&f.workspace, "workspace", "", "")
-	return fs
-}
-
 // commands explains what command lines may run.
 func (a *app) commands(args []string) int {
 	var f flags
-	fs := commandsFlagSet(&f)
-	word := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		word, args = args[0], args[1:]
-	}
+	fs := newFlags("commands", flagRow{names: "--commands", into: &f.commands}, flagRow{names: "--manifest", into: &f.manifest},
+		flagRow{names: "--workspace", into: &f.workspace})
+	word, args := wordFirst(args)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
@@ -22,15 +22,16 @@ type doctorFlags struct {
 	require, manifest string
 }
 
-func (f *doctorFlags) set() *flag.FlagSet {
-	fs := newFlags("doctor")
-	fs.BoolVar(&f.asJSON, "json", false, "")
-	fs.BoolVar(&f.selfTest, "self-test", false, "")
-	fs.BoolVar(&f.all, "all", false, "")
-	fs.BoolVar(&f.apparmor, "apparmor-profile", false, "")
-	fs.StringVar(&f.require, "require", "", "")
-	fs.StringVar(&f.manifest, "manifest", "", "")
-	return fs
+func (f *doctorFlags) rows() []flagRow {
+	return []flagRow{
+		{"--all", &f.all, "each feature: here or not, since which kernel, what was found, what is lost, what to do; and the same for each backend", ""},
+		{"--json", &f.asJSON, "the facts as JSON, for nsrun plan --facts; the exit code is the same", ""},
+		{"--require LIST", &f.require, "ask for these features of the host, or guarantees of a sandbox, instead; separated by commas", ""},
+		{"--self-test", &f.selfTest, "start a sandbox of the default policy that tries what must fail, whatever else is asked", ""},
+		{"--manifest FILE", &f.manifest, "ask for what this manifest needs instead, under the operator's ceiling", ""},
+		{"--apparmor-profile", &f.apparmor, "print an AppArmor profile that lets this executable make user namespaces, for Ubuntu from 23.10 on; " +
+			"apparmor_parser -r loads it. Refused where others than root can replace the executable: they would have the exemption", ""},
+	}
 }
 
 // doctorJSON are the facts, and the answer to what was asked.
@@ -49,20 +50,17 @@ type question struct {
 // doctor exits with 0 if the default policy, or what --require and --manifest ask for, can be enforced here, and with 1 if not.
 func (a *app) doctor(args []string) int {
 	var f doctorFlags
-	fs := f.set()
-	if err := a.parse(fs, args); err != nil {
+	fs := newFlags("doctor", f.rows()...)
+	if err := a.parseAll(fs, args); err != nil {
 		return a.fail(err)
-	}
-	if fs.NArg() > 0 {
-		return a.fail(fmt.Errorf("doctor takes no arguments, got %q", fs.Arg(0)))
 	}
 	questions, err := a.questions(f)
 	if err != nil {
 		return a.fail(err)
 	}
-	known := runner.Probe()
+	known := probe.Full()
 	if f.apparmor {
-		return a.apparmor(known.Program)
+		return a.printed(known.Program.AppArmorProfile())
 	}
 	r := report{known: known, colour: a.colour(), all: f.all}
 	for _, q := range questions {
@@ -76,14 +74,16 @@ func (a *app) doctor(args []string) int {
 	if len(r.missing) == 0 && (f.selfTest || f.require == "" && f.manifest == "") || f.selfTest {
 		r.tested, r.missing = a.selfTest(r.missing)
 	}
-	r.backends, r.degrade = a.backends(known)
+	degraded := policy.Default(runner.Home())
+	degraded.Fallback = policy.Degrade
+	r.backends = a.backends(known)
+	r.degrade, _ = a.backendFor(degraded, known)
 	text := r.String()
 	if f.asJSON {
-		data, err := json.MarshalIndent(doctorJSON{known, len(r.missing) == 0, r.missing}, "", "  ")
-		if err != nil {
+		if text, err = indented(doctorJSON{known, len(r.missing) == 0, r.missing}); err != nil {
 			return a.fail(err)
 		}
-		text = printable(string(data)) + "\n"
+		text = printable(text)
 	}
 	if failed := a.print(text); failed != 0 {
 		return failed
@@ -92,15 +92,6 @@ func (a *app) doctor(args []string) int {
 		return 1
 	}
 	return 0
-}
-
-// apparmor prints the AppArmor profile of this program.
-func (a *app) apparmor(p facts.Program) int {
-	text, err := p.AppArmorProfile()
-	if err != nil {
-		return a.fail(err)
-	}
-	return a.print(text)
 }
 
 // questions makes of the flags what is to be asked; a flag that cannot be understood is an error, with all others that cannot.
@@ -167,26 +158,14 @@ func lacking(known facts.Facts, names []facts.Name) (missing []plan.Note) {
 
 // unmet asks what of a policy the host cannot enforce, as a run of it would be told.
 func (a *app) unmet(pol policy.Policy) func(facts.Facts) ([]plan.Note, error) {
-	pol.Commands = "" // it is asked about commands, and there is none
 	return func(known facts.Facts) ([]plan.Note, error) {
-		_, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
+		_, err := a.compile(pol, known)
 		var lacks *plan.CompatibilityError
 		if errors.As(err, &lacks) {
 			return lacks.Unmet, nil
 		}
 		return nil, err
 	}
-}
-
-// backends says what each backend is worth here, and which one fallback degrade comes to.
-func (a *app) backends(known facts.Facts) (all []backendStatus, degrade string) {
-	for _, name := range plan.Backends() {
-		all = append(all, a.backendStatus(name, known))
-	}
-	pol := policy.Default(runner.Home())
-	pol.Fallback = policy.Degrade
-	degrade, _ = a.backendFor(pol, known)
-	return all, degrade
 }
 
 // selfTest starts a sandbox of the default policy whose self-test is on, and returns what it tried, or why it is missing.
@@ -203,7 +182,7 @@ func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
 	if pol, err = policy.Normalize(pol, policy.Operator{}); err != nil {
 		return fail(err)
 	}
-	_, result, err := runner.Foreground(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, runner.Options{DieWithParent: true})
+	_, result, err := runner.Foreground(plan.Request{Policy: pol, Command: []string{self, nothingVerb}, Environ: a.environ}, backend.Options{DieWithParent: true})
 	switch {
 	case err != nil:
 		return fail(err)

@@ -37,18 +37,17 @@ func (f *flags) nameOf(fault *policy.Fault) string {
 	if strings.HasPrefix(fault.Why, "--") {
 		return fault.Why
 	}
-	for _, row := range []struct {
-		field, flag string
-		given       bool
-	}{
-		{"dir", "--chdir", f.chdir != ""}, {"network", "--net", f.net != ""}, {"hostname", "--hostname", f.hostname != ""},
-		{"uid", "--uid", f.uid != ""}, {"gid", "--gid", f.gid != ""}, {"fallback", "--fallback", f.fallback != ""},
-		{"audit[", "--audit", f.audit != ""}, {"backend", "--backend", f.backend != ""}, {"commands", "--commands", f.commands != ""},
-		{"autonomy", "--autonomy", f.autonomy != ""}, {"isolation", "--isolation", f.isolation != ""},
-		{"limits", "--limit", len(f.limits) > 0}, {"env.pass[", "--env", len(f.env) > 0}, {"env.set[", "--setenv", len(f.setenv) > 0},
-	} {
-		if row.given && strings.HasPrefix(fault.Field, row.field) {
-			return row.flag
+	for _, row := range f.rows() {
+		given := false
+		switch into := row.into.(type) {
+		case *string:
+			given = *into != ""
+		case *stringList:
+			given = len(*into) > 0
+		}
+		if given && row.field != "" && strings.HasPrefix(fault.Field, row.field) {
+			name, _, _ := strings.Cut(row.names, " ")
+			return name
 		}
 	}
 	return fault.Field

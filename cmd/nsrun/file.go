@@ -102,9 +102,7 @@ func refusePrivilege() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err == nil && sets[0].Permitted|sets[1].Permitted != 0 {
+	if capabilities() != 0 {
 		return errors.New("nsrun must not have capabilities; remove them: setcap -r, or start it without ambient ones")
 	}
 	return nil

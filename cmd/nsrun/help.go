@@ -1,101 +1,45 @@
 package main
 
 import (
+	"fmt"
 	"strings"
-
-	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-const usage = `nsrun runs a command in a Linux sandbox: namespaces, a private root, Landlock, seccomp, limits.
-
-  nsrun run [flags] -- CMD ARG...     run CMD
-  nsrun plan [flags] -- CMD ARG...    print what that would do, and change nothing
-  nsrun wrap [flags] -- [CMD ARG...]  print the argv of run, for a program's own subprocess call
-  nsrun doctor [--json]               say what this host can enforce
-  nsrun session                       keep sandboxes open for a program: JSON on stdin and stdout
-  nsrun bwrap [OPTIONS...] CMD ARG... the command line of bubblewrap, as under the name bwrap
-  nsrun install-bwrap DIR             make that name: a symlink DIR/bwrap to this program
-  nsrun manifest check FILE...        check manifests
-  nsrun manifest schema               print their JSON Schema
-  nsrun seccomp show NAME             print which system calls a filter lets through, and how
-  nsrun commands check -- CMD ARG...  check CMD by command rules; also: commands list, commands show NAME
-  nsrun audit show|verify FILE        what an audit log records, and whether it is whole
-  nsrun schema manifest|ceiling|result|session    print a JSON Schema
-  nsrun status [--json]               say which backends there are
-  nsrun version
-  nsrun help VERB                     flags and examples
-  nsrun help autonomy                 what readonly, supervised and full make of grants
-  nsrun help guarantees               what each promises, and which backends give it
-  nsrun help limits                   their names, units and defaults, and what holds each
-  nsrun help verdicts                 how a run can have ended, by what exit code and evidence
-
-With no flags the command sees the system's programs and the working directory read-only, an empty /tmp,
-no network, and nothing of the environment but locale, terminal and time zone.
-`
+// usage is the help on no verb.
+func usage() string {
+	var out strings.Builder
+	out.WriteString("nsrun runs a command in a Linux sandbox: namespaces, a private root, Landlock, seccomp, limits.\n\n")
+	line := func(words, does string) { fmt.Fprintf(&out, "  nsrun %-29s %s\n", words, does) }
+	for _, v := range verbs() {
+		if v.does != "" {
+			line(strings.TrimSpace(v.name+" "+v.args), v.does)
+		}
+	}
+	for _, t := range topics {
+		line("help "+t.name, t.does)
+	}
+	out.WriteString("\n" + wrap("With no flags the command sees the system's programs and the working directory read-only, an empty /tmp, "+
+		"no network, and nothing of the environment but locale, terminal and time zone.", 104))
+	return out.String()
+}
 
 func helpTexts() map[string]string {
-	return map[string]string{"run": withLimits(runHelp), "plan": withLimits(planHelp), "wrap": withLimits(wrapHelp), "doctor": doctorHelp, "probe": doctorHelp, "manifest": manifestHelp,
-		"version": versionHelp, "help": usage, "bwrap": bwrapHelp, "install-bwrap": installHelp,
-		"status": statusHelp, "session": sessionHelp, "seccomp": seccompHelp, "commands": commandsHelp, "audit": auditHelp, "schema": schemaHelp}
-}
-
-// withLimits puts the names of all limits where a text has LIMITS.
-func withLimits(text string) string {
-	names := make([]string, len(policy.LimitTable))
-	for i, row := range policy.LimitTable {
-		names[i] = row.Name
+	all := map[string]string{}
+	for _, v := range verbs() {
+		all[v.name] = v.help
+		if v.flags != nil {
+			all[v.name] = strings.Replace(v.help, "FLAGS\n", flagLines(v.flags())+"\n", 1)
+		}
 	}
-	list := strings.TrimSuffix(wrap("a limit (repeat), which nsrun help limits explains: "+strings.Join(names, ", "), 87), "\n")
-	return strings.Replace(text, "LIMITS", strings.ReplaceAll(list, "\n", "\n"+strings.Repeat(" ", 25)), 1)
+	all["help"] = usage()
+	return all
 }
-
-const runFlags = `  --manifest FILE        policy, JSON or YAML; the flags below add to it, and count where both name a value
-  --ro PATH              show PATH read-only (repeat)
-  --rw PATH              show PATH writable (repeat)
-  --workspace DIR        show DIR writable and start in it
-  --socket PATH          show one Unix socket (repeat)
-  --chdir DIR            start in DIR, a path inside
-  --net none|host        network (default none: only a loopback of its own)
-  --env NAME             pass the caller's variable, unless its name looks like a secret's (repeat)
-  --setenv NAME=VALUE    set a variable (repeat)
-  --timeout DURATION     end the run after so long: SIGTERM, and SIGKILL after --kill-grace
-                         (default: 30s with a manifest; else 24h, but none with --tty; 0 for none)
-  --kill-grace DURATION  time between SIGTERM and SIGKILL (default 2s)
-  --limit NAME=NUMBER    LIMITS
-  --seccomp FILTER       default, compute, network, build, off; or the path of a file beside it: raw BPF, or,
-                         in builds with libseccomp, Docker's JSON (repeat: one name, one file)
-  --seccomp-deny NAME    refuse one more system call (repeat)
-  --no-landlock          leave Landlock out
-  --hostname NAME        (default sandbox)
-  --uid N, --gid N       ids inside (default the caller's)
-  --fallback degrade     run without what this host cannot enforce, by the strongest backend that works, and
-                         say so (default strict)
-  --backend NAME         auto (native, or with degrade the strongest that works), native, bwrap, docker
-                         (or Podman), landlock (no namespaces), none (no sandbox); nsrun status has what
-                         each of them loses
-  --require LIST         guarantees that must hold whatever the backend and the fallback (repeat)
-  --isolation LEVEL      container (default); subprocess: no sandbox, but a process group, limits, time and
-                         environment as asked for; permissive: the command as you would run it, but for time
-  --autonomy LEVEL       readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy
-  --commands NAME        command rules, which say what command lines may run at all: passive, full, or one of
-                         the manifest's; see nsrun help commands
-  --self-test            have the sandbox try what must fail before it starts the command
-  --ceiling FILE         cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and
-                         NSRUN_CEILING always count
-  --audit FILE           append a row to FILE before the command starts, or it does not, and one when it
-                         has ended; NSRUN_AUDIT names a file that counts besides
-  --label NAME=VALUE     a word of yours for those rows, as task=17 (repeat)
-  -t, --tty              give the command a terminal of its own
-  -v, --verbose          print notes and the verdict on stderr
-`
 
 const runHelp = `nsrun run [flags] -- CMD ARG...
 
 Runs CMD in a sandbox. Its standard input, output, error, exit code and signals are as if it ran without.
 
-` + runFlags + `  --verify               check the system calls that make the sandbox against its plan before it starts
-  --result FILE|FD:n     write the result as one line of JSON
-
+FLAGS
 Exit codes: the command's own; 128+n if signal n killed it; 124 time is up; 125 nsrun refused or failed and
 the command has not run; 126 the command cannot be executed; 127 it is not found; 255 it may have run, and
 how it ended is not known.
@@ -121,13 +65,7 @@ variable, and a note for everything that is not as asked. It changes nothing and
 Exit codes: 0; 125 run would be refused, or a look at this host shows that it would fail: the error on stderr is
 run's. In the second case the plan is printed, too.
 
-  --json        the plan as JSON: all that the backend is given
-  --syscalls    the system calls that it comes to, like strace
-  --as bwrap    the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors and
-                a session that only nsrun sets up); on stderr what it loses
-  --facts FILE  plan for the host that this output of nsrun doctor --json came from
-
-` + runFlags + `
+FLAGS
 Examples:
   nsrun plan --workspace . -- make
   nsrun plan --manifest agent.json --syscalls -- python3 tool.py
@@ -139,17 +77,12 @@ Prints the argv that a program in any language hands to its own subprocess call:
 "run", the flags, "--", and CMD. Without CMD it ends with "--", and the caller appends a command of its own.
 What run would refuse is refused here, with the same message: exit code 125, and nothing on stdout.
 
-  --json                 one line, an array of strings (default); a word that is not UTF-8 is refused
-  --null                 each word ended by a NUL byte, for any words
-
 Paths in flags are made absolute, so that the argv works from any working directory; --chdir is a path inside
 and stays. The rest is looked at when the argv is run, and is its caller's: without --manifest or --workspace
 the working directory of then is shown read-only, not that of wrap; files that are granted, what the manifest
 and ceilings say, variables (--env NAME and those of nsrun help run), and the descriptor of --result.
 
-` + runFlags + `  --verify               have run check the system calls that make the sandbox against its plan
-  --result FILE|FD:n     have run write its result there, as one line of JSON
-
+FLAGS
 Examples:
   nsrun wrap --manifest agent.json --result FD:3 --     a prefix for commands
   nsrun wrap --workspace . -- make test
@@ -164,17 +97,7 @@ fail. Then a line for each group of features, and what else is missing that woul
 really used, in children that end at once and leave nothing behind. Exit codes: 0 it can, 1 it cannot, 125 wrong
 usage.
 
-  --all            each feature: here or not, since which kernel, what was found, what is lost, what to do; and
-                   the same for each backend
-  --json           the facts as JSON, for nsrun plan --facts; the exit code is the same
-  --require LIST   ask for these features of the host, or guarantees of a sandbox, instead; separated by commas
-  --self-test      start a sandbox of the default policy that tries what must fail, whatever else is asked
-  --manifest FILE  ask for what this manifest needs instead, under the operator's ceiling
-  --apparmor-profile
-                   print an AppArmor profile that lets this executable make user namespaces, for Ubuntu from
-                   23.10 on; apparmor_parser -r loads it. Refused where others than root can replace the
-                   executable: they would have the exemption
-
+FLAGS
 What several of them ask for must all be there.
 
 Examples:
@@ -270,16 +193,7 @@ Logs are kept by --audit FILE of run and session, the key audit of manifests, an
 row when it starts and one when it has ended; the next start records a run whose nsrun was killed as aborted.
 Arguments that look like secrets are replaced; of variables there are only names.
 
-  --since WHEN      runs that began since then: 24h (ago), 2026-01-31, 2026-01-31T12:00:00Z
-  --verdict WORD    runs that ended so: ok, exit, timeout, policy, ..., aborted; running; failed, which is all
-                    but ok (repeat)
-  --command TEXT    runs in whose command TEXT stands
-  --label NAME=VALUE  runs with that label (repeat for more that must be there)
-  --json            print their rows as they are
-
-  --rows N          for verify, with --head: the number of rows that it has printed before
-  --head HASH       the hash that it has printed with it
-
+FLAGS
 verify names the first line that is wrong, and prints the number of rows and the hash of the last. A log that
 was cut off at its end looks whole, and so does one whose hashes somebody who can write the file has computed
 anew: both show with a number and a hash that were kept elsewhere, however much the log has grown since. Exit

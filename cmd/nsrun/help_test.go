@@ -22,8 +22,8 @@ func flagSets() map[string]*flag.FlagSet {
 	var d doctorFlags
 	var w wrapFlags
 	var u auditFlags
-	var text string
-	return map[string]*flag.FlagSet{"run": runFlagSet(&f, &text), "plan": p.set(), "wrap": w.set(), "doctor": d.set(), "audit": u.set()}
+	return map[string]*flag.FlagSet{"run": newFlags("run", f.runRows()...), "plan": p.set(), "wrap": w.set(), "doctor": newFlags("doctor", d.rows()...),
+		"audit": newFlags("audit", u.rows()...)}
 }
 
 func TestHelpNamesEveryFlagAndNoOther(t *testing.T) {
@@ -53,7 +53,7 @@ func TestHelpOfEachVerb(t *testing.T) {
 		if v.name != "help" {
 			assert.Regexp(t, `(?m)^Examples?:\n  nsrun `, text, "help %s has examples", v.name)
 		}
-		assert.Contains(t, usage, "nsrun "+strings.Replace(v.name, "probe", "doctor", 1), "usage names %s", v.name)
+		assert.Contains(t, usage(), "nsrun "+strings.Replace(v.name, "probe", "doctor", 1), "usage names %s", v.name)
 		for line := range strings.SplitSeq(text, "\n") {
 			assert.LessOrEqual(t, len(line), 112, "help %s: a line is too long: %s", v.name, line)
 		}
@@ -63,7 +63,7 @@ func TestHelpOfEachVerb(t *testing.T) {
 func TestHelpOfEachTopic(t *testing.T) {
 	for _, topic := range topics {
 		text := topic.text()
-		assert.Contains(t, usage, "nsrun help "+topic.name+" ")
+		assert.Contains(t, usage(), "nsrun help "+topic.name+" ")
 		for line := range strings.SplitSeq(text, "\n") {
 			assert.LessOrEqual(t, len(line), 112, "help %s: a line is too long: %s", topic.name, line)
 		}

@@ -13,9 +13,14 @@ import (
 
 // topics are what there is help on beside the verbs: tables that the program itself goes by.
 var topics = []struct {
-	name string
-	text func() string
-}{{"autonomy", autonomyHelp}, {"guarantees", guaranteesHelp}, {"limits", limitsHelp}, {"verdicts", verdictsHelp}}
+	name, does string
+	text       func() string
+}{
+	{"autonomy", "what readonly, supervised and full make of grants", autonomyHelp},
+	{"guarantees", "what each promises, and which backends give it", guaranteesHelp},
+	{"limits", "their names, units and defaults, and what holds each", limitsHelp},
+	{"verdicts", "how a run can have ended, by what exit code and evidence", verdictsHelp},
+}
 
 // guaranteesHelp prints the table of guarantees.
 func guaranteesHelp() string {

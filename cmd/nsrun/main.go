@@ -13,6 +13,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,30 +35,38 @@ type app struct {
 	environ        []string
 }
 
-// verb is one subcommand.
+// verb is one subcommand: its name, its arguments and what it does as the usage shows them, its help, and the flags that stand in that.
 type verb struct {
-	name, summary string
-	run           func(*app, []string) int
+	name, args, does string
+	run              func(*app, []string) int
+	help             string
+	flags            func() []flagRow
 }
 
 func verbs() []verb {
+	var f flags
+	var planned planFlags
+	var wrapped wrapFlags
+	var diagnosis doctorFlags
+	var logs auditFlags
+	forPlan := func() []flagRow { return slices.Concat(planned.own(), f.rows()) }
 	return []verb{
-		{"run", "run a command in a sandbox", (*app).run},
-		{"plan", "print what run would do, and change nothing", (*app).plan},
-		{"wrap", "print the argv by which another program does what run would do", (*app).wrap},
-		{"doctor", "say what this host can enforce, and what to do about the rest", (*app).doctor},
-		{"probe", "the same as doctor", (*app).doctor},
-		{"bwrap", "take bubblewrap's command line, as this program does under the name bwrap", (*app).bwrap},
-		{"install-bwrap", "make a symlink named bwrap to this program", (*app).installBwrap},
-		{"manifest", "check a manifest, or print its schema", (*app).manifest},
-		{"seccomp", "show what a filter lets through, or compile it", (*app).seccomp},
-		{"session", "keep sandboxes open for a program that talks JSON", (*app).session},
-		{"commands", "report which command lines command rules accept", (*app).commands},
-		{"audit", "show what an audit log records, and check that it is whole", (*app).audit},
-		{"schema", "print a JSON Schema of what nsrun reads or writes", (*app).schema},
-		{"status", "say which backends there are", (*app).status},
-		{"version", "print the version", (*app).version},
-		{"help", "print help", (*app).help},
+		{"run", "[flags] -- CMD ARG...", "run CMD", (*app).run, runHelp, f.runRows},
+		{"plan", "[flags] -- CMD ARG...", "print what that would do, and change nothing", (*app).plan, planHelp, forPlan},
+		{"wrap", "[flags] -- [CMD ARG...]", "print the argv of run, for a program's own subprocess call", (*app).wrap, wrapHelp, wrapped.rows},
+		{"doctor", "[--json]", "say what this host can enforce", (*app).doctor, doctorHelp, diagnosis.rows},
+		{"probe", "", "", (*app).doctor, doctorHelp, diagnosis.rows},
+		{"bwrap", "[OPTIONS...] CMD ARG...", "the command line of bubblewrap, as under the name bwrap", (*app).bwrap, bwrapHelp, nil},
+		{"install-bwrap", "DIR", "make that name: a symlink DIR/bwrap to this program", (*app).installBwrap, installHelp, nil},
+		{"manifest", "check FILE...", "check manifests; also: manifest schema", (*app).manifest, manifestHelp, nil},
+		{"seccomp", "show NAME", "print which system calls a filter lets through, and how", (*app).seccomp, seccompHelp, nil},
+		{"session", "", "keep sandboxes open for a program: JSON on stdin and stdout", (*app).session, sessionHelp, nil},
+		{"commands", "check -- CMD ARG...", "check CMD by command rules; also: commands list, commands show NAME", (*app).commands, commandsHelp, nil},
+		{"audit", "show|verify FILE", "what an audit log records, and whether it is whole", (*app).audit, auditHelp, logs.rows},
+		{"schema", "NAME", "print a JSON Schema: of a manifest, ceiling, result or session", (*app).schema, schemaHelp, nil},
+		{"status", "[--json]", "say which backends there are", (*app).status, statusHelp, nil},
+		{"version", "", "print the version", (*app).version, versionHelp, nil},
+		{"help", "VERB", "flags and examples", (*app).help, "", nil},
 	}
 }
 
@@ -85,23 +94,20 @@ func (a *app) main(args []string) int {
 		return a.fail(err)
 	}
 	if len(args) == 0 {
-		fmt.Fprint(a.stderr, usage)
+		fmt.Fprint(a.stderr, usage())
 		return result.CodeFailed
 	}
 	name := args[0]
-	if name == nothingVerb {
+	switch name {
+	case nothingVerb:
 		return 0
-	}
-	if name == "exec-stages" {
+	case "exec-stages":
 		return a.execStages(args[1:])
-	}
-	if name == "container-init" {
+	case "container-init":
 		return a.containerInit(args[1:])
-	}
-	if name == "-h" || name == "--help" {
+	case "-h", "--help":
 		name = "help"
-	}
-	if name == "--version" {
+	case "--version":
 		name = "version"
 	}
 	all := verbs()
@@ -139,6 +145,20 @@ func printable(s string) string {
 	}, s)
 }
 
+// printed prints the text that a function has returned, or its error.
+func (a *app) printed(text string, err error) int {
+	if err != nil {
+		return a.fail(err)
+	}
+	return a.print(text)
+}
+
+// indented is a value as JSON for people, too.
+func indented(v any) (string, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	return string(data) + "\n", err
+}
+
 // print writes to stdout and tells when that failed.
 func (a *app) print(text string) int {
 	if _, err := io.WriteString(a.stdout, text); err != nil {
@@ -149,18 +169,15 @@ func (a *app) print(text string) int {
 
 func (a *app) version(args []string) int {
 	fs := newFlags("version")
-	if err := a.parse(fs, args); err != nil {
+	if err := a.parseAll(fs, args); err != nil {
 		return a.fail(err)
-	}
-	if fs.NArg() > 0 {
-		return a.fail(fmt.Errorf("version takes no arguments, got %q", fs.Arg(0)))
 	}
 	return a.print(fmt.Sprintf("nsrun %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version()))
 }
 
 func (a *app) help(args []string) int {
 	if len(args) == 0 {
-		return a.print(usage)
+		return a.print(usage())
 	}
 	if len(args) > 1 {
 		return a.fail(fmt.Errorf("help takes one verb or topic, got also %q", args[1]))

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
@@ -18,20 +21,22 @@ import (
 type planFlags struct {
 	flags
 	asJSON, syscalls bool
-	facts, result    string
-	as               string
+	facts, as        string
+}
+
+// own are the flags of plan alone. It also takes --verify and --result, which do nothing here: what --syscalls prints always is checked.
+func (f *planFlags) own() []flagRow {
+	return []flagRow{
+		{"--json", &f.asJSON, "the plan as JSON: all that the backend is given", ""},
+		{"--syscalls", &f.syscalls, "the system calls that it comes to, like strace", ""},
+		{"--as bwrap", &f.as, "the call of bubblewrap that --backend bwrap makes, to be read (it needs descriptors and a session that only nsrun sets up); " +
+			"on stderr what it loses", ""},
+		{"--facts FILE", &f.facts, "plan for the host that this output of nsrun doctor --json came from", ""},
+	}
 }
 
 func (f *planFlags) set() *flag.FlagSet {
-	fs := newFlags("plan")
-	f.register(fs)
-	fs.BoolVar(&f.asJSON, "json", false, "")
-	fs.BoolVar(&f.syscalls, "syscalls", false, "")
-	fs.StringVar(&f.facts, "facts", "", "")
-	fs.StringVar(&f.as, "as", "", "")
-	fs.StringVar(&f.result, "result", "", "")  // does nothing
-	fs.BoolVar(&f.verify, "verify", false, "") // nor does this: what --syscalls prints always is
-	return fs
+	return newFlags("plan", slices.Concat(f.own(), f.runRows())...)
 }
 
 func (a *app) plan(args []string) int {
@@ -65,11 +70,11 @@ func (a *app) plan(args []string) int {
 	case f.as != "":
 		return a.planAsBwrap(p)
 	case f.syscalls:
-		text, err := runner.Syscalls(p)
+		l, err := backend.Preview(p)
 		if err != nil {
 			return a.fail(err)
 		}
-		return a.print(text)
+		return a.print(l.Text())
 	}
 	return a.printPlan(p, &f)
 }
@@ -81,15 +86,11 @@ func (a *app) printPlan(p *plan.Plan, f *planFlags) int {
 	if f.facts == "" {
 		notes, stopped = runner.Look(p)
 	}
-	text := p.String() + onThisHost(notes, stopped)
+	text, err := p.String()+onThisHost(notes, stopped), error(nil)
 	if f.asJSON {
-		data, err := json.MarshalIndent(p, "", "  ")
-		if err != nil {
-			return a.fail(err)
-		}
-		text = string(data) + "\n"
+		text, err = indented(p)
 	}
-	if code := a.print(text); code != 0 || stopped == nil {
+	if code := a.printed(text, err); code != 0 || stopped == nil {
 		return code
 	}
 	return a.fail(stopped)
@@ -107,15 +108,15 @@ func (f *planFlags) checkAs() error {
 
 // planAsBwrap prints the plan as words for a shell.
 func (a *app) planAsBwrap(p *plan.Plan) int {
-	args, losses, err := runner.AsBwrap(p)
+	call, err := backend.RenderBwrap(p, nil)
 	if err != nil {
 		return a.fail(err)
 	}
-	words := make([]string, 0, len(args)+1)
-	for _, w := range append([]string{"bwrap"}, args...) {
+	words := []string{"bwrap"}
+	for _, w := range call.Args {
 		words = append(words, shellQuote(w))
 	}
-	for _, n := range losses {
+	for _, n := range call.Losses {
 		fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 	}
 	return a.print(strings.Join(words, " ") + "\n")
@@ -156,9 +157,9 @@ func loadFacts(name string, pol policy.Policy) (facts.Facts, error) {
 	switch {
 	case name != "":
 	case pol.Fallback == policy.Degrade, pol.Backend == policy.BackendBwrap, pol.Backend == policy.BackendDocker:
-		return runner.Probe(), nil
+		return probe.Full(), nil
 	default:
-		return runner.ProbeHost(), nil
+		return probe.Host(), nil
 	}
 	var f facts.Facts
 	data, err := load.File(name, 1<<20)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/runner"
@@ -19,7 +20,7 @@ import (
 // flags are those that run and plan share.
 type flags struct {
 	manifest, ceiling        string
-	audit                    string
+	audit, result            string
 	ro, rw, sockets          stringList
 	workspace, chdir         string
 	net                      string
@@ -40,39 +41,60 @@ type flags struct {
 	protected                []string // real paths
 }
 
-func (f *flags) register(fs *flag.FlagSet) {
-	fs.StringVar(&f.manifest, "manifest", "", "")
-	fs.StringVar(&f.ceiling, "ceiling", "", "")
-	fs.StringVar(&f.audit, "audit", "", "")
-	fs.Var(&f.ro, "ro", "")
-	fs.Var(&f.rw, "rw", "")
-	fs.Var(&f.sockets, "socket", "")
-	fs.StringVar(&f.workspace, "workspace", "", "")
-	fs.StringVar(&f.chdir, "chdir", "", "")
-	fs.StringVar(&f.net, "net", "", "")
-	fs.Var(&f.env, "env", "")
-	fs.Var(&f.setenv, "setenv", "")
-	fs.Var(&f.labels, "label", "")
-	fs.Var(durationFlag{into: &f.timeout}, "timeout", "")
-	fs.Var(durationFlag{into: &f.grace, least: time.Millisecond}, "kill-grace", "")
-	fs.Var(&f.limits, "limit", "")
-	fs.Var(&f.seccomp, "seccomp", "")
-	fs.Var(&f.deny, "seccomp-deny", "")
-	fs.StringVar(&f.hostname, "hostname", "", "")
-	fs.StringVar(&f.uid, "uid", "", "")
-	fs.StringVar(&f.gid, "gid", "", "")
-	fs.StringVar(&f.fallback, "fallback", "", "")
-	fs.StringVar(&f.backend, "backend", "", "")
-	fs.StringVar(&f.isolation, "isolation", "", "")
-	fs.Var(&f.require, "require", "")
-	fs.StringVar(&f.commands, "commands", "", "")
-	fs.StringVar(&f.autonomy, "autonomy", "", "")
-	fs.BoolVar(&f.selfTest, "self-test", false, "")
-	fs.BoolVar(&f.tty, "tty", false, "")
-	fs.BoolVar(&f.tty, "t", false, "")
-	fs.BoolVar(&f.noLandlock, "no-landlock", false, "")
-	fs.BoolVar(&f.verbose, "v", false, "")
-	fs.BoolVar(&f.verbose, "verbose", false, "")
+// rows are the flags that run, plan and wrap share.
+func (f *flags) rows() []flagRow {
+	limits := make([]string, len(policy.LimitTable))
+	for i, l := range policy.LimitTable {
+		limits[i] = l.Name
+	}
+	return []flagRow{
+		{"--manifest FILE", &f.manifest, "policy, JSON or YAML; the flags below add to it, and count where both name a value", ""},
+		{"--ro PATH", &f.ro, "show PATH read-only (repeat)", ""},
+		{"--rw PATH", &f.rw, "show PATH writable (repeat)", ""},
+		{"--workspace DIR", &f.workspace, "show DIR writable and start in it", ""},
+		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
+		{"--chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},
+		{"--net none|host", &f.net, "network (default none: only a loopback of its own)", "network"},
+		{"--env NAME", &f.env, "pass the caller's variable, unless its name looks like a secret's (repeat)", "env.pass["},
+		{"--setenv NAME=VALUE", &f.setenv, "set a variable (repeat)", "env.set["},
+		{"--timeout DURATION", durationFlag{into: &f.timeout}, "end the run after so long: SIGTERM, and SIGKILL after --kill-grace " +
+			"(default: 30s with a manifest; else 24h, but none with --tty; 0 for none)", ""},
+		{"--kill-grace DURATION", durationFlag{into: &f.grace, least: time.Millisecond}, "time between SIGTERM and SIGKILL " +
+			"(default 2s)", ""},
+		{"--limit NAME=NUMBER", &f.limits, "a limit (repeat), which nsrun help limits explains: " + strings.Join(limits, ", "), "limits"},
+		{"--seccomp FILTER", &f.seccomp, "default, compute, network, build, off; or the path of a file beside it: raw BPF, or, in " +
+			"builds with libseccomp, Docker's JSON (repeat: one name, one file)", ""},
+		{"--seccomp-deny NAME", &f.deny, "refuse one more system call (repeat)", ""},
+		{"--no-landlock", &f.noLandlock, "leave Landlock out", ""},
+		{"--hostname NAME", &f.hostname, "name of the host inside (default sandbox)", "hostname"},
+		{"--uid N", &f.uid, "id of the user inside (default the caller's)", "uid"},
+		{"--gid N", &f.gid, "id of the group inside (default the caller's)", "gid"},
+		{"--fallback degrade", &f.fallback, "run without what this host cannot enforce, by the strongest backend that works, and " +
+			"say so (default strict)", "fallback"},
+		{"--backend NAME", &f.backend, "auto (native, or with degrade the strongest that works), native, bwrap, docker (or " +
+			"Podman), landlock (no namespaces), none (no sandbox); nsrun status has what each of them loses", "backend"},
+		{"--require LIST", &f.require, "guarantees that must hold whatever the backend and the fallback (repeat)", ""},
+		{"--isolation LEVEL", &f.isolation, "container (default); subprocess: no sandbox, but a process group, limits, time and " +
+			"environment as asked for; permissive: the command as you would run it, but for time", "isolation"},
+		{"--autonomy LEVEL", &f.autonomy, "readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy", "autonomy"},
+		{"--commands NAME", &f.commands, "command rules, which say what command lines may run at all: passive, full, or one of the " +
+			"manifest's; see nsrun help commands", "commands"},
+		{"--self-test", &f.selfTest, "have the sandbox try what must fail before it starts the command", ""},
+		{"--ceiling FILE", &f.ceiling, "cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and NSRUN_CEILING " +
+			"always count", ""},
+		{"--audit FILE", &f.audit, "append a row to FILE before the command starts, or it does not, and one when it has ended; " +
+			"NSRUN_AUDIT names a file that counts besides", "audit["},
+		{"--label NAME=VALUE", &f.labels, "a word of yours for those rows, as task=17 (repeat)", ""},
+		{"-t, --tty", &f.tty, "give the command a terminal of its own", ""},
+		{"-v, --verbose", &f.verbose, "print notes and the verdict on stderr", ""},
+	}
+}
+
+// runRows are the flags of run and wrap besides.
+func (f *flags) runRows() []flagRow {
+	return append(f.rows(),
+		flagRow{"--verify", &f.verify, "check the system calls that make the sandbox against its plan before it starts", ""},
+		flagRow{"--result FILE|FD:n", &f.result, "write the result as one line of JSON", ""})
 }
 
 // request makes of flags, manifest and ceiling what is to be planned.
@@ -110,9 +132,9 @@ func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 		return policy.Policy{}, err
 	}
 	if f.manifest != "" {
-		pol.Notes = append(pol.Notes[:len(pol.Notes):len(pol.Notes)], widened(manifest, pol)...)
+		pol.Notes = append(slices.Clip(pol.Notes), widened(manifest, pol)...)
 	}
-	if !bare(pol) { // the ceiling does not permit that
+	if !pol.Bare() { // the ceiling does not permit that
 		pol.Notes = slices.DeleteFunc(slices.Clone(pol.Notes), func(n policy.Note) bool { return n.Feature == switchNote })
 	}
 	return f.ownDir(pol), nil

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
@@ -22,30 +23,21 @@ import (
 // forwarded are the signals that are passed on to the command.
 var forwarded = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 
-func runFlagSet(f *flags, result *string) *flag.FlagSet {
-	fs := newFlags("run")
-	f.register(fs)
-	fs.StringVar(result, "result", "", "")
-	fs.BoolVar(&f.verify, "verify", false, "")
-	return fs
-}
-
 func (a *app) run(args []string) int {
 	var f flags
-	var where string
-	fs := runFlagSet(&f, &where)
+	fs := newFlags("run", f.runRows()...)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
 	signals := askForSignals()
 	var out *os.File
-	if where != "" {
+	if f.result != "" {
 		var err error
-		if out, err = openResult(where); err != nil {
+		if out, err = openResult(f.result); err != nil {
 			return a.fail(err)
 		}
-		if !strings.HasPrefix(where, "FD:") {
-			f.protected = append(f.protected, load.Real(where)...)
+		if !strings.HasPrefix(f.result, "FD:") {
+			f.protected = append(f.protected, load.Real(f.result)...)
 		}
 	}
 	result := a.runRequest(&f, signals, fs)
@@ -77,7 +69,7 @@ func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.Fla
 		a.fail(f.auditRefused(fs.Args(), err))
 		return runner.Failure(err)
 	}
-	p, result, err := runner.Foreground(req, runner.Options{Signals: signals, DieWithParent: true, Protected: f.protected, Verify: f.verify})
+	p, result, err := runner.Foreground(req, backend.Options{Signals: signals, DieWithParent: true, Protected: f.protected, Verify: f.verify})
 	if p == nil {
 		result = runner.Failure(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -111,7 +111,7 @@ func (s *scene) processes() map[int]string {
 
 // sandboxGroups lists the cgroups of sandboxes that there are, of other tests' too.
 func sandboxGroups() (names []string) {
-	for _, g := range runner.Facts().Groups {
+	for _, g := range probe.Quick().Groups {
 		found, _ := filepath.Glob(filepath.Join(g.Dir, "nsrun-*"))
 		names = append(names, found...)
 	}

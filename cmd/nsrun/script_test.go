@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -82,7 +83,7 @@ func TestScripts(t *testing.T) {
 // needSandbox skips a test where the default policy cannot be enforced; in CI that is a failure.
 func needSandbox(t *testing.T) {
 	t.Helper()
-	_, err := plan.Compile(plan.Request{Policy: policy.Default(""), Command: []string{"true"}}, runner.Probe())
+	_, err := plan.Compile(plan.Request{Policy: policy.Default(""), Command: []string{"true"}}, probe.Full())
 	if err == nil {
 		return
 	}
@@ -105,7 +106,7 @@ func condition(cond string) (bool, error) {
 		return len(found) > 0, err
 	}
 	if name, ok := strings.CutPrefix(cond, "cgroup:"); ok { // a cgroup with that controller can be made, or had in a scope
-		known := runner.Facts()
+		known := probe.Quick()
 		here := slices.ContainsFunc(known.Groups, func(g facts.Group) bool { return slices.Contains(g.Controllers, name) })
 		return here || known.Manager != nil && slices.Contains(known.Manager.Controllers, name), nil
 	}
@@ -113,7 +114,7 @@ func condition(cond string) (bool, error) {
 		if _, known := facts.Lookup(facts.Name(name)); !known {
 			return false, fmt.Errorf("%s is not a feature", name)
 		}
-		return runner.Facts().Can(facts.Name(name)), nil
+		return probe.Quick().Can(facts.Name(name)), nil
 	}
 	return false, fmt.Errorf("unknown condition %q", cond)
 }

@@ -14,37 +14,22 @@ import (
 
 // seccomp shows what the filters let through, and compiles them for other machines.
 func (a *app) seccomp(args []string) int {
-	word := ""
-	if len(args) > 0 {
-		word = args[0]
-	}
+	word, args := wordFirst(args)
 	fs := newFlags("seccomp")
 	var deny stringList
 	arch := fs.String("arch", runtime.GOARCH, "")
 	fs.Var(&deny, "deny", "")
 	out := fs.String("o", "", "")
-	rest := args
-	if word != "" && !strings.HasPrefix(word, "-") {
-		rest = args[1:]
-	}
-	if err := a.parse(fs, rest); err != nil {
+	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
 	switch {
 	case word == "list" && fs.NArg() == 0:
 		return a.print(plan.SeccompFilters())
 	case word == "show" && fs.NArg() == 1 && *out == "":
-		text, err := plan.SeccompText(policy.Seccomp{Filter: fs.Arg(0), Deny: deny}, *arch)
-		if err != nil {
-			return a.fail(err)
-		}
-		return a.print(text)
+		return a.printed(plan.SeccompText(policy.Seccomp{Filter: fs.Arg(0), Deny: deny}, *arch))
 	case word == "diff" && fs.NArg() == 2 && *out == "" && deny == nil:
-		text, err := plan.SeccompDiff(fs.Arg(0), fs.Arg(1), *arch)
-		if err != nil {
-			return a.fail(err)
-		}
-		return a.print(text)
+		return a.printed(plan.SeccompDiff(fs.Arg(0), fs.Arg(1), *arch))
 	case word == "compile" && fs.NArg() == 1 && *out != "":
 		if err := compileSeccomp(fs.Arg(0), deny, *arch, *out); err != nil {
 			return a.fail(err)

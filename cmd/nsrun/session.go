@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 
@@ -15,22 +13,14 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
-
-func sessionFlagSet(schema *bool, audit *string) *flag.FlagSet {
-	fs := newFlags("session")
-	fs.BoolVar(schema, "schema", false, "")
-	fs.StringVar(audit, "audit", "", "")
-	return fs
-}
 
 // session talks with a client over standard input and output until one of them ends, or a signal comes.
 func (a *app) session(args []string) int {
 	var schema bool
 	var made host
-	fs := sessionFlagSet(&schema, &made.audit)
+	fs := newFlags("session", flagRow{names: "--schema", into: &schema}, flagRow{names: "--audit", into: &made.audit})
 	switch err := a.parse(fs, args); {
 	case err != nil:
 		return a.fail(err)
@@ -44,13 +34,13 @@ func (a *app) session(args []string) int {
 			return a.fail(fmt.Errorf("--audit: %w", err))
 		}
 	}
-	ctx, stop := untilSignal()
-	defer stop()
+	ctx, end := untilSignal()
+	defer end(nil)
 	if out, ok := a.stdout.(*os.File); ok {
 		gone := hangup(out, 0) // what can be written to has no other word for it
 		go func() {
 			<-gone
-			ctx.end(session.ErrOutput)
+			end(session.ErrOutput)
 		}()
 	}
 	err := session.Serve(ctx, os.Stdin, a.stdout, hangup(os.Stdin, unix.POLLRDHUP), made, version)
@@ -67,7 +57,7 @@ func (a *app) session(args []string) int {
 
 // untilSignal returns a context that a signal ends. The second one ends this process at once, and the kernel the sandboxes with it. A
 // client that has gone is an error of writing here, and not SIGPIPE.
-func untilSignal() (ending, func()) {
+func untilSignal() (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(context.Background())
 	signals, pipe := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
@@ -77,13 +67,7 @@ func untilSignal() (ending, func()) {
 		signal.Stop(signals)
 		end(&fault.Error{Stage: "interrupted", Op: unix.SignalName(sig.(unix.Signal)), Err: context.Canceled})
 	}()
-	return ending{ctx, end}, func() { end(nil) }
-}
-
-// ending is a context and what ends it.
-type ending struct {
-	context.Context
-	end context.CancelCauseFunc
+	return ctx, end
 }
 
 // hangup returns a channel that is closed when the other end of a pipe or socket is. It costs a thread.
@@ -154,28 +138,6 @@ func refusal(asked session.Asked, err error) error {
 // sandbox is a session of the library's.
 type sandbox struct{ *runner.Session }
 
-func (s sandbox) Start(ctx context.Context, req runner.StartRequest) (session.Process, error) {
-	p, err := s.StartProcess(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return process{p}, nil
+func (s sandbox) Start(ctx context.Context, argv []string, opts runner.ExecOptions) (session.Process, error) {
+	return s.StartProcess(ctx, argv, opts)
 }
-
-func (s sandbox) Resolve(path string, access runner.Access) (string, error) {
-	p, err := s.ResolvePath(path, access)
-	if err != nil {
-		return "", err
-	}
-	return p.Path, nil
-}
-
-// process is one of the library's.
-type process struct{ *runner.Process }
-
-func (p process) Pipes() (stdin io.WriteCloser, stdout, stderr io.ReadCloser) {
-	return p.Stdin, p.Stdout, p.Stderr
-}
-
-// Receipt is what holds in each command of the session.
-func (s sandbox) Receipt() result.Receipt { return runner.ReceiptOf(s.Session) }

@@ -1,19 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
-	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // backendStatus is one backend in status --json.
@@ -45,22 +43,15 @@ type status struct {
 func (a *app) status(args []string) int {
 	fs := newFlags("status")
 	asJSON := fs.Bool("json", false, "")
-	if err := a.parse(fs, args); err != nil {
+	if err := a.parseAll(fs, args); err != nil {
 		return a.fail(err)
-	}
-	if fs.NArg() > 0 {
-		return a.fail(fmt.Errorf("status takes no arguments, got %q", fs.Arg(0)))
 	}
 	s, err := a.statusHere()
 	if err != nil {
 		return a.fail(err)
 	}
 	if *asJSON {
-		data, err := json.MarshalIndent(s, "", "  ")
-		if err != nil {
-			return a.fail(err)
-		}
-		return a.print(string(data) + "\n")
+		return a.printed(indented(s))
 	}
 	return a.print(printable(s.String()))
 }
@@ -81,20 +72,32 @@ func (a *app) statusHere() (status, error) {
 	if err != nil {
 		return status{}, err
 	}
-	known := runner.Probe()
+	known := probe.Full()
 	s := status{Fallback: string(policy.Strict), Require: pol.Require, Ceiling: f.protected}
 	if pol.Fallback == policy.Degrade {
 		s.Fallback = string(policy.Degrade)
 	}
-	if bare(pol) {
+	if pol.Bare() {
 		s.Disabled = envSandbox + "=" + os.Getenv(envSandbox)
 	}
 	s.Backend, s.Why = a.backendFor(pol, known)
 	s.Active = s.Backend != "" && s.Backend != plan.BackendNone
-	for _, name := range plan.Backends() {
-		s.Backends = append(s.Backends, a.backendStatus(name, known))
-	}
+	s.Backends = a.backends(known)
 	return s, nil
+}
+
+// backends says what each backend is worth here.
+func (a *app) backends(known facts.Facts) (all []backendStatus) {
+	for _, name := range plan.Backends() {
+		all = append(all, a.backendStatus(name, known))
+	}
+	return all
+}
+
+// compile plans a policy for no command in particular.
+func (a *app) compile(pol policy.Policy, known facts.Facts) (*plan.Plan, error) {
+	pol.Commands = "" // it is asked about commands, and there is none
+	return plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
 }
 
 // backendFor plans a policy, and says what backend that comes to or why it comes to none.
@@ -107,8 +110,7 @@ func (a *app) backendFor(pol policy.Policy, known facts.Facts) (backend, why str
 }
 
 func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why string) {
-	pol.Commands = "" // it is asked about commands, and there is none
-	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
+	p, err := a.compile(pol, known)
 	var lacks *plan.CompatibilityError
 	switch {
 	case errors.As(err, &lacks):
@@ -192,21 +194,4 @@ func (e backendStatus) String() string {
 		text += "    loses: " + strings.Join(e.Loses, " ") + "\n"
 	}
 	return text
-}
-
-// execStages is not for people: it is what this binary does inside of a bubblewrap.
-func (a *app) execStages(args []string) int {
-	var fds []int
-	for _, word := range args {
-		if n, err := strconv.Atoi(word); err == nil && n > 2 {
-			fds = append(fds, n)
-		}
-	}
-	if len(fds) != 3 {
-		return a.fail(errors.New("exec-stages is for nsrun itself"))
-	}
-	if err := runner.ExecStages(fds[0], fds[1], fds[2]); err != nil {
-		return a.fail(err)
-	}
-	return result.CodeFailed
 }

@@ -76,7 +76,7 @@ const switchNote = "switch"
 // withoutSandbox is the policy of a caller who has switched the sandbox off.
 func withoutSandbox(pol policy.Policy) policy.Policy {
 	pol.Isolation, pol.Backend, pol.SelfTest = policy.Permissive, policy.BackendNone, false
-	pol.Notes = append(pol.Notes[:len(pol.Notes):len(pol.Notes)], policy.Note{Feature: switchNote,
+	pol.Notes = append(slices.Clip(pol.Notes), policy.Note{Feature: switchNote,
 		Loss: fmt.Sprintf("the sandbox is switched off by %s=%s", envSandbox, os.Getenv(envSandbox)), Fix: "unset it"})
 	return pol
 }
@@ -92,14 +92,9 @@ func listed(words string) []string {
 	return out
 }
 
-// bare reports whether the command sees the host as it is.
-func bare(pol policy.Policy) bool {
-	return pol.Isolation.Level() != policy.Container || pol.Backend == policy.BackendNone
-}
-
 // ownDir starts a command without a sandbox where the caller stands, unless something else was asked for.
 func (f *flags) ownDir(pol policy.Policy) policy.Policy {
-	if !bare(pol) || f.chdir != "" || f.workspace != "" || f.manifest != "" && pol.Dir != "/" {
+	if !pol.Bare() || f.chdir != "" || f.workspace != "" || f.manifest != "" && pol.Dir != "/" {
 		return pol
 	}
 	pol.Notes = slices.DeleteFunc(slices.Clone(pol.Notes), func(n policy.Note) bool { return n.Feature == "working directory" })

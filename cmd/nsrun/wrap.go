@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -18,7 +19,6 @@ import (
 // wrapFlags are those of run, as they are given, and how the words are printed.
 type wrapFlags struct {
 	flags
-	result         string
 	given          []given
 	asJSON, asNull bool
 }
@@ -51,14 +51,20 @@ func (r recorder) IsBoolFlag() bool {
 	return ok && b.IsBoolFlag()
 }
 
+func (f *wrapFlags) rows() []flagRow {
+	return append([]flagRow{
+		{"--json", &f.asJSON, "one line, an array of strings (default); a word that is not UTF-8 is refused", ""},
+		{"--null", &f.asNull, "each word ended by a NUL byte, for any words", ""},
+	}, f.runRows()...)
+}
+
 func (f *wrapFlags) set() *flag.FlagSet {
-	fs := newFlags("wrap")
-	f.register(fs)
-	fs.StringVar(&f.result, "result", "", "")
-	fs.BoolVar(&f.verify, "verify", false, "")
-	fs.VisitAll(func(g *flag.Flag) { g.Value = recorder{g.Value, g.Name, &f.given} })
-	fs.BoolVar(&f.asJSON, "json", false, "")
-	fs.BoolVar(&f.asNull, "null", false, "")
+	fs := newFlags("wrap", f.rows()...)
+	fs.VisitAll(func(g *flag.Flag) {
+		if g.Name != "json" && g.Name != "null" {
+			g.Value = recorder{g.Value, g.Name, &f.given}
+		}
+	})
 	return fs
 }
 
@@ -82,11 +88,7 @@ func (a *app) wrap(args []string) int {
 	if f.asNull {
 		return a.print(strings.Join(words, "\x00") + "\x00")
 	}
-	text, err := jsonLine(words)
-	if err != nil {
-		return a.fail(err)
-	}
-	return a.print(text)
+	return a.printed(jsonLine(words))
 }
 
 // wouldRun refuses what run would refuse, but for what is looked at only when there is a command to start: files that are granted, and
@@ -114,7 +116,7 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 	_, err = runner.Compile(req)
 	var lacks *plan.CompatibilityError
 	if errors.As(err, &lacks) { // for the causes, and for backends that are other programs
-		_, err = plan.Compile(req, runner.Probe())
+		_, err = plan.Compile(req, probe.Full())
 	}
 	return err
 }

@@ -107,7 +107,7 @@ func TestWrappedPrefixTakesCommands(t *testing.T) {
 	require.Equal(t, "--", prefix[len(prefix)-1])
 	for _, command := range [][]string{{"pwd"}, {"echo", "--ro", "/"}, {"sh", "-c", "exit 3"}, {"--version"}, {"--"}, {""}} {
 		want := call(t, dir, append([]string{"nsrun", "run", "--workspace", ".", "--"}, command...)...)
-		assert.Equal(t, want, call(t, t.TempDir(), append(prefix[:len(prefix):len(prefix)], command...)...), "%q", command)
+		assert.Equal(t, want, call(t, t.TempDir(), append(slices.Clip(prefix), command...)...), "%q", command)
 	}
 }
 
@@ -169,12 +169,11 @@ func TestPathsOfFlagsAreMadeAbsolute(t *testing.T) {
 func TestEveryFlagOfRunIsOneOfWrap(t *testing.T) {
 	var f flags
 	var w wrapFlags
-	var result string
 	paths := []string{"manifest", "ceiling", "audit", "ro", "rw", "socket", "workspace", "seccomp", "result"}
 	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "commands", "require",
 		"seccomp-deny", "self-test", "setenv", "t", "timeout", "tty", "uid", "v", "verbose", "verify"}
 	set := w.set()
-	runFlagSet(&f, &result).VisitAll(func(g *flag.Flag) {
+	newFlags("run", f.runRows()...).VisitAll(func(g *flag.Flag) {
 		require.NotNil(t, set.Lookup(g.Name), "wrap takes --%s", g.Name)
 		require.Contains(t, slices.Concat(paths, words), g.Name, "a new flag: is it a path?")
 		got, err := given{name: g.Name, value: "./x"}.anywhere()

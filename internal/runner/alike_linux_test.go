@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -32,7 +34,7 @@ func runAlone(request string) {
 	if err == nil {
 		_ = os.Unsetenv("NSRUN_TEST_ALONE")
 		req.Environ = os.Environ()
-		_, _, err = Foreground(req, Options{})
+		_, _, err = Foreground(req, backend.Options{})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -94,7 +96,7 @@ func TestACommandIsConfinedAlike(t *testing.T) {
 			return built(t, b.Limit("open_files", 100).Limit("core", 0).SetEnv("A", "b").Network(policy.NetworkHost))
 		},
 		"without Landlock": func(t *testing.T, b *Builder) Policy {
-			if !Facts().Can(facts.UserNS) {
+			if !probe.Quick().Can(facts.UserNS) {
 				t.Skip("there are no user namespaces here")
 			}
 			b.spec.NoLandlock, b.spec.Backend = true, policy.BackendNative

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -22,7 +23,7 @@ import (
 // their supervisors.
 func unscoped(t *testing.T, b *Builder) *Session {
 	t.Helper()
-	if !Facts().Can(facts.UserNS) {
+	if !probe.Quick().Can(facts.UserNS) {
 		t.Skip("there are no user namespaces here")
 	}
 	spec := b.spec
@@ -67,7 +68,7 @@ func TestACommandThatKillsItsSupervisor(t *testing.T) {
 			s := unscoped(t, NewPolicy())
 			assert.Equal(t, OK, sh(t, s, "kill -0 $PPID").Verdict, "positive control: it can be signalled")
 			m := mark("kills")
-			p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("(setsid sleep 1000 &); exec sleep 1000"), Env: []string{m}})
+			p, err := start(context.Background(), s, Shell("(setsid sleep 1000 &); exec sleep 1000"), ExecOptions{Env: []string{m}})
 			require.NoError(t, err)
 			eventually(t, "others are there", func() bool { return len(marked(m)) >= 2 })
 			returns(t, "Exec", func() {
@@ -107,13 +108,13 @@ func TestADaemonThatKillsItsSupervisor(t *testing.T) {
 		t.Run(sig, func(t *testing.T) {
 			s := unscoped(t, NewPolicy())
 			m := mark("daemon")
-			p, err := s.StartProcess(context.Background(), StartRequest{Env: []string{m},
-				Args: Shell("up=$PPID; (setsid sh -c 'read go; kill -" + sig + " '$up'; echo did; exec sleep 1000' <&3 &) 3<&0; exit 0")})
+			script := "up=$PPID; (setsid sh -c 'read go; kill -" + sig + " '$up'; echo did; exec sleep 1000' <&3 &) 3<&0; exit 0"
+			p, err := start(context.Background(), s, Shell(script), ExecOptions{Env: []string{m}})
 			require.NoError(t, err)
 			_, err = p.Wait()
 			require.NoError(t, err)
 			eventually(t, "the daemon is there", func() bool { return len(marked(m)) > 0 })
-			_, err = p.Stdin.Write([]byte("go\n"))
+			_, err = p.Stdin().Write([]byte("go\n"))
 			require.NoError(t, err)
 			if sig == "0" { // positive control
 				word := make([]byte, 4)
@@ -123,7 +124,7 @@ func TestADaemonThatKillsItsSupervisor(t *testing.T) {
 			} else {
 				isOver(t, s, m)
 			}
-			returns(t, "Kill", func() { assert.NoError(t, p.Kill()) })
+			returns(t, "Kill", func() { assert.NoError(t, p.End()) })
 			assert.Empty(t, marked(m))
 		})
 	}

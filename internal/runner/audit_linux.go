@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
-// record writes one run to the audit logs of a policy. It is nil for a policy without logs.
+// record writes one run to the audit logs of a policy, of which there may be none.
 type record struct {
 	spec   policy.Policy
 	logs   []*audit.Log
@@ -36,7 +36,7 @@ func auditError(op string, err error) error {
 // openRecord opens the policy's logs, each file once, whatever it is called. labels are NAME=value, besides the policy's.
 func openRecord(spec policy.Policy, labels ...string) (*record, error) {
 	all, err := labelled(spec, labels)
-	if err != nil || len(spec.Audit) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	r := &record{spec: spec, labels: all}
@@ -77,9 +77,6 @@ func labelled(spec policy.Policy, labels []string) (map[string]audit.Text, error
 }
 
 func (r *record) close() {
-	if r == nil {
-		return
-	}
 	for _, log := range r.logs {
 		log.Close()
 	}
@@ -88,9 +85,6 @@ func (r *record) close() {
 // real is the policy with the logs' real paths besides: by them the backend finds mounts that must not show them, and by the names that are
 // given the plan covers them where a directory is granted by the same symlink.
 func (r *record) real(spec policy.Policy) policy.Policy {
-	if r == nil {
-		return spec
-	}
 	spec.Audit = slices.Clone(spec.Audit)
 	for _, log := range r.logs {
 		if !slices.Contains(spec.Audit, log.Path()) {
@@ -102,9 +96,6 @@ func (r *record) real(spec policy.Policy) policy.Policy {
 
 // files returns the open log files.
 func (r *record) files() (all []os.FileInfo, err error) {
-	if r == nil {
-		return nil, nil
-	}
 	for _, log := range r.logs {
 		info, err := log.Info()
 		if err != nil {
@@ -119,7 +110,7 @@ func (r *record) files() (all []os.FileInfo, err error) {
 // a file would be shown.
 func (s *Session) record(labels []string) (*record, error) {
 	r, err := openRecord(s.spec, labels...)
-	if err != nil || r == nil || !s.plan.CoversLogs() {
+	if err != nil || !s.plan.CoversLogs() {
 		return r, err
 	}
 	files, err := r.files()
@@ -138,7 +129,7 @@ func (s *Session) record(labels []string) (*record, error) {
 
 // begin writes the row of the start, once, before anything runs.
 func (r *record) begin(argv []string, dir string, env []string, backend string) error {
-	if r == nil || r.begun {
+	if len(r.logs) == 0 || r.begun {
 		return nil
 	}
 	r.begun = true
@@ -158,7 +149,7 @@ func (r *record) begin(argv []string, dir string, env []string, backend string) 
 
 // finish writes the row of the end and closes the logs. A failed write becomes a note: the command has already run.
 func (r *record) finish(end result.Result) (notes []plan.Note) {
-	if r == nil {
+	if len(r.logs) == 0 {
 		return nil
 	}
 	defer r.close()
@@ -185,9 +176,6 @@ func (r *record) finish(end result.Result) (notes []plan.Note) {
 
 // refused writes both rows of a run that did not begin, unless it has its first one, and returns err with what could not be written.
 func (r *record) refused(argv []string, dir string, end result.Result, err error) error {
-	if r == nil {
-		return err
-	}
 	first := r.begin(argv, dir, nil, "")
 	for _, n := range r.finish(end) {
 		err = errors.Join(err, errors.New(n.String()))
@@ -210,9 +198,6 @@ func AuditRefused(p policy.Policy, argv []string, err error) error {
 
 // conclude writes how a command of the library ended, or why it did not begin. cancelled reports that its context has ended.
 func (r *record) conclude(argv []string, end *ExecResult, err error, cancelled bool) (*ExecResult, error) {
-	if r == nil {
-		return end, err
-	}
 	if end != nil {
 		end.Receipt.Notes = append(slices.Clone(end.Receipt.Notes), r.finish(end.Result)...)
 		return end, err

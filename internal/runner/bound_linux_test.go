@@ -20,7 +20,7 @@ func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
 	const most = 10_000
 	s := opened(t, NewPolicy().Limit("output_bytes", most))
 	for _, script := range []string{"exec yes", "exec yes >&2"} {
-		p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell(script)})
+		p, err := start(context.Background(), s, Shell(script), ExecOptions{})
 		require.NoError(t, err)
 		returns(t, "reading", func() {
 			out, _ := io.ReadAll(p.Stdout)
@@ -33,7 +33,7 @@ func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
 		assert.Equal(t, 137, r.Code)
 		p.close()
 	}
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("head -c 10000 /dev/zero")})
+	p, err := start(context.Background(), s, Shell("head -c 10000 /dev/zero"), ExecOptions{})
 	require.NoError(t, err)
 	out, err := io.ReadAll(p.Stdout)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
 	assert.Len(t, out, most)
 	p.close()
 
-	p, err = s.StartProcess(context.Background(), StartRequest{Args: Shell("head -c 20000 /dev/zero")})
+	p, err = start(context.Background(), s, Shell("head -c 20000 /dev/zero"), ExecOptions{})
 	require.NoError(t, err)
 	r, err = p.Wait() // before anybody has read what lies in the pipe
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestOutputIsBoundedWhereverItGoes(t *testing.T) {
 	assert.Len(t, out, most)
 	p.close()
 
-	p, err = s.StartProcess(context.Background(), StartRequest{Args: Shell("exec yes"), Terminal: &Size{24, 80}})
+	p, err = start(context.Background(), s, Shell("exec yes"), ExecOptions{Terminal: &Size{24, 80}})
 	require.NoError(t, err)
 	out, _ = io.ReadAll(p.Stdout)
 	assert.Len(t, out, most, "of a terminal, too")
@@ -100,7 +100,7 @@ func TestAFileThatDoesNotTakeOutput(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Output, e.Verdict)
 	assert.Equal(t, 1, e.Code)
-	assert.Zero(t, e.StdoutBytes)
+	assert.Zero(t, *e.StdoutBytes)
 	assert.Equal(t, "well\n", string(e.Stderr))
 	if assert.NotEmpty(t, e.Receipt.Notes) {
 		assert.Equal(t, "stdout: it took 0 bytes, and the rest is lost: bad file descriptor", e.Receipt.Notes[len(e.Receipt.Notes)-1].Loss)
@@ -135,7 +135,7 @@ func TestTwoFilesThatAreOne(t *testing.T) {
 // TestABoundedStreamThatIsClosed says so as a file does.
 func TestABoundedStreamThatIsClosed(t *testing.T) {
 	for _, b := range []*Builder{NewPolicy(), NewPolicy().Limit("output_bytes", 10_000)} {
-		p, err := opened(t, b).StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}})
+		p, err := start(context.Background(), opened(t, b), []string{"sleep", "1000"}, ExecOptions{})
 		require.NoError(t, err)
 		read := make(chan error, 1)
 		go func() { _, err := p.Stdout.Read(make([]byte, 1)); read <- err }()
@@ -160,7 +160,7 @@ func TestTheDefaultBoundIsNotOneOfProcesses(t *testing.T) {
 	e, err := s.Exec(context.Background(), []string{"true"}, nil)
 	require.NoError(t, err)
 	assert.True(t, counted(e.Receipt), "positive control")
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"true"}})
+	p, err := start(context.Background(), s, []string{"true"}, ExecOptions{})
 	require.NoError(t, err)
 	r, err := p.Wait()
 	require.NoError(t, err)
@@ -180,7 +180,7 @@ func TestACeilingBoundsProcesses(t *testing.T) {
 		}
 		s, err := Open(context.Background(), under)
 		require.NoError(t, err)
-		p, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}})
+		p, err := start(context.Background(), s, []string{"sleep", "1000"}, ExecOptions{})
 		require.NoError(t, err)
 		if ceiling == 0 {
 			select {

@@ -157,14 +157,14 @@ func TestEverythingAtOnce(t *testing.T) {
 			_, err := s.Exec(context.Background(), []string{"echo", "hi"}, nil)
 			may(err)
 		default:
-			p, err := s.StartProcess(ctx, StartRequest{Args: []string{"cat"}})
+			p, err := start(ctx, s, []string{"cat"}, ExecOptions{})
 			may(err)
 			if err != nil {
 				return
 			}
 			go func() { _ = p.Signal(unix.SIGTERM) }()
 			if n == 4 {
-				may(p.Kill())
+				may(p.End())
 			}
 			_, err = p.Wait()
 			may(err)

@@ -81,7 +81,7 @@ func higher(p policy.Policy, set commands.Set, d commands.Decision) (found strin
 
 // shown is what of the host a command sees in a directory, if that is anything.
 func shown(p policy.Policy, dir string) (host string, ok bool) {
-	if bare(p) {
+	if p.Bare() {
 		return dir, true
 	}
 	for _, e := range p.FS {
@@ -104,7 +104,7 @@ func looseDir(p policy.Policy, dir, name string) string {
 			why = cmp.Or(why, "has a file of the workspace in its place")
 		}
 	}
-	if why == "" && kind == policy.Tmpfs && !bare(p) {
+	if why == "" && kind == policy.Tmpfs && !p.Bare() {
 		return "is empty when a sandbox begins, and may be written to inside"
 	}
 	return why
@@ -113,7 +113,7 @@ func looseDir(p policy.Policy, dir, name string) string {
 // chosen says why what a directory inside holds is not the operator's choice, and what kind of entry shows it. Binds that are read-only and of
 // other places than the workspace are where users have their tools.
 func chosen(p policy.Policy, dir string) (why string, kind policy.Kind) {
-	found := bare(p) && inWorkspace(p, dir) || slices.ContainsFunc(workspaces(p), func(w workspace) bool { return policy.Inside(dir, w.inside) })
+	found := p.Bare() && inWorkspace(p, dir) || slices.ContainsFunc(workspaces(p), func(w workspace) bool { return policy.Inside(dir, w.inside) })
 	for _, e := range p.FS {
 		if !policy.Inside(dir, e.Dest) {
 			continue

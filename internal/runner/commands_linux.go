@@ -34,23 +34,26 @@ func CheckCommand(p policy.Policy, dir string, argv []string) (commands.Decision
 		dir = startDir(p)
 	}
 	d := set.Check(argv, resolver(p, dir))
-	if why := looseProgram(p, argv); d.Accepted && why != "" {
-		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why,
-			Try: "have PATH name directories that are read-only inside, and not in the workspace"}, nil
+	if !d.Accepted {
+		return d, nil
 	}
-	if why := replaced(p); d.Accepted && why != "" {
-		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: why, Try: "show it elsewhere, or use command rules of your own"}, nil
+	refuse := func(index int, reason, try string) (commands.Decision, error) {
+		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Index: index, Word: argv[index], Reason: reason, Try: try}, nil
 	}
-	if found, r := higher(p, set, d); d.Accepted && found != "" {
-		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Index: len(argv) - 1, Word: argv[len(argv)-1],
-			Reason: found + " is there, above the workspace, and " + r.Why, Try: cmp.Or(r.Try, "do not show what is above the workspace")}, nil
+	if why := looseProgram(p, argv); why != "" {
+		return refuse(0, why, "have PATH name directories that are read-only inside, and not in the workspace")
 	}
-	if name, why := hooked(p, d.Env); d.Accepted && name != "" {
-		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Word: argv[0], Reason: fmt.Sprintf("the policy sets or passes %s: %s", name, why),
-			Try: "leave " + name + " out of the policy, or use command rules of your own"}, nil
+	if why := replaced(p); why != "" {
+		return refuse(0, why, "show it elsewhere, or use command rules of your own")
 	}
-	if why := oldPython(p, argv, d); d.Accepted && why != "" {
-		return commands.Decision{Commands: p.Commands, Rule: d.Rule, Index: 1, Word: argv[1], Reason: why, Try: "python3 -I -m py_compile FILE"}, nil
+	if found, r := higher(p, set, d); found != "" {
+		return refuse(len(argv)-1, found+" is there, above the workspace, and "+r.Why, cmp.Or(r.Try, "do not show what is above the workspace"))
+	}
+	if name, why := hooked(p, d.Env); name != "" {
+		return refuse(0, fmt.Sprintf("the policy sets or passes %s: %s", name, why), "leave "+name+" out of the policy, or use command rules of your own")
+	}
+	if why := oldPython(p, argv, d); why != "" {
+		return refuse(1, why, "python3 -I -m py_compile FILE")
 	}
 	return d, nil
 }
@@ -121,14 +124,9 @@ func startDir(p policy.Policy) string {
 // workspace is a place inside, and what of the host is shown there.
 type workspace struct{ inside, host string }
 
-// bare says that there is no sandbox: paths are those of the host.
-func bare(p policy.Policy) bool {
-	return p.Isolation.Level() != policy.Container || p.Backend == policy.BackendNone
-}
-
 // workspaces are the policy's workspace, and where its commands start if that is granted.
 func workspaces(p policy.Policy) (all []workspace) {
-	dir, bare := startDir(p), bare(p)
+	dir, bare := startDir(p), p.Bare()
 	if bare && dir != "/" {
 		all = append(all, workspace{dir, dir})
 	}

@@ -346,7 +346,7 @@ func TestSessionsObeyTheCommandRules(t *testing.T) {
 	refusedBy(err, "args", "no rule names this program")
 	_, err = s.Exec(ctx, Shell("touch ran"), nil)
 	refusedBy(err, "args", "a shell runs whatever it is told")
-	_, err = s.StartProcess(ctx, StartRequest{Args: []string{"cat", "/etc/passwd"}})
+	_, err = start(ctx, s, []string{"cat", "/etc/passwd"}, ExecOptions{})
 	refusedBy(err, "args", "does not resolve inside")
 	for _, dir := range []string{"/etc", "..", "dir", "sub/../.."} {
 		_, err = s.Exec(ctx, []string{"ls"}, &ExecOptions{Dir: dir})

@@ -36,7 +36,7 @@ const DefaultMaxOutput = 1 << 20
 type ExecOptions struct {
 	// Stdin is read for the command. nil is empty. An *os.File is passed as it is. Exec does not wait for a Read that does not return.
 	Stdin io.Reader
-	// Stdout and Stderr get what the command writes, as those of nsrun.Cmd. nil collects it in the result, up to MaxOutput.
+	// Stdout and Stderr get what the command writes, as those of nsrun.Cmd, at most 32 KiB at once. nil collects it in the result, up to MaxOutput.
 	Stdout, Stderr io.Writer
 	// MaxOutput is how many bytes of each stream are collected. The rest is read and thrown away. 0 means DefaultMaxOutput.
 	MaxOutput int64
@@ -68,8 +68,6 @@ type ExecResult struct {
 	Stdout, Stderr []byte
 	// StdoutTruncated and StderrTruncated say that there was more.
 	StdoutTruncated, StderrTruncated bool
-	// StdoutBytes and StderrBytes count what was written, as far as it was read, collected or not.
-	StdoutBytes, StderrBytes int64
 	// Copying is why input or output was not copied as a whole, such as [exec.ErrWaitDelay].
 	Copying error
 }
@@ -145,7 +143,7 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	}
 	out, cause := proc.wait(ctx, limit)
 	if opts.linger {
-		out.Output = streams.metered()
+		out.Output = streams.passed()
 		end, err := rec.conclude(argv, &ExecResult{Result: endedWith(s.plan, s.receiptFor(true), out)}, cause, false)
 		opts.running.report(end, err)
 		proc.handle.WaitDescendants()
@@ -157,7 +155,7 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	if !streams.finish(opts.WaitDelay) { // the session was closed, and what the command had written is lost
 		out.Killed = unix.SIGKILL
 	}
-	out.Output = streams.counted()
+	out.Output = streams.passed()
 	result := &ExecResult{Result: endedWith(s.plan, s.receiptFor(opts.Unbounded), out)}
 	streams.collect(result, opts.WaitDelay)
 	result.Receipt.Notes = append(slices.Clone(result.Receipt.Notes), streams.notes...)
@@ -209,7 +207,7 @@ func (s *Session) notBegun(err error) (*ExecResult, error) {
 	default:
 		return nil, err
 	}
-	return &ExecResult{Result: endedWith(s.plan, ReceiptOf(s), out)}, nil
+	return &ExecResult{Result: endedWith(s.plan, s.Receipt(), out)}, nil
 }
 
 // process is one command until its end.

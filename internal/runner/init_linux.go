@@ -1,11 +1,11 @@
 package runner
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -55,12 +55,12 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
 	}
 	defer unix.Close(pair[0])
-	err = give(wire.NewRequest(p, protected), pair[1])
+	err = give(spawner.NewRequest(p, protected), pair[1])
 	unix.Close(pair[1])
 	if err != nil {
 		return nil, err
 	}
-	var answer wire.Answer
+	var answer spawner.Answer
 	fds, err := wire.Receive(pair[0], &answer)
 	if errors.Is(err, io.EOF) {
 		return nil, &Error{Stage: "spawner", Err: errors.New("it has ended while it made a sandbox, or has reached its limit on open files"), Hint: moreFiles}
@@ -68,16 +68,14 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "answer", Err: err, Hint: hintOf(err)}
 	}
-	var info backend.Info
-	err = json.Unmarshal(answer.Info, &info)
-	if answer.Failure == nil && err == nil && len(fds) == 2 {
-		return backend.NewSandbox(p, info, fds[0], fds[1]), nil
+	if answer.Info != nil && len(fds) == 2 {
+		return backend.NewSandbox(p, *answer.Info, fds[0], fds[1]), nil
 	}
 	wire.CloseAll(fds) // whose sandbox ends with them
 	if answer.Failure != nil {
 		return nil, answer.Failure
 	}
-	return nil, &Error{Stage: "spawner", Err: errors.Join(fmt.Errorf("bug: its answer, with %d descriptors, cannot be read", len(fds)), err)}
+	return nil, &Error{Stage: "spawner", Err: fmt.Errorf("bug: its answer, with %d descriptors, is none", len(fds))}
 }
 
 const moreFiles = "raise the limit on open files (ulimit -n)"
@@ -91,7 +89,7 @@ func hintOf(err error) string {
 }
 
 // give sends an order. A spawner that has been killed is replaced once; one that only cannot be told keeps its sandboxes.
-func give(o wire.Request, reply int) error {
+func give(o spawner.Request, reply int) error {
 	owner.Lock()
 	defer owner.Unlock()
 	for tries := 0; ; tries++ {
@@ -132,30 +130,24 @@ func startRole(name string, files []*os.File, environ ...string) (int, <-chan st
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "request")
 	defer theirs.Close()
-	if files == nil {
-		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-		if err != nil {
-			unix.Close(pair[0])
-			return fail("open", err)
-		}
-		defer null.Close()
-		files = []*os.File{null, null, os.Stderr} // for what Go says of a crash
-	}
-	process, err := os.StartProcess("/proc/self/exe", []string{name}, &os.ProcAttr{
-		Files: append(files[:len(files):len(files)], theirs),
+	role := &exec.Cmd{Path: "/proc/self/exe", Args: []string{name}, ExtraFiles: []*os.File{theirs},
+		Stderr: os.Stderr, // for what Go says of a crash
 		// GOMAXPROCS keeps Go from reading cgroup files at its start.
-		Env: append([]string{"GOMAXPROCS=2"}, environ...),
+		Env: append(environ, "GOMAXPROCS=2"),
 		// A session of its own: a terminal's signals are its owner's to act on.
-		Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if files != nil {
+		role.Stdin, role.Stdout, role.Stderr = files[0], files[1], files[2]
+	}
+	if err := role.Start(); err != nil {
 		unix.Close(pair[0])
 		return fail("start", err)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = process.Wait()
+		_ = role.Wait()
 	}()
 	return pair[0], ended, nil
 }

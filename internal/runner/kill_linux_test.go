@@ -87,10 +87,10 @@ func TestKillTree(t *testing.T) {
 					r, err := s.Exec(ctx, Shell(v.script), opts)
 					ended <- outcome{r, err}
 				}
-				var process *Process
+				var process *piped
 				if way == "kill" {
 					var err error
-					process, err = s.StartProcess(ctx, StartRequest{Args: Shell(v.script), Env: opts.Env})
+					process, err = start(ctx, s, Shell(v.script), ExecOptions{Env: opts.Env})
 					require.NoError(t, err)
 				} else {
 					go run()
@@ -113,7 +113,7 @@ func TestKillTree(t *testing.T) {
 				case "cancel":
 					cancel()
 				case "kill":
-					require.NoError(t, process.Kill())
+					require.NoError(t, process.End())
 				case "fresh":
 					_, err := s.Exec(context.Background(), []string{"true"}, &ExecOptions{Fresh: true})
 					require.NoError(t, err)
@@ -146,13 +146,13 @@ func TestKillTree(t *testing.T) {
 
 // echoing is a process that says what it is told.
 type echoing struct {
-	*Process
+	*piped
 	out *bufio.Reader
 }
 
 func echo(t *testing.T, s *Session) *echoing {
 	t.Helper()
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"cat"}})
+	p, err := start(context.Background(), s, []string{"cat"}, ExecOptions{})
 	require.NoError(t, err)
 	e := &echoing{p, bufio.NewReader(p.Stdout)}
 	e.says(t, "hello")
@@ -161,7 +161,7 @@ func echo(t *testing.T, s *Session) *echoing {
 
 func (e *echoing) says(t *testing.T, word string) {
 	t.Helper()
-	_, err := fmt.Fprintln(e.Stdin, word)
+	_, err := fmt.Fprintln(e.Stdin(), word)
 	require.NoError(t, err)
 	line, err := e.out.ReadString('\n')
 	require.NoError(t, err)
@@ -171,15 +171,15 @@ func (e *echoing) says(t *testing.T, word string) {
 func TestProcess(t *testing.T) {
 	s := opened(t, NewPolicy())
 	e := echo(t, s)
-	require.NoError(t, e.Stdin.Close())
+	require.NoError(t, e.Stdin().Close())
 	r, err := e.Wait()
 	require.NoError(t, err)
 	assert.Equal(t, OK, r.Verdict)
 	assert.ErrorIs(t, e.Signal(unix.SIGTERM), os.ErrProcessDone)
 	assert.ErrorIs(t, e.Resize(Size{1, 1}), os.ErrInvalid)
-	require.NoError(t, e.Kill(), "nothing is left, which is as good")
+	require.NoError(t, e.End(), "nothing is left, which is as good")
 
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.01; done")})
+	p, err := start(context.Background(), s, Shell("trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.01; done"), ExecOptions{})
 	require.NoError(t, err)
 	out := bufio.NewReader(p.Stdout)
 	line, err := out.ReadString('\n')
@@ -195,23 +195,23 @@ func TestProcess(t *testing.T) {
 
 	// What outlives the process is killed with it by Kill.
 	mark := fmt.Sprintf("NSRUN_MARK=%d-outlives", os.Getpid())
-	p, err = s.StartProcess(context.Background(), StartRequest{Args: Shell("(setsid sleep 1000 &); sleep 0.1"), Env: []string{mark}})
+	p, err = start(context.Background(), s, Shell("(setsid sleep 1000 &); sleep 0.1"), ExecOptions{Env: []string{mark}})
 	require.NoError(t, err)
 	_, err = p.Wait()
 	require.NoError(t, err)
 	eventually(t, "it lives on", func() bool { return len(marked(mark)) > 0 })
-	require.NoError(t, p.Kill())
+	require.NoError(t, p.End())
 	assert.Empty(t, marked(mark))
 
 	ctx, cancel := context.WithCancel(context.Background())
-	p, err = s.StartProcess(ctx, StartRequest{Args: []string{"sleep", "1000"}})
+	p, err = start(ctx, s, []string{"sleep", "1000"}, ExecOptions{})
 	require.NoError(t, err)
 	cancel()
 	r, err = p.Wait()
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, Interrupted, r.Verdict)
 
-	p, err = s.StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}})
+	p, err = start(context.Background(), s, []string{"sleep", "1000"}, ExecOptions{})
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	r, err = p.Wait()
@@ -226,15 +226,15 @@ func TestKillAsAProcessEnds(t *testing.T) {
 	s := opened(t, NewPolicy())
 	neighbour := echo(t, s)
 	sandbox, m := s.sandbox, mark("ends")
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("setsid sleep 1000 & exec true"), Env: []string{m}})
+	p, err := start(context.Background(), s, Shell("setsid sleep 1000 & exec true"), ExecOptions{Env: []string{m}})
 	require.NoError(t, err)
 	_, err = p.Wait()
 	require.NoError(t, err)
 	eventually(t, "what it has left is there, and past its execve, in which it shows no environment", func() bool { return len(marked(m)) > 0 })
-	ending := &Process{Running: NewRunning()}
+	ending := NewRunning()
 	ending.begin(p.process)
 	killed := make(chan error, 1)
-	go func() { killed <- ending.Kill() }()
+	go func() { killed <- ending.End() }()
 	eventually(t, "Kill waits for its end", func() bool {
 		p.process.mu.Lock()
 		defer p.process.mu.Unlock()
@@ -260,7 +260,7 @@ func TestTerminal(t *testing.T) {
 	text := strings.ReplaceAll(string(r.Stdout), "\r\n", "\n")
 	require.Contains(t, text, "typed\n", "what is typed is echoed, wherever the command's own output is by then")
 	assert.Equal(t, "33 111\ngot typed\n", strings.Replace(text, "typed\n", "", 1))
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.01; done"), Terminal: &Size{10, 20}})
+	p, err := start(context.Background(), s, Shell("trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.01; done"), ExecOptions{Terminal: &Size{10, 20}})
 	require.NoError(t, err)
 	out := bufio.NewReader(p.Stdout)
 	line, err := out.ReadString('\n')
@@ -272,7 +272,7 @@ func TestTerminal(t *testing.T) {
 	assert.Equal(t, "40 132\r\n", line)
 	_, err = p.Wait()
 	require.NoError(t, err)
-	p.Stdin.Close()
+	p.Stdin().Close()
 }
 
 // ownSession is this test's binary as a program that owns a session, until it is killed.
@@ -281,7 +281,7 @@ func ownSession(mark string) {
 	if err == nil {
 		var s *Session
 		if s, err = Open(context.Background(), p); err == nil {
-			_, err = s.StartProcess(context.Background(), StartRequest{Args: Shell("trap '' TERM; (setsid sleep 1000 &); while :; do sleep 1000; done"), Env: []string{mark}})
+			_, err = start(context.Background(), s, Shell("trap '' TERM; (setsid sleep 1000 &); while :; do sleep 1000; done"), ExecOptions{Env: []string{mark}})
 		}
 	}
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -24,12 +26,12 @@ import (
 
 // grouped reports whether a cgroup with the controller can be made here.
 func grouped(controller string) bool {
-	return slices.ContainsFunc(Facts().Groups, func(g facts.Group) bool { return slices.Contains(g.Controllers, controller) })
+	return slices.ContainsFunc(probe.Quick().Groups, func(g facts.Group) bool { return slices.Contains(g.Controllers, controller) })
 }
 
 // groups lists the cgroups of sandboxes that there are.
 func groups() (names []string) {
-	for _, g := range Facts().Groups {
+	for _, g := range probe.Quick().Groups {
 		found, _ := filepath.Glob(filepath.Join(g.Dir, "nsrun-*"))
 		names = append(names, found...)
 	}
@@ -161,7 +163,7 @@ func TestLimitsHoldForAllTogether(t *testing.T) {
 
 // TestAWeightIsTheCgroups reads that of a session's cgroup from outside, and that of one without.
 func TestAWeightIsTheCgroups(t *testing.T) {
-	if !slices.ContainsFunc(Facts().Groups, func(g facts.Group) bool { return g.Version == 2 && slices.Contains(g.Controllers, "cpu") }) {
+	if !slices.ContainsFunc(probe.Quick().Groups, func(g facts.Group) bool { return g.Version == 2 && slices.Contains(g.Controllers, "cpu") }) {
 		t.Skip("no cgroup of version 2 with the controller cpu can be made here")
 	}
 	for want, b := range map[string]*Builder{"37": NewPolicy().Limit("cpu_weight", 37), "100": NewPolicy().Limit("cpu_percent", 400)} {
@@ -184,7 +186,7 @@ func assertUsedUp(t *testing.T, s *Session) {
 	t.Helper()
 	returns(t, "StartProcess", func() {
 		for range 10 {
-			if _, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"sleep", "1000"}}); err != nil {
+			if _, err := start(context.Background(), s, []string{"sleep", "1000"}, ExecOptions{}); err != nil {
 				assert.ErrorContains(t, err, "limit (pids): it is used up before the command begins")
 				return
 			}
@@ -230,15 +232,15 @@ func TestTheHostsNumbersStay(t *testing.T) {
 	before, err := os.ReadFile(file)
 	require.NoError(t, err)
 	req, _ := request(t, "sh", "-c", "n=0; while [ $n -lt 320 ]; do sleep 60 & n=$((n + 1)); done 2>/dev/null")
-	p, err := plan.Compile(req, Facts())
+	p, err := plan.Compile(req, probe.Quick())
 	require.NoError(t, err)
-	result, err := RunPlan(p, Options{})
+	result, err := RunPlan(p, backend.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, OK, result.Verdict, "positive control: %+v", result)
-	known := ProbeHost()
+	known := probe.Host()
 	own := known.State(facts.PidMax) == facts.Yes
 	p.PidMax = 310
-	result, err = RunPlan(p, Options{})
+	result, err = RunPlan(p, backend.Options{})
 	if !own { // whatever the plan says
 		require.ErrorContains(t, err, "pid_max")
 	} else if known.PidMaxLeast <= 310 {
@@ -253,7 +255,7 @@ func TestTheHostsNumbersStay(t *testing.T) {
 // TestARefusedNumberIsNoReasonToFail plans again where the kernel, or an LSM, does not take what a fact has promised.
 func TestARefusedNumberIsNoReasonToFail(t *testing.T) {
 	req, _ := request(t, "true")
-	known := Facts().With(facts.PidMax, facts.Answer{State: facts.Yes})
+	known := probe.Quick().With(facts.PidMax, facts.Answer{State: facts.Yes})
 	known.UID, known.PidMaxLeast, known.Groups, known.Manager = 0, 301, nil, nil
 	got := func() facts.Facts { return known }
 	tried := 0
@@ -274,7 +276,7 @@ func TestATreeThatFailsIsNotUsed(t *testing.T) {
 	req, _ := request(t, "true")
 	req.Policy.Fallback = policy.Degrade
 	req.Policy = req.Policy.WithLimit("memory_mb", 100).WithLimit("pids", 50).WithLimit("io_read_mb", 9).WithLimit("cpu_percent", 50)
-	known := Facts()
+	known := probe.Quick()
 	known.Manager, known.Groups = nil, []facts.Group{{Version: 1, Dir: "/m", Controllers: []string{"memory"}}, {Version: 1, Dir: "/p", Controllers: []string{"pids"}},
 		{Version: 2, Dir: "/rest", Controllers: []string{"io", "cpu"}}}
 	fails := []*Error{{Stage: "cgroup", Op: "io", Path: "/rest", Err: errors.New("no disk")}, {Stage: "cgroup", Op: "make", Path: "/p", Err: errors.New("no room")}}
@@ -308,7 +310,7 @@ func TestOnlyARunOfItsOwnForksToPlan(t *testing.T) {
 	assert.False(t, forks(func(r *plan.Request) { r.Sole = false }), "the library")
 	assert.False(t, forks(func(r *plan.Request) { r.Policy.Backend = policy.BackendLandlock }))
 	assert.False(t, forks(func(r *plan.Request) { r.Policy.Isolation = policy.Subprocess }))
-	free := slices.ContainsFunc(Facts().Groups, func(g facts.Group) bool { return g.Version == 2 && slices.Contains(g.Controllers, "pids") })
+	free := slices.ContainsFunc(probe.Quick().Groups, func(g facts.Group) bool { return g.Version == 2 && slices.Contains(g.Controllers, "pids") })
 	if os.Getuid() == 0 && !free {
 		assert.True(t, forks(func(*plan.Request) {}), "positive control")
 	}

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -25,12 +24,10 @@ func Run(ctx context.Context, p policy.Policy, argv []string, opts *ExecOptions,
 	if opts == nil {
 		opts = &ExecOptions{}
 	}
-	s := newSession(p, protected)
-	rec, err := openRecord(s.spec, opts.Labels...)
+	s, rec, err := newSession(p, protected, opts.Labels...)
 	if err != nil {
 		return nil, err
 	}
-	s.spec = rec.real(s.spec)
 	result, err := s.once(ctx, argv, opts, rec)
 	return rec.conclude(argv, result, err, ctx.Err() != nil)
 }
@@ -66,7 +63,7 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 	return s.exec(ctx, argv, &once, rec)
 }
 
-// runApart runs the one command of a plan whose backend opens no sessions, in a process of its own: see [spawner.Runner].
+// runApart runs the one command of a plan whose backend opens no sessions, in a process of its own: see [spawner.RunnerName].
 func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions, rec *record) (*ExecResult, error) {
 	command, limit, err := s.ask(argv, opts, rec)
 	if err != nil {
@@ -88,14 +85,14 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 		unix.Close(socket)
 		<-over
 	}()
-	if err := wire.Send(socket, wire.NewRequest(&pl, s.protected)); err != nil {
+	if err := wire.Send(socket, spawner.NewRequest(&pl, s.protected)); err != nil {
 		return nil, &Error{Stage: "runner", Err: err}
 	}
 	streams.copy(nil)
 	opts.running.begin(nil)
 	stop := context.AfterFunc(ctx, func() { _ = unix.Shutdown(socket, unix.SHUT_WR) }) // the end of the run
 	defer stop()
-	var answer wire.Answer
+	var answer spawner.Answer
 	_, err = wire.Receive(socket, &answer)
 	opts.running.exit()
 	streams.finish(0)
@@ -105,14 +102,10 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 	if answer.Failure != nil {
 		return nil, errors.Join(context.Cause(ctx), answer.Failure)
 	}
-	var out backend.Outcome
-	if err := json.Unmarshal(answer.Outcome, &out); err != nil {
-		return nil, &Error{Stage: "runner", Err: fmt.Errorf("bug: its answer cannot be read: %w", err)}
-	}
 	if ctx.Err() != nil {
-		out.Killed = unix.SIGKILL
+		answer.Outcome.Killed = unix.SIGKILL
 	}
-	result := &ExecResult{Result: ended(&pl, out)}
+	result := &ExecResult{Result: ended(&pl, *answer.Outcome)}
 	streams.collect(result, 0)
 	return result, context.Cause(ctx)
 }

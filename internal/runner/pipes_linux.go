@@ -10,7 +10,7 @@ import (
 
 // pipesOf finds the FIFOs in what a policy grants to be read inside something that it grants to be written: see [plan.Pipes].
 func pipesOf(p policy.Policy) (plan.Pipes, error) {
-	if bare(p) || p.Backend == policy.BackendLandlock {
+	if p.Bare() || p.Backend == policy.BackendLandlock {
 		return plan.Pipes{}, nil
 	}
 	var trees []backend.Tree

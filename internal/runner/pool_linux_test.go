@@ -129,7 +129,7 @@ func TestAFloodCostsConstantMemory(t *testing.T) {
 	r, err := s.Exec(context.Background(), Shell(fmt.Sprintf("head -c %d000000 /dev/zero", megabytes)), nil)
 	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
-	assert.EqualValues(t, megabytes*1000000, r.StdoutBytes)
+	assert.EqualValues(t, megabytes*1000000, *r.StdoutBytes)
 	assert.Len(t, r.Stdout, DefaultMaxOutput)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 }

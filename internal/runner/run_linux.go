@@ -18,33 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options is what a run takes beside its plan. The zero value is ready to use.
-type Options struct {
-	// Signals, if not nil, is called while the sandbox is made, and the command waits for it to return. It returns a channel that was
-	// given to signal.Notify; what comes over it is passed on to the command. After SIGTERM or SIGINT the command has the plan's kill
-	// grace to end, at a second SIGINT none.
-	Signals func() <-chan os.Signal
-	// Cancel ends the run when it is closed.
-	Cancel <-chan struct{}
-	// Protected lists files, by real path, that must not be writable inside, whatever the plan grants: manifests, ceilings, results.
-	Protected []string
-	// DieWithParent ends the run when the process that started this one is gone.
-	DieWithParent bool
-	// Verify has the system calls that make the sandbox checked before it starts; those of sessions, and where there is a self-test, always are.
-	Verify bool
-	// Sole says that a plan of bubblewrap's command line is all that this process is for. It then gives up what a monitor of bubblewrap's
-	// does: capabilities, the descriptors that its caller has left open, and what Go makes of signals that would end it.
-	Sole bool
-	// TerminalIn and TerminalOut are joined with the command's terminal, if the plan has one. nil means os.Stdin and os.Stdout.
-	TerminalIn, TerminalOut *os.File
-}
-
-// Facts returns what a few harmless system calls tell of this host: enough to plan by, since a start that fails is a probe too.
-func Facts() facts.Facts { return probe.Quick() }
-
-// factsFor is [Facts], and what takes a fork to find out, where the request is of a small process that is for it alone and may come to it.
+// factsFor is enough to plan by, since a start that fails is a probe too: what a few harmless system calls tell of this host, and what takes a fork
+// to find out, where the request is of a small process that is for it alone and may come to it.
 func factsFor(req plan.Request) facts.Facts {
-	known := Facts()
+	known := probe.Quick()
 	if slices.ContainsFunc(req.Policy.Limits, func(l policy.Limit) bool { return plan.TakesCgroup(l.Name) }) {
 		known = probe.Delegation(known)
 	}
@@ -55,23 +32,16 @@ func factsFor(req plan.Request) facts.Facts {
 	return known
 }
 
-// Probe returns all that can be found out of this host, by really making each kind of namespace and mount in children that end at
-// once, and asking bubblewrap, Docker and Podman. It takes some 10 ms, 100 where those are installed, and 10 s where a daemon hangs.
-func Probe() facts.Facts { return probe.Full() }
-
-// ProbeHost is [Probe] without other programs.
-func ProbeHost() facts.Facts { return probe.Host() }
-
 // Compile plans a request for this host. See [plan.Compile].
 func Compile(req plan.Request) (*plan.Plan, error) { return plan.Compile(req, factsFor(req)) }
 
-// Foreground plans req by [Facts] and runs it with this process's standard descriptors: see [RunPlan]. If the sandbox cannot be started
+// Foreground plans req by a few facts and runs it with this process's standard descriptors: see [RunPlan]. If the sandbox cannot be started
 // because a fact was wrong, it asks again in full, plans again, and tries that plan if it differs; a backend that fails all the same is a
 // fact too. The policy's audit logs are told of the run once, whatever is tried; without their word nothing is.
 //
 // What it returns is the plan that was tried last; none if the host turns out not to be able to enforce the policy, which is a
 // [*plan.CompatibilityError].
-func Foreground(req plan.Request, opts Options) (p *plan.Plan, end result.Result, err error) {
+func Foreground(req plan.Request, opts backend.Options) (p *plan.Plan, end result.Result, err error) {
 	rec, err := openRecord(req.Policy)
 	if err != nil {
 		return nil, result.Result{}, err
@@ -94,7 +64,7 @@ func Foreground(req plan.Request, opts Options) (p *plan.Plan, end result.Result
 
 // attempt plans req and starts that: see [Foreground].
 func attempt(req plan.Request, start func(*plan.Plan) error) (*plan.Plan, error) {
-	return attemptBy(func() facts.Facts { return factsFor(req) }, Probe, req, start)
+	return attemptBy(func() facts.Facts { return factsFor(req) }, probe.Full, req, start)
 }
 
 // attemptBy is attempt by facts of two kinds: what is found out quickly, and all.
@@ -260,24 +230,17 @@ func same(a, b *plan.Plan) bool {
 // this process, whose memory the kernel has to account for: in a large program the fork is slow.
 //
 // An error is an [*Error] and means that the command has not run. How a command that ran has ended is in the [Result].
-func RunPlan(p *plan.Plan, opts Options) (result.Result, error) {
+func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 	if p.PidMax > 0 && p.Bwrap == nil {
 		if err := probe.OwnPidMax(); err != nil { // the plan may be from other facts, and what it says would be written for the host
 			err = &Error{Stage: "pid_max", Op: "write", Err: err, Hint: "plan by this host's facts"}
 			return failed(p, err), err
 		}
 	}
-	o := backend.Options{Signals: opts.Signals, Cancel: opts.Cancel, DieWithParent: opts.DieWithParent, Protected: opts.Protected, Verify: opts.Verify, Sole: opts.Sole}
 	if p.Terminal {
-		o.Terminal = &backend.Terminal{In: opts.TerminalIn, Out: opts.TerminalOut}
-		if o.Terminal.In == nil {
-			o.Terminal.In = os.Stdin
-		}
-		if o.Terminal.Out == nil {
-			o.Terminal.Out = os.Stdout
-		}
+		opts.Terminal = &backend.Terminal{In: os.Stdin, Out: os.Stdout}
 	}
-	out, err := backend.Run(p, o)
+	out, err := backend.Run(p, opts)
 	if err != nil {
 		return failed(p, err), err
 	}
@@ -328,34 +291,6 @@ func enterable(dir string) error {
 		unix.ENOENT: "choose a directory that the sandbox shows, with --chdir", unix.EACCES: "choose a directory that this user may enter, with --chdir"}
 	return &Error{Stage: "directory", Op: "chdir", Path: dir, Err: cause, Hint: hints[cause]}
 }
-
-// Syscalls returns the system calls that the plan comes to on this host, one a line, like strace.
-func Syscalls(p *plan.Plan) (string, error) {
-	l, err := backend.Preview(p)
-	if err != nil {
-		return "", err
-	}
-	return l.Text(), nil
-}
-
-// AsBwrap writes a plan as the call of bubblewrap's that the backend "bwrap" makes on this host: its arguments, the descriptors that
-// it reads and what they hold, and what it does not carry. The backend makes that call in a session of its own. Inside, the same binary runs the
-// exec stages: see [ExecStages].
-func AsBwrap(p *plan.Plan) (args []string, losses []plan.Note, err error) {
-	call, err := backend.RenderBwrap(p, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	return call.Args, call.Losses, nil
-}
-
-// ExecStages is for the nsrun command alone: see [AsBwrap]. It returns only if it fails, after it has reported that to its caller.
-func ExecStages(channel, requests, stderr int) error {
-	return backend.ExecStages(channel, requests, stderr)
-}
-
-// ContainerInit is for the nsrun command alone: it is pid 1 of a container that the backend docker has made. It returns only if it fails.
-func ContainerInit() error { return backend.ContainerInit() }
 
 // missing returns a note for each mount that was left out.
 func missing(p *plan.Plan, resolved []mounts.Resolved) []plan.Note {

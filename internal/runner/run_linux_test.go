@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -23,7 +24,7 @@ func request(t *testing.T, command ...string) (plan.Request, string) {
 	pol := policy.Default("/home/x").Grant(dir, true, "test")
 	pol, _ = policy.Normalize(pol, policy.Operator{})
 	pol.Dir = dir
-	if !Facts().Can(facts.Landlock) {
+	if !probe.Quick().Can(facts.Landlock) {
 		pol.Fallback = policy.Degrade
 	}
 	return plan.Request{Policy: pol, Command: command, Environ: os.Environ()}, dir
@@ -31,7 +32,7 @@ func request(t *testing.T, command ...string) (plan.Request, string) {
 
 func TestStartRunsAndTells(t *testing.T) {
 	req, dir := request(t, "sh", "-c", "echo x > made; exit 3")
-	p, result, err := Foreground(req, Options{})
+	p, result, err := Foreground(req, backend.Options{})
 	require.NoError(t, err)
 	require.NotNil(t, p)
 	assert.Equal(t, Exit, result.Verdict)
@@ -50,7 +51,7 @@ func TestCancelEndsEverything(t *testing.T) {
 	time.AfterFunc(100*time.Millisecond, func() { close(cancel) })
 	var result Result
 	var err error
-	returns(t, "Foreground", func() { _, result, err = Foreground(req, Options{Cancel: cancel}) })
+	returns(t, "Foreground", func() { _, result, err = Foreground(req, backend.Options{Cancel: cancel}) })
 	require.NoError(t, err)
 	assert.Equal(t, Signal, result.Verdict)
 	assert.Equal(t, "SIGKILL", result.Signal)
@@ -60,10 +61,10 @@ func TestMissingOptionalSourcesAreNotes(t *testing.T) {
 	req, _ := request(t, "true")
 	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such", Optional: true, Why: "hint ~/x"},
 		policy.FS{Kind: policy.Socket, Source: "/none/socket", Dest: "/none/socket", Optional: true, Why: "sockets"})
-	_, result, err := Foreground(req, Options{})
+	_, result, err := Foreground(req, backend.Options{})
 	require.NoError(t, err)
 	notes := slices.DeleteFunc(result.Receipt.Notes, func(n plan.Note) bool { return n.Feature == plan.DefaultLimits }) // as the host has cgroups
-	if !Facts().Can(facts.Landlock) {
+	if !probe.Quick().Can(facts.Landlock) {
 		require.NotEmpty(t, notes)
 		assert.Equal(t, string(facts.Landlock), notes[0].Feature)
 		notes = notes[1:]
@@ -76,7 +77,7 @@ func TestMissingOptionalSourcesAreNotes(t *testing.T) {
 func TestFailureOfAPlanNamesTheStep(t *testing.T) {
 	req, _ := request(t, "true")
 	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such"})
-	_, result, err := Foreground(req, Options{})
+	_, result, err := Foreground(req, backend.Options{})
 	var e *Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, "mount", e.Stage)
@@ -88,7 +89,7 @@ func TestFailureOfAPlanNamesTheStep(t *testing.T) {
 func TestAWrongPolicyIsRefusedWithoutAStep(t *testing.T) {
 	req, _ := request(t, "true")
 	req.Policy.Dir = "relative"
-	_, _, err := Foreground(req, Options{})
+	_, _, err := Foreground(req, backend.Options{})
 	result := Failure(err)
 	assert.Equal(t, Refused, result.Verdict)
 	assert.Empty(t, result.Step)
@@ -124,17 +125,17 @@ func TestResultsTellEndingsApart(t *testing.T) {
 
 func TestPlansForOtherFactsCanBePreviewed(t *testing.T) {
 	req, _ := request(t, "true")
-	f := Facts()
+	f := probe.Quick()
 	for _, name := range []facts.Name{facts.MountAPI, facts.Openat2, facts.CloseR} {
 		f = f.With(name, facts.Answer{State: facts.No})
 	}
 	p, err := plan.Compile(req, f)
 	require.NoError(t, err)
-	text, err := Syscalls(p)
+	l, err := backend.Preview(p)
 	require.NoError(t, err)
-	assert.NotContains(t, text, "openat2(")
-	assert.NotContains(t, text, "move_mount(")
-	result, err := RunPlan(p, Options{})
+	assert.NotContains(t, l.Text(), "openat2(")
+	assert.NotContains(t, l.Text(), "move_mount(")
+	result, err := RunPlan(p, backend.Options{})
 	require.NoError(t, err, "and it runs")
 	assert.Equal(t, OK, result.Verdict)
 }

@@ -6,6 +6,9 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Exec is what runs a command: [Session.Exec], or [Run] with a policy.
@@ -17,7 +20,7 @@ type Running struct {
 	begins, exits, ends sync.Once
 	process             *process // nil where the backend opens no sessions; to be read when begun is closed
 	stop                context.CancelCauseFunc
-	input               io.Closer // closed with the session
+	input               *os.File // our end of standard input, of a command that was started by StartProcess; closed with the session
 	result              *ExecResult
 	err                 error
 }
@@ -117,26 +120,60 @@ func (r *Running) Kill() error {
 	return nil
 }
 
+// End kills a command that was started by [Session.StartProcess] and all that it has started, also what has outlived it, and returns when nothing
+// of that is alive.
+func (r *Running) End() error {
+	if r.Kill() == nil {
+		<-r.over
+	}
+	proc := r.process
+	proc.handle.Kill() // what has outlived it, also if it has just ended by itself
+	select {
+	case <-proc.handle.Done():
+	case <-time.After(killTimeout):
+		proc.endSandbox()
+	}
+	return nil
+}
+
+// Done is closed when the command has ended and, unless they linger, its streams are copied.
+func (r *Running) Done() <-chan struct{} { return r.over }
+
+// Stdin writes to the standard input of a command that was started by [Session.StartProcess], or to its terminal.
+func (r *Running) Stdin() io.WriteCloser {
+	if r.input == nil {
+		return r.process.handle.Terminal
+	}
+	return r.input
+}
+
 // Signal sends a signal to the command alone.
 func (r *Running) Signal(sig os.Signal) error {
 	proc, err := r.running()
+	number, ok := sig.(unix.Signal)
 	switch {
 	case err != nil:
 		return err
-	case proc == nil:
+	case proc == nil || !ok:
 		return errors.ErrUnsupported
 	}
-	return proc.signal(sig)
+	return proc.handle.Signal(number, false)
 }
 
 // Resize sets the terminal's size. Without a terminal it is [os.ErrInvalid].
 func (r *Running) Resize(size Size) error {
 	select {
 	case <-r.begun:
-		if r.process != nil {
-			return r.process.resize(size)
-		}
 	default:
+		return os.ErrInvalid
 	}
-	return os.ErrInvalid
+	if r.process == nil || r.process.handle.Terminal == nil {
+		return os.ErrInvalid
+	}
+	conn, err := r.process.handle.Terminal.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := conn.Control(func(fd uintptr) { err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size.window()) })
+	return errors.Join(failed, os.NewSyscallError("ioctl", err))
 }

@@ -25,6 +25,7 @@ type Session struct {
 	logs      []os.FileInfo // those, as they were
 	plan      *plan.Plan
 	done      chan struct{}
+	finish    func() // closes done
 
 	renewing chan struct{} // holds a token: one at a time makes a new sandbox
 	mu       sync.Mutex
@@ -105,12 +106,10 @@ func within[T any](ctx context.Context, build func() (T, error), discard func(T)
 }
 
 func open(p policy.Policy, protected []string) (*Session, error) {
-	s := newSession(p, protected)
-	rec, err := openRecord(s.spec) // of each command its own; this finds whether there can be one
+	s, rec, err := newSession(p, protected) // each command has a record of its own; this finds whether there can be one
 	if err != nil {
 		return nil, err
 	}
-	s.spec = rec.real(s.spec)
 	s.logs, err = rec.files()
 	rec.close()
 	if err != nil {
@@ -127,10 +126,16 @@ func open(p policy.Policy, protected []string) (*Session, error) {
 	return s, nil
 }
 
-func newSession(p policy.Policy, protected []string) *Session {
-	s := &Session{asked: p, spec: p, protected: protected, done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[*streams]struct{}{}}
+// newSession returns a session without a sandbox, and its policy's audit logs.
+func newSession(p policy.Policy, protected []string, labels ...string) (*Session, *record, error) {
+	rec, err := openRecord(p, labels...)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &Session{asked: p, spec: rec.real(p), protected: protected, done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[*streams]struct{}{}}
+	s.finish = sync.OnceFunc(func() { close(s.done) })
 	s.renewing <- struct{}{}
-	return s
+	return s, rec, nil
 }
 
 // evidence is what has happened in the sandbox's cgroup since a command that has failed was started, as far as no other one was told of it: of
@@ -161,15 +166,6 @@ func (s *Session) adopt(sandbox *backend.Sandbox) {
 			s.finish()
 		}
 	}()
-}
-
-// finish marks the session as ended. The caller holds s.mu.
-func (s *Session) finish() {
-	select {
-	case <-s.done:
-	default:
-		close(s.done)
-	}
 }
 
 // expire ends a sandbox, and returns when nothing of it is left. Another one takes its place when the next command is started, unless the
@@ -247,8 +243,8 @@ func discard(sandbox *backend.Sandbox) {
 	<-sandbox.Done()
 }
 
-// ReceiptOf returns what is on in a session: what the results of its commands say as well.
-func ReceiptOf(s *Session) result.Receipt {
+// Receipt returns what is on in the session: what the results of its commands say as well.
+func (s *Session) Receipt() result.Receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.receipt
@@ -281,9 +277,7 @@ func (s *Session) Close() error {
 		s.renewing <- struct{}{}
 	case <-time.After(killTimeout):
 	}
-	s.mu.Lock()
 	s.finish()
-	s.mu.Unlock()
 	for c := range held {
 		c.close()
 		if c.lingers != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 // built is the policy that b says, with what this kernel has.
 func built(t testing.TB, b *Builder) Policy {
 	t.Helper()
-	if !Facts().Can(facts.Landlock) {
+	if !probe.Quick().Can(facts.Landlock) {
 		b.Degrade()
 	}
 	p, err := b.Build()
@@ -182,7 +183,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 	assert.ErrorIs(t, err, ErrClosed)
 	_, err = s.Exec(context.Background(), []string{"true"}, &ExecOptions{Fresh: true})
 	assert.ErrorIs(t, err, ErrClosed)
-	_, err = s.StartProcess(context.Background(), StartRequest{Args: []string{"cat"}})
+	_, err = start(context.Background(), s, []string{"cat"}, ExecOptions{})
 	assert.ErrorIs(t, err, ErrClosed)
 	_, err = s.ResolvePath("/usr", ForReading)
 	assert.ErrorIs(t, err, ErrClosed)
@@ -306,14 +307,14 @@ func TestOutputIsCapped(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, r.Stdout, 1000)
 	assert.True(t, r.StdoutTruncated)
-	assert.EqualValues(t, 100000, r.StdoutBytes)
+	assert.EqualValues(t, 100000, *r.StdoutBytes)
 	assert.Len(t, r.Stderr, 10)
 	assert.False(t, r.StderrTruncated)
 	var out bytes.Buffer
 	r, err = s.Exec(context.Background(), Shell("head -c 3000000 /dev/zero"), &ExecOptions{Stdout: &out})
 	require.NoError(t, err)
 	assert.Equal(t, 3000000, out.Len())
-	assert.EqualValues(t, 3000000, r.StdoutBytes)
+	assert.EqualValues(t, 3000000, *r.StdoutBytes)
 	assert.Nil(t, r.Stdout)
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	require.NoError(t, err)
@@ -339,5 +340,5 @@ func TestABackgroundChildDoesNotHang(t *testing.T) {
 	returns(t, "Exec", func() { r = sh(t, s, "sleep 1000 & head -c 50000 /dev/zero; (sleep 1000; echo late) & exit 7") })
 	assert.Equal(t, OK, sh(t, s, "true").Verdict)
 	assert.Equal(t, 7, r.Code)
-	assert.EqualValues(t, 50000, r.StdoutBytes)
+	assert.EqualValues(t, 50000, *r.StdoutBytes)
 }

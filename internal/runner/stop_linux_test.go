@@ -92,7 +92,7 @@ func TestAServerThatIsStopped(t *testing.T) {
 			returns(t, "StartProcess with a context that ends", func() {
 				ctx, cancel := context.WithTimeout(context.Background(), short)
 				defer cancel()
-				_, err := s.StartProcess(ctx, StartRequest{Args: []string{"true"}})
+				_, err := start(ctx, s, []string{"true"}, ExecOptions{})
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 			returns(t, "Exec with a time", func() {
@@ -152,7 +152,7 @@ func TestASpawnerThatIsStopped(t *testing.T) {
 func TestASupervisorThatIsStopped(t *testing.T) {
 	s, server := withServer(t, func() *Session { return opened(t, NewPolicy()) })
 	m := mark("stopped")
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("(setsid sleep 1000 &); exec sleep 1000"), Env: []string{m}})
+	p, err := start(context.Background(), s, Shell("(setsid sleep 1000 &); exec sleep 1000"), ExecOptions{Env: []string{m}})
 	require.NoError(t, err)
 	eventually(t, "it is there", func() bool { return len(marked(m)) == 2 })
 	for _, pid := range below(server) {
@@ -160,7 +160,7 @@ func TestASupervisorThatIsStopped(t *testing.T) {
 			stopped(t, pid)
 		}
 	}
-	returns(t, "Kill", func() { assert.NoError(t, p.Kill()) })
+	returns(t, "Kill", func() { assert.NoError(t, p.End()) })
 	assert.Empty(t, marked(m))
 	eventually(t, "positive control: the sandbox was needed for it", func() bool { return state(server) == "" })
 	assert.Equal(t, OK, sh(t, s, "true").Verdict, "and there is another one")

@@ -22,10 +22,9 @@ type streams struct {
 	made    []*os.File // of theirs, those to be closed here
 	input   io.Reader
 	stdin   *os.File // our end of a pipe, or nil
-	sinks   [2]*sink // nil where an *os.File is passed
+	meters  []*meter // of what is no *os.File that is passed
 	tty     bool
 	counts  bool        // files, too
-	discard bool        // what would be collected
 	lingers *Running    // whose streams these are, if they outlive it
 	notes   []plan.Note // where that cannot be
 
@@ -57,32 +56,28 @@ func openStreams(opts *ExecOptions, most *plan.Output) (*streams, error) {
 	if opts.linger {
 		s.lingers = opts.running
 	}
-	limit := opts.MaxOutput
-	switch {
-	case limit < 0:
+	limit := cmp.Or(opts.MaxOutput, DefaultMaxOutput)
+	if limit < 0 {
 		return nil, &policy.Fault{Field: "max_output", Text: fmt.Sprintf("%d is negative", limit), Fix: "give a number of bytes, or 0 for the default"}
-	case limit == 0:
-		limit = DefaultMaxOutput
 	}
 	if s.tty {
-		s.sinks[0] = &sink{limit: limit, to: opts.Stdout}
+		m := s.meter(0, opts.Stdout, limit)
 		if opts.Discard && opts.Stdout == nil {
-			s.sinks[0].to = io.Discard
+			m.to = io.Discard
 		}
 		return s, nil
 	}
-	s.discard = opts.Discard
 	err := s.openInput(opts.Stdin)
 	if err == nil {
-		err = s.openOutput(0, opts.Stdout, limit)
+		err = s.openOutput(0, opts.Stdout, limit, opts.Discard)
 	}
 	switch {
 	case err != nil:
-	case opts.Stderr != nil && (sameWriter(opts.Stderr, opts.Stdout) || s.sinks[0] != nil && sameFile(opts.Stderr, opts.Stdout)):
+	case opts.Stderr != nil && (sameWriter(opts.Stderr, opts.Stdout) || len(s.meters) > 0 && sameFile(opts.Stderr, opts.Stdout)):
 		// One pipe keeps the order, and nobody has to write to it at the same time.
 		s.theirs[2] = s.theirs[1]
 	default:
-		err = s.openOutput(1, opts.Stderr, cmp.Or(opts.MaxStderr, limit))
+		err = s.openOutput(1, opts.Stderr, cmp.Or(opts.MaxStderr, limit), opts.Discard)
 	}
 	if err != nil {
 		s.closeTheirs()
@@ -129,7 +124,7 @@ func (s *streams) openInput(r io.Reader) (err error) {
 	return channels(err)
 }
 
-func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
+func (s *streams) openOutput(i int, w io.Writer, collects int64, discard bool) error {
 	if f, ok := w.(*os.File); ok {
 		name := streamNames[i]
 		if err := given(name, f); err != nil {
@@ -144,7 +139,7 @@ func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
 			return nil
 		}
 	}
-	if w == nil && s.discard {
+	if w == nil && discard {
 		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		s.theirs[1+i], s.made = null, append(s.made, null)
 		return channels(err)
@@ -152,9 +147,17 @@ func (s *streams) openOutput(i int, w io.Writer, limit int64) error {
 	ours, theirs, err := pipe(true)
 	if err == nil {
 		s.theirs[1+i], s.made = theirs, append(s.made, theirs)
-		s.sinks[i] = &sink{from: ours, limit: limit, to: w}
+		s.meter(i, w, collects).from = ours
 	}
 	return channels(err)
+}
+
+// meter adds the meter of a stream. A writer is closed at the end of its stream if it is a pipe here, or outlives the command.
+func (s *streams) meter(stream int, to io.Writer, collects int64) *meter {
+	_, piped := to.(*io.PipeWriter)
+	m := &meter{stream: stream, to: to, collects: collects, closes: piped || s.lingers != nil}
+	s.meters = append(s.meters, m)
+	return m
 }
 
 // plainFile reports whether a file is a regular one, which takes what is written without keeping the writer waiting.
@@ -206,15 +209,12 @@ func (s *streams) closeOurs() {
 	if s.stdin != nil {
 		s.stdin.Close()
 	}
-	for _, k := range s.sinks {
-		if k == nil {
-			continue
-		}
-		if to, ok := k.to.(*io.PipeWriter); ok {
+	for _, m := range s.meters {
+		if to, ok := m.to.(*io.PipeWriter); ok {
 			to.Close() // which nobody may read from
 		}
-		if k.from != nil && !s.tty {
-			k.from.Close()
+		if m.from != nil && !s.tty {
+			m.from.Close()
 		}
 	}
 }
@@ -229,14 +229,12 @@ func (s *streams) quick(handle *backend.Process) bool {
 	if s.tty || s.stdin != nil {
 		return false
 	}
-	var from [2]*os.File
-	for i, k := range s.sinks {
-		if k != nil && k.to != nil {
+	files := []*os.File{handle.Channel()}
+	for _, m := range s.meters {
+		if m.to != nil {
 			return false
 		}
-		if k != nil {
-			from[i] = k.from
-		}
+		files = append(files, m.from)
 	}
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
@@ -245,13 +243,13 @@ func (s *streams) quick(handle *backend.Process) bool {
 		if left <= 0 {
 			return false
 		}
-		ready := backend.Await(left, handle.Channel(), from[0], from[1])
+		ready := backend.Await(left, files...)
 		if ready[0] {
 			return true
 		}
-		for i, k := range s.sinks {
-			if ready[1+i] && !k.some(*b) {
-				from[i] = nil
+		for i, m := range s.meters {
+			if ready[1+i] && !m.read(*b, false) {
+				files[1+i] = nil
 			}
 		}
 	}
@@ -260,7 +258,7 @@ func (s *streams) quick(handle *backend.Process) bool {
 // copy begins to copy. Terminal is the command's, if it has one.
 func (s *streams) copy(terminal *os.File) {
 	if s.tty {
-		s.sinks[0].from = terminal
+		s.meters[0].from = terminal
 		if s.lingers == nil {
 			go s.typeInto(terminal)
 		}
@@ -270,9 +268,9 @@ func (s *streams) copy(terminal *os.File) {
 			s.stdin.Close()
 		}()
 	}
-	for _, k := range s.sinks {
-		if k != nil && !k.over {
-			k.start()
+	for _, m := range s.meters {
+		if !m.over {
+			m.start()
 		}
 	}
 }
@@ -300,9 +298,9 @@ func (s *streams) feed(to io.Writer) {
 func (s *streams) typeInto(terminal *os.File) {
 	end := []byte{4}
 	if s.input != nil {
-		last := &lastByte{}
-		s.feed(io.MultiWriter(terminal, last))
-		if last.seen && last.b != '\n' { // after half a line the first one only sends that
+		last := lastByte('\n')
+		s.feed(io.MultiWriter(terminal, &last))
+		if last != '\n' { // after half a line the first one only sends that
 			end = []byte{4, 4}
 		}
 	}
@@ -310,14 +308,11 @@ func (s *streams) typeInto(terminal *os.File) {
 }
 
 // lastByte is a writer that remembers the last byte.
-type lastByte struct {
-	b    byte
-	seen bool
-}
+type lastByte byte
 
 func (l *lastByte) Write(b []byte) (int, error) {
 	if len(b) > 0 {
-		l.b, l.seen = b[len(b)-1], true
+		*l = lastByte(b[len(b)-1])
 	}
 	return len(b), nil
 }
@@ -333,10 +328,8 @@ func (s *streams) finish(delay time.Duration) bool {
 	if delay > 0 {
 		until = time.Now().Add(delay)
 	}
-	for _, k := range s.sinks {
-		if k != nil {
-			k.finish(until)
-		}
+	for _, m := range s.meters {
+		m.finish(until)
 	}
 	return !s.cut
 }
@@ -346,12 +339,12 @@ func (s *streams) failure(delay time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.inputErr
-	for _, k := range s.sinks {
+	for _, m := range s.meters {
 		switch {
-		case k == nil || err != nil:
-		case k.failed != nil:
-			err = k.failed
-		case k.late && delay > 0:
+		case err != nil:
+		case m.failed != nil:
+			err = m.failed
+		case m.late && delay > 0:
 			err = exec.ErrWaitDelay
 		}
 	}
@@ -360,42 +353,31 @@ func (s *streams) failure(delay time.Duration) error {
 
 func (s *streams) collect(r *ExecResult, delay time.Duration) {
 	r.Copying = s.failure(delay)
-	if k := s.sinks[0]; k != nil {
-		r.Stdout, r.StdoutBytes, r.StdoutTruncated = k.kept, k.total.Load(), k.truncated()
-	}
-	if k := s.sinks[1]; k != nil {
-		r.Stderr, r.StderrBytes, r.StderrTruncated = k.kept, k.total.Load(), k.truncated()
-	}
-}
-
-// bound has excess called when one of the streams is longer than most.
-func (s *streams) bound(most int64, excess func()) {
-	for _, k := range s.sinks {
-		if k != nil {
-			k.most, k.excess = most, excess
+	for _, m := range s.meters {
+		if m.stream == 0 {
+			r.Stdout, r.StdoutTruncated = m.kept, m.truncated()
+		} else {
+			r.Stderr, r.StderrTruncated = m.kept, m.truncated()
 		}
 	}
 }
 
-// counted says how much there was, as the backend does for a single run, and notes what was lost.
-func (s *streams) counted() (out [2]backend.Passed) {
-	for i, k := range s.sinks {
-		if k != nil {
-			out[i] = backend.Passed{Counted: true, Bytes: k.total.Load(), Over: k.excessive(), Lost: k.lost}
-			if k.excessive() {
-				out[i].Bytes = k.most
-			}
-			s.notes = append(s.notes, out[i].Notes(streamNames[i])...)
-		}
+// bound has exceeded called when one of the streams is longer than limit.
+func (s *streams) bound(limit int64, exceeded func()) {
+	for _, m := range s.meters {
+		m.limit, m.exceeded = limit, exceeded
 	}
-	return out
 }
 
-// metered says where there is too much, read or not.
-func (s *streams) metered() (out [2]backend.Passed) {
-	for i, k := range s.sinks {
-		if k != nil && k.most > 0 && k.total.Load()+k.unread() > k.most {
-			out[i] = backend.Passed{Counted: true, Bytes: k.most, Over: true}
+// passed is how much of each stream was passed on, as the backend counts it for a single run; what was lost is noted. Where streams outlive their
+// command that is known only if there is too much already, read or not.
+func (s *streams) passed() (out [2]backend.Passed) {
+	for _, m := range s.meters {
+		if s.lingers == nil {
+			out[m.stream] = m.passed(0)
+			s.notes = append(s.notes, out[m.stream].Notes(streamNames[m.stream])...)
+		} else if p := m.passed(m.unread()); p.Over {
+			out[m.stream] = p
 		}
 	}
 	return out
@@ -403,9 +385,7 @@ func (s *streams) metered() (out [2]backend.Passed) {
 
 // wait waits until nobody can write any more, or the session is closed.
 func (s *streams) wait() {
-	for _, k := range s.sinks {
-		if k != nil {
-			<-k.done
-		}
+	for _, m := range s.meters {
+		<-m.done
 	}
 }

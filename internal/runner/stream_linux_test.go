@@ -66,7 +66,7 @@ func TestOneWriterForBothStreams(t *testing.T) {
 	r, failed := s.Exec(context.Background(), Shell(script), &ExecOptions{Stdout: &both, Stderr: &both})
 	require.NoError(t, failed)
 	assert.Equal(t, want, both.String())
-	assert.EqualValues(t, len(want), r.StdoutBytes)
+	assert.EqualValues(t, len(want), *r.StdoutBytes)
 	_, failed = s.Exec(context.Background(), Shell(script), &ExecOptions{Stdout: &out, Stderr: &err}) // positive control
 	require.NoError(t, failed)
 	assert.Equal(t, strings.Repeat("out\n", 200), out.String())
@@ -268,7 +268,7 @@ func TestOutputIsAllThere(t *testing.T) {
 // TestPipesThatAreHeldOpen, by what a command has left, are closed with the session, whoever reads them.
 func TestPipesThatAreHeldOpen(t *testing.T) {
 	s := opened(t, NewPolicy())
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: Shell("echo hi; sleep 1000 & exit 4")})
+	p, err := start(context.Background(), s, Shell("echo hi; sleep 1000 & exit 4"), ExecOptions{})
 	require.NoError(t, err)
 	r, err := p.Wait()
 	require.NoError(t, err)
@@ -289,14 +289,14 @@ func TestPipesThatAreHeldOpen(t *testing.T) {
 	}
 	require.NoError(t, s.Close())
 	assert.Error(t, testenv.Receive(t, read, "Read"))
-	_, err = p.Stdin.Write(word)
+	_, err = p.Stdin().Write(word)
 	assert.ErrorIs(t, err, os.ErrClosed)
 }
 
 // TestPipesThatNobodyHolds are the caller's alone, whatever becomes of the session.
 func TestPipesThatNobodyHolds(t *testing.T) {
 	s := opened(t, NewPolicy())
-	p, err := s.StartProcess(context.Background(), StartRequest{Args: []string{"echo", "hi"}})
+	p, err := start(context.Background(), s, []string{"echo", "hi"}, ExecOptions{})
 	require.NoError(t, err)
 	_, err = p.Wait()
 	require.NoError(t, err)

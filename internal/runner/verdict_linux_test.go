@@ -31,21 +31,21 @@ func TestOutputThatIsLostIsNoSuccess(t *testing.T) {
 	}
 }
 
-// TestASinkPassesOnNoMoreThanItMay although the command writes on until it is killed.
-func TestASinkPassesOnNoMoreThanItMay(t *testing.T) {
+// TestAMeterPassesOnNoMoreThanItMay although the command writes on until it is killed.
+func TestAMeterPassesOnNoMoreThanItMay(t *testing.T) {
 	var got bytes.Buffer
-	for name, k := range map[string]*sink{"kept": {limit: 100}, "passed on": {to: &got}} {
+	for name, m := range map[string]*meter{"kept": {collects: 100}, "passed on": {to: &got}} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
-			k.most, k.excess = 10, func() { calls++ }
+			m.limit, m.exceeded = 10, func() { calls++ }
 			for range 5 {
-				assert.True(t, k.take([]byte("0123456")))
+				assert.True(t, m.take([]byte("0123456")))
 			}
-			assert.Equal(t, "0123456012", string(k.kept)+got.String())
+			assert.Equal(t, "0123456012", string(m.kept)+got.String())
 			assert.Equal(t, 1, calls)
-			assert.EqualValues(t, 35, k.total.Load())
-			s := &streams{sinks: [2]*sink{k}}
-			assert.Equal(t, backend.Passed{Counted: true, Bytes: 10, Over: true}, s.counted()[0])
+			assert.EqualValues(t, 35, m.total.Load())
+			s := &streams{meters: []*meter{m}}
+			assert.Equal(t, backend.Passed{Counted: true, Bytes: 10, Over: true}, s.passed()[0])
 			got.Reset()
 		})
 	}

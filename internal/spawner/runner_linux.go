@@ -1,7 +1,6 @@
 package spawner
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -13,20 +12,20 @@ import (
 )
 
 // RunnerName is the argv[0] of a process that runs one command and ends: for backends that cannot open sessions. Its standard descriptors
-// are the command's; the order comes over descriptor Socket, and what became of it goes back there. The end of that is the end of the run.
+// are the command's; the order comes over descriptor socket, and what became of it goes back there. The end of that is the end of the run.
 const RunnerName = "nsrun-runner"
 
-// Runner is all that such a process does.
-func Runner() error {
-	unix.CloseOnExec(Socket)
-	var order wire.Request
-	if _, err := wire.Receive(Socket, &order); err != nil {
+// runOne is all that such a process does.
+func runOne() error {
+	unix.CloseOnExec(socket)
+	var order Request
+	if _, err := wire.Receive(socket, &order); err != nil {
 		return err
 	}
 	cancel := make(chan struct{})
 	go func() {
 		for {
-			n, err := unix.Read(Socket, make([]byte, 1))
+			n, err := unix.Read(socket, make([]byte, 1))
 			if !errors.Is(err, unix.EINTR) && (err != nil || n == 0) {
 				close(cancel)
 				return
@@ -35,13 +34,9 @@ func Runner() error {
 	}()
 	out, err := backend.Run(order.Whole(), backend.Options{Cancel: cancel, Protected: order.Protected, DieWithParent: true})
 	if err != nil {
-		return wire.Send(Socket, wire.Answer{Failure: failure(err)})
+		return wire.Send(socket, failed(err))
 	}
-	data, err := json.Marshal(out)
-	if err != nil {
-		return err
-	}
-	return wire.Send(Socket, wire.Answer{Outcome: data})
+	return wire.Send(socket, Answer{Outcome: &out})
 }
 
 // Dispatch runs the role that this process was started for, if it is one of this package's, and ends it.
@@ -52,9 +47,9 @@ func Dispatch() {
 	var role func() error
 	switch os.Args[0] {
 	case Name:
-		role = Main
+		role = spawn
 	case RunnerName:
-		role = Runner
+		role = runOne
 	default:
 		return
 	}
@@ -76,7 +71,7 @@ func closeInherited() {
 	}
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= Socket {
+		if err != nil || fd <= socket {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {

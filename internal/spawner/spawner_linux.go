@@ -1,16 +1,29 @@
 // Package spawner is what a program that imports the package nsrun runs in a second process of its own binary: the process that forks its
-// sandboxes. That process does nothing else, so a fork copies little, however large the program is. Package wire has what they say to each
-// other. There are two roles, which [Dispatch] tells by argv[0]:
+// sandboxes. That process does nothing else, so a fork copies little, however large the program is. There are two roles, which [Dispatch]
+// tells by argv[0]:
 //
 //	spawner.Dispatch() // first of all in main; returns if this process has neither role
 //	// nsrun-spawner opens sandboxes for sessions on request, and ends, with all of them, when descriptor 3 ends
 //	// nsrun-runner runs one command and ends: for the backends that cannot open sessions
 //
+// The program and its spawner send each other messages of package wire:
+//
+//	program                                        spawner
+//	   │  socket: one message for each sandbox        │
+//	   │  [reply socket, Request] ──────────────────► │  forks, waits until the sandbox is ready for commands
+//	   │                                              │
+//	   │  reply socket: one message, and the end      │
+//	   │ ◄───── [Answer, and if it succeeded:         │
+//	   │          the sandbox's socket, and the       │
+//	   │          pidfd of its first process]         │
+//
+// After the answer the program talks to that sandbox itself, over the sandbox's socket: see Program.Serve of package sys. When the first socket ends,
+// the spawner ends, and all its sandboxes with it.
+//
 // It does not protect against the program that it belongs to, whose requests it carries out.
 package spawner
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -18,22 +31,21 @@ import (
 	"runtime"
 
 	"github.com/nsrun/nsrun/internal/backend"
-	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/wire"
 	"golang.org/x/sys/unix"
 )
 
-// Name is the argv[0] by which a program knows that it is one, and Socket where its requests come from.
+// Name is the argv[0] by which a program knows that it is one, and socket where its requests come from.
 const (
 	Name   = "nsrun-spawner"
-	Socket = 3
+	socket = 3
 )
 
-// Main is all that a spawner does. It returns when its owner has gone, or with what keeps it from working.
-func Main() error {
+// spawn is all that a spawner does. It returns when its owner has gone, or with what keeps it from working.
+func spawn() error {
 	// The kernel kills sandboxes when the thread that forked them ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
 	runtime.LockOSThread()
-	unix.CloseOnExec(Socket)
+	unix.CloseOnExec(socket)
 	go reap()
 	work, orders := make(chan func()), make(chan error)
 	go func() { orders <- serve(work) }()
@@ -69,8 +81,8 @@ func serve(work chan<- func()) error {
 		<-done
 	}
 	for {
-		var order wire.Request
-		fds, err := wire.Receive(Socket, &order)
+		var order Request
+		fds, err := wire.Receive(socket, &order)
 		var broken *os.SyscallError
 		switch {
 		case errors.Is(err, io.EOF):
@@ -86,28 +98,15 @@ func serve(work chan<- func()) error {
 }
 
 // carryOut opens a sandbox and answers. Whoever does not want the answer any more closes the sandbox by not taking it.
-func carryOut(order wire.Request, reply int, fork func(func())) {
+func carryOut(order Request, reply int, fork func(func())) {
 	defer unix.Close(reply)
 	opened, err := backend.Open(order.Whole(), backend.OpenOptions{Protected: order.Protected, Fork: fork})
-	if err != nil {
-		_ = wire.Send(reply, wire.Answer{Failure: failure(err)})
-		return
-	}
-	defer unix.Close(opened.Socket)
-	defer unix.Close(opened.Pidfd)
-	info, err := json.Marshal(opened.Info)
 	if err == nil {
-		err = wire.Send(reply, wire.Answer{Info: info}, opened.Socket, opened.Pidfd)
+		defer unix.Close(opened.Socket)
+		defer unix.Close(opened.Pidfd)
+		err = wire.Send(reply, Answer{Info: &opened.Info}, opened.Socket, opened.Pidfd)
 	}
 	if err != nil {
-		_ = wire.Send(reply, wire.Answer{Failure: failure(err)})
+		_ = wire.Send(reply, failed(err))
 	}
-}
-
-// failure is an error for the program.
-func failure(err error) *fault.Error {
-	if e := (*fault.Error)(nil); errors.As(err, &e) {
-		return e
-	}
-	return &fault.Error{Stage: "spawner", Err: err}
 }

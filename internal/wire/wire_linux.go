@@ -1,20 +1,8 @@
-// Package wire has the messages between a program that imports the package nsrun and its spawner, the process that forks its sandboxes.
+// Package wire is what processes of nsrun send to each other: messages of one value, as JSON in a memory file, with descriptors. A program and
+// its spawner do, and nsrun and its pid 1 of a container.
 //
-//	program                                        spawner
-//	   │  socket: one message for each sandbox        │
-//	   │  [reply socket, memfd: Request as JSON] ───► │  forks, waits until the sandbox is ready for commands
-//	   │                                              │
-//	   │  reply socket: one message, and the end      │
-//	   │ ◄───── [memfd: Answer as JSON, and if it     │
-//	   │          succeeded: the sandbox's socket     │
-//	   │          and the pidfd of its first process] │
-//
-// After the answer the program talks to that sandbox itself, over the sandbox's socket: see [sys.Program.Serve]. When the first socket ends,
-// the spawner ends, and all its sandboxes with it. For a backend without sessions the program starts a process for each command instead, and
-// the Answer has the outcome of that command.
-//
-//	err := wire.Send(socket, wire.NewRequest(plan, nil), reply)
-//	fds, err := wire.Receive(reply, &answer)
+//	err := wire.Send(socket, request, stdin, stdout, stderr)
+//	fds, err := wire.Receive(socket, &request)
 //
 // It protects against nothing: both ends are the same program, run by the same user.
 package wire
@@ -26,47 +14,9 @@ import (
 	"io"
 	"os"
 
-	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
-
-// Request asks for a sandbox.
-type Request struct {
-	Plan      *plan.Plan `json:"plan"`
-	Protected []string   `json:"protected,omitempty"`
-	// Command and Env are the plan's, byte for byte: JSON has no strings that are not UTF-8.
-	Command [][]byte `json:"command,omitempty"`
-	Env     [][]byte `json:"env,omitempty"`
-}
-
-// NewRequest is a request for p.
-func NewRequest(p *plan.Plan, protected []string) Request {
-	return Request{Plan: p, Protected: protected, Command: words[[]byte](p.Command), Env: words[[]byte](p.Env)}
-}
-
-// Whole returns the plan as it was requested.
-func (o *Request) Whole() *plan.Plan {
-	p := *o.Plan
-	p.Command, p.Env = words[string](o.Command), words[string](o.Env)
-	return &p
-}
-
-func words[To, From []byte | string](in []From) []To {
-	out := make([]To, len(in))
-	for i, w := range in {
-		out[i] = To(w)
-	}
-	return out
-}
-
-// Answer reports what came of a Request. Of its parts one is given.
-type Answer struct {
-	Info    json.RawMessage `json:"info,omitempty"`    // a backend.Info, of a sandbox that serves
-	Outcome json.RawMessage `json:"outcome,omitempty"` // a backend.Outcome, of a command that has run
-	Failure *fault.Error    `json:"failure,omitempty"`
-}
 
 // Send sends v as JSON in a memory file, with descriptors after it.
 func Send(socket int, v any, fds ...int) error {

@@ -30,6 +30,11 @@ func Default(home string) Policy {
 	return Policy{FS: fs, Home: home, Limits: []Limit{{Core, 0}}}
 }
 
+// Bare reports whether there is no sandbox: the command sees the host as it is, and paths are those of the host.
+func (p Policy) Bare() bool {
+	return p.Isolation.Level() != Container || p.Backend == BackendNone
+}
+
 // Grant returns p with the host path shown at its own place.
 func (p Policy) Grant(path string, write bool, why string) Policy {
 	p.FS = append(p.FS[:len(p.FS):len(p.FS)], FS{Kind: Bind, Source: path, Dest: path, Write: write, Why: why})

@@ -48,6 +48,7 @@ var table = map[string]pkg{
 	"internal/importcheck":       {quick: true, seconds: 1},
 	"internal/probe":             {quick: true, seconds: 2},
 	"internal/scope":             {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},
+	"internal/spawner":           {quick: true, seconds: 1},
 	"internal/wire":              {quick: true, seconds: 2, slow: 6, slice: 6, race: 6},
 	"nsrun/load":                 {quick: true, seconds: 1, needs: "git"},
 	"nsrun/manifest":             {quick: true, seconds: 5},

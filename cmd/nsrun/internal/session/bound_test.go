@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
@@ -127,27 +128,52 @@ func TestWhatWaitsToStart(t *testing.T) {
 // TestBulkIsWrittenAsTextOrBase64 whatever is in it, and wherever it is cut.
 func TestBulkIsWrittenAsTextOrBase64(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing": "", "a line": "line\n", "NUL": "\x00", "no UTF-8": "\xff", "what looks like a gap": gap, "markup": "<a>&\u2028\"\\",
-		"many of three bytes": strings.Repeat("€", maxEvent), "many of four, and one": "x" + strings.Repeat("😀", maxEvent),
-		"much that is no UTF-8": strings.Repeat("\x00\xff", maxEvent), "half a character": strings.Repeat("€", maxEvent) + "\xe2",
+		"nothing": "", "a line": "line\n", "NUL": "\x00", "no UTF-8": "\xff", "markup": "<a>&\u2028\"\\",
+		"many of three bytes": strings.Repeat("€", 32<<10), "many of four, and one": "x" + strings.Repeat("😀", 32<<10),
+		"much that is no UTF-8": strings.Repeat("\x00\xff", 32<<10), "half a character": strings.Repeat("€", 32<<10) + "\xe2",
 	} {
 		for _, asked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", name, asked), func(t *testing.T) {
 				var got bytes.Buffer
 				w := bufio.NewWriter(&got)
-				e := ended{Stdout: &bulk{[]byte(text), asked}, Stderr: &bulk{[]byte("e"), false}, StdoutTruncated: true}
-				e.Receipt = nil
-				require.NoError(t, line{value: answer{ID: `"` + `[\"\",[]]` + `"`, OK: e}}.write(w))
-				want := string(marshal(textOrBase64([]byte(text), asked)))
-				head, tail, found := strings.Cut(got.String(), `,"stdout":`+want+`,"stderr":"e",`)
+				e := ended{counts: &counts{StdoutBytes: 7, StdoutTruncated: true}, collected: &[2][]byte{[]byte(text), []byte("e")}, base64: asked}
+				require.NoError(t, answer{ID: "1", OK: e}.write(w))
+				head, tail, found := strings.Cut(got.String(), `,"stdout":`+textOrBase64(text, asked)+`,"stderr":`+textOrBase64("e", asked)+",")
 				require.True(t, found)
-				assert.Equal(t, `"stdout_truncated":true}}`+"\n", tail)
-				assert.True(t, strings.HasPrefix(head, `{"id":"[\"\",[]]","ok":{`), head)
+				assert.Equal(t, `"stdout_bytes":7,"stderr_bytes":0,"stdout_truncated":true}}`+"\n", tail)
+				assert.True(t, strings.HasPrefix(head, `{"id":1,"ok":{`), head)
 				assert.True(t, json.Valid(got.Bytes()))
 			})
 		}
 	}
-	assert.ErrorIs(t, line{value: answer{OK: ended{Stdout: &bulk{bytes: make([]byte, mib)}, Stderr: &bulk{}}}}.write(bufio.NewWriter(broken{})), io.ErrClosedPipe)
+	assert.ErrorIs(t, answer{OK: ended{collected: &[2][]byte{make([]byte, mib), nil}}}.write(bufio.NewWriter(broken{})), io.ErrClosedPipe)
+}
+
+// textOrBase64 is how encoding/json writes output.
+func textOrBase64(s string, base64Asked bool) string {
+	if base64Asked || !utf8.ValidString(s) {
+		return string(marshal(map[string][]byte{"base64": []byte(s)}))
+	}
+	return string(marshal(s))
+}
+
+func FuzzOutput(f *testing.F) {
+	for c := range rune(0x100) {
+		f.Add(string(c), uint(0))
+	}
+	for _, seed := range []string{"a\u2028b\u2029\u202a", "\xe2", "\xe2\x80", "€\xe2\x80\xa8", "<&>\x7f\ufffd😀"} {
+		f.Add(seed, uint(2))
+	}
+	f.Fuzz(func(t *testing.T, s string, cut uint) {
+		var got bytes.Buffer
+		writeOutput(&got, false, []byte(s))
+		require.Equal(t, textOrBase64(s, false), got.String())
+		s = strings.ToValidUTF8(s, "")
+		at := whole([]byte(s[:cut%uint(len(s)+1)]))
+		got.Reset()
+		writeOutput(&got, false, []byte(s[:at]), []byte(s[at:]))
+		require.Equal(t, textOrBase64(s, false), got.String(), "in parts")
+	})
 }
 
 type broken struct{}

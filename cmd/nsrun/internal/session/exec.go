@@ -2,66 +2,81 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
-// ended is how a command ended: the result as the library gives it, its receipt only if that was asked for, and what was collected.
+// ended is how a command ended, and what was collected.
 type ended struct {
+	outcome
+	*counts
+
+	collected *[2][]byte // nil where output was not to be collected
+	base64    bool       // asked for
+}
+
+// outcome is the result as the library gives it, its receipt only if that was asked for.
+type outcome struct {
 	result.Result
-	Receipt         *result.Receipt `json:"receipt,omitempty"`
-	Stdout          *bulk           `json:"stdout,omitempty"`
-	Stderr          *bulk           `json:"stderr,omitempty"`
-	StdoutBytes     *int64          `json:"stdout_bytes,omitempty"`
-	StderrBytes     *int64          `json:"stderr_bytes,omitempty"`
-	StdoutTruncated bool            `json:"stdout_truncated,omitempty"`
-	StderrTruncated bool            `json:"stderr_truncated,omitempty"`
+	Receipt *result.Receipt `json:"receipt,omitempty"`
+}
+
+// counts are how much the command has written, and whether that was collected whole.
+type counts struct {
+	StdoutBytes     int64 `json:"stdout_bytes"`
+	StderrBytes     int64 `json:"stderr_bytes"`
+	StdoutTruncated bool  `json:"stdout_truncated,omitempty"`
+	StderrTruncated bool  `json:"stderr_truncated,omitempty"`
 }
 
 func endedOf(r result.Result, receipt bool) ended {
-	e := ended{Result: r}
+	e := ended{outcome: outcome{Result: r}}
 	if receipt {
 		e.Receipt = &r.Receipt
 	}
 	return e
 }
 
-func (s *server) exec(c *call, b *sandbox, req *request) (any, *Error) {
-	if fault := b.wait(c); fault != nil {
-		return nil, fault
-	}
-	opts := &runner.ExecOptions{MaxOutput: req.maxOutput, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Timeout: req.timeout, Fresh: req.fresh, Terminal: req.terminal}
-	if req.stdin != nil {
-		opts.Stdin = bytes.NewReader(*req.stdin)
-	}
-	var out, errs *stream
-	if !req.stream && !s.reserve(c, req) {
-		return nil, c.explain(nil, "")
+func (s *server) exec(c *call, req *request) (any, *Error) {
+	opts := req.options()
+	opts.MaxOutput, opts.Timeout, opts.Fresh = req.maxOutput, req.timeout, req.fresh
+	if req.given["stdin"] {
+		opts.Stdin = bytes.NewReader(req.stdin)
 	}
 	if req.stream {
-		out, errs = s.stream(c, "stdout", req), s.stream(c, "stderr", req)
-		opts.Stdout, opts.Stderr = out, errs
-		defer out.end()
-		defer errs.end()
+		stdout, stderr := s.stream(c.ctx, c.id, "stdout", req), s.stream(c.ctx, c.id, "stderr", req)
+		opts.Stdout, opts.Stderr = stdout, stderr
+		defer stdout.Close()
+		defer stderr.Close()
+	} else if !s.reserve(c, req) {
+		return nil, c.explain(nil, "")
 	}
 	argv := req.argv()
-	r, err := b.box.Exec(c.ctx, argv, opts)
+	r, err := c.sandbox.box.Exec(c.ctx, argv, &opts)
 	s.keep(c, r)
 	if err != nil && (r == nil || !ran(r.Verdict)) {
 		return nil, c.explain(err, argv[0])
 	}
 	e := endedOf(r.Result, req.receipt)
-	if req.stream {
-		out.end()
-		errs.end()
-		e.StdoutBytes, e.StderrBytes = &out.bytes, &errs.bytes
-		return e, nil
+	e.counts = &counts{StdoutTruncated: r.StdoutTruncated, StderrTruncated: r.StderrTruncated}
+	if r.StdoutBytes != nil {
+		e.counts.StdoutBytes = *r.StdoutBytes
 	}
-	e.Stdout, e.Stderr = collected(r.Stdout, r.StdoutTruncated, req), collected(r.Stderr, r.StderrTruncated, req)
-	e.StdoutBytes, e.StderrBytes, e.StdoutTruncated, e.StderrTruncated = &r.StdoutBytes, &r.StderrBytes, r.StdoutTruncated, r.StderrTruncated
+	if r.StderrBytes != nil { // a terminal has one stream
+		e.counts.StderrBytes = *r.StderrBytes
+	}
+	if !req.stream {
+		e.collected, e.base64 = &[2][]byte{uncut(r.Stdout, r.StdoutTruncated), uncut(r.Stderr, r.StderrTruncated)}, req.base64()
+	}
 	return e, nil
+}
+
+// stream is one whose events have an id, until ctx ends.
+func (s *server) stream(ctx context.Context, id id, name string, req *request) *stream {
+	return &stream{out: s.out, id: id, name: name, base64: req.base64(), stop: ctx.Done()}
 }
 
 // reserve waits until there is room for all that a command's answer may hold, and reports whether there was before the command was to end.
@@ -97,14 +112,10 @@ func ran(v result.Verdict) bool {
 	return !slices.Contains([]result.Verdict{"", result.NotFound, result.NotExecutable, result.Setup, result.Refused}, v)
 }
 
-func (s *server) stream(c *call, name string, req *request) *stream {
-	return &stream{out: s.out, id: c.id, name: name, base64: req.encoding == "base64", stop: c.ctx.Done()}
-}
-
-// collected is output as it is told. Where it was cut, it was perhaps in the middle of a character.
-func collected(b []byte, truncated bool, req *request) *bulk {
+// uncut is output without the character in whose middle it was perhaps truncated.
+func uncut(b []byte, truncated bool) []byte {
 	if truncated {
-		b = b[:whole(b)]
+		return b[:whole(b)]
 	}
-	return &bulk{b, req.encoding == "base64"}
+	return b
 }

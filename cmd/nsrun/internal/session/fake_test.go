@@ -73,11 +73,11 @@ func (b *fakeBox) Close() error {
 	return nil
 }
 
-func (b *fakeBox) Resolve(path string, access runner.Access) (string, error) {
+func (b *fakeBox) ResolvePath(path string, access runner.Access) (*runner.HostPath, error) {
 	if access == runner.ForWriting {
-		return "", &policy.Fault{Field: "path", Text: path + " is read-only", Fix: "grant it"}
+		return nil, &policy.Fault{Field: "path", Text: path + " is read-only", Fix: "grant it"}
 	}
-	return "/host/" + path, nil
+	return &runner.HostPath{Path: "/host/" + path}, nil
 }
 
 func exited(status int) result.Result {
@@ -94,10 +94,12 @@ func interrupted() result.Result {
 
 func (b *fakeBox) Exec(ctx context.Context, argv []string, o *runner.ExecOptions) (*runner.ExecResult, error) {
 	r := &runner.ExecResult{Result: exited(0)}
-	var stdout, stderr bytes.Buffer
+	var kept [2]bytes.Buffer
 	if o.Stdout == nil {
-		o.Stdout, o.Stderr = &stdout, &stderr
+		o.Stdout, o.Stderr = &kept[0], &kept[1]
 	}
+	var written [2]int64
+	o.Stdout, o.Stderr = counting{o.Stdout, &written[0]}, counting{o.Stderr, &written[1]}
 	if !b.Alive() {
 		return nil, runner.ErrClosed
 	}
@@ -105,14 +107,23 @@ func (b *fakeBox) Exec(ctx context.Context, argv []string, o *runner.ExecOptions
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	most := int(min(max(o.MaxOutput, 0), int64(stdout.Len())))
-	if o.MaxOutput == 0 {
-		most = stdout.Len()
+	r.StdoutBytes, r.StderrBytes = &written[0], &written[1]
+	r.Stdout, r.Stderr = kept[0].Bytes(), kept[1].Bytes()
+	if o.MaxOutput > 0 && len(r.Stdout) > int(o.MaxOutput) {
+		r.Stdout, r.StdoutTruncated = r.Stdout[:o.MaxOutput], true
 	}
-	r.StdoutBytes, r.StdoutTruncated = int64(stdout.Len()), most < stdout.Len()
-	r.StderrBytes = int64(stderr.Len())
-	r.Stdout, r.Stderr = stdout.Bytes()[:most], stderr.Bytes()
 	return r, err
+}
+
+// counting counts what it passes on.
+type counting struct {
+	io.Writer
+	n *int64
+}
+
+func (c counting) Write(b []byte) (int, error) {
+	*c.n += int64(len(b))
+	return c.Writer.Write(b)
 }
 
 func (b *fakeBox) act(ctx context.Context, argv []string, o *runner.ExecOptions, r *runner.ExecResult) error {
@@ -179,35 +190,31 @@ func (b *fakeBox) act(ctx context.Context, argv []string, o *runner.ExecOptions,
 
 // fakeProcess is cat, in a way.
 type fakeProcess struct {
-	box            *fakeBox
-	in             *io.PipeReader
-	stdin          *io.PipeWriter
-	stdout, stderr *io.PipeReader
-	out, errs      *io.PipeWriter
-	ended          chan struct{}
-	end            func(result.Result)
-	r              result.Result
+	in        *io.PipeReader
+	stdin     *io.PipeWriter
+	out, errs io.WriteCloser
+	ended     chan struct{}
+	end       func(result.Result)
+	r         runner.ExecResult
 }
 
-func (b *fakeBox) Start(ctx context.Context, req runner.StartRequest) (Process, error) {
-	if req.Args[0] == "missing" {
-		return nil, b.act(ctx, req.Args, nil, nil)
+func (b *fakeBox) Start(ctx context.Context, argv []string, o runner.ExecOptions) (Process, error) {
+	if argv[0] == "missing" {
+		return nil, b.act(ctx, argv, nil, nil)
 	}
-	p := &fakeProcess{box: b, ended: make(chan struct{})}
+	p := &fakeProcess{ended: make(chan struct{}), out: o.Stdout.(io.WriteCloser), errs: o.Stderr.(io.WriteCloser)}
 	p.in, p.stdin = io.Pipe()
-	p.stdout, p.out = io.Pipe()
-	p.stderr, p.errs = io.Pipe()
 	var once sync.Once
 	p.end = func(r result.Result) {
 		once.Do(func() {
-			p.r = r
+			p.r.Result = r
 			p.in.CloseWithError(syscall.EPIPE)
-			p.out.Close()
-			p.errs.Close()
 			close(p.ended)
+			go p.out.Close() // as soon as the client has taken what there was
+			go p.errs.Close()
 		})
 	}
-	if req.Args[0] != "deaf" {
+	if argv[0] != "deaf" {
 		go func() {
 			_, _ = io.Copy(p.out, p.in)
 			p.end(exited(0))
@@ -218,12 +225,10 @@ func (b *fakeBox) Start(ctx context.Context, req runner.StartRequest) (Process, 
 	return p, nil
 }
 
-func (p *fakeProcess) Pipes() (io.WriteCloser, io.ReadCloser, io.ReadCloser) {
-	return p.stdin, p.stdout, p.stderr
-}
-func (p *fakeProcess) Done() <-chan struct{}         { return p.ended }
-func (p *fakeProcess) Wait() (*result.Result, error) { <-p.ended; return &p.r, nil }
-func (p *fakeProcess) Kill() error                   { p.end(interrupted()); return nil }
+func (p *fakeProcess) Stdin() io.WriteCloser             { return p.stdin }
+func (p *fakeProcess) Done() <-chan struct{}             { return p.ended }
+func (p *fakeProcess) Wait() (*runner.ExecResult, error) { <-p.ended; return &p.r, nil }
+func (p *fakeProcess) End() error                        { p.end(interrupted()); return nil }
 func (p *fakeProcess) Signal(sig os.Signal) error {
 	select {
 	case <-p.ended:

@@ -28,20 +28,21 @@ type Asked struct {
 // Sandbox is a session of the library's: see [runner.Session].
 type Sandbox interface {
 	Exec(ctx context.Context, argv []string, opts *runner.ExecOptions) (*runner.ExecResult, error)
-	Start(ctx context.Context, req runner.StartRequest) (Process, error)
-	Resolve(path string, access runner.Access) (string, error)
+	// Start closes Stdout and Stderr when nobody can write to them any more.
+	Start(ctx context.Context, argv []string, opts runner.ExecOptions) (Process, error)
+	ResolvePath(path string, access runner.Access) (*runner.HostPath, error)
 	WorkingDir() string
 	Receipt() result.Receipt
 	Alive() bool
 	Close() error
 }
 
-// Process is one that was started: see [runner.Process]. Stderr is nil if there is a terminal.
+// Process is one that was started: see [runner.Running].
 type Process interface {
-	Pipes() (stdin io.WriteCloser, stdout, stderr io.ReadCloser)
+	Stdin() io.WriteCloser
 	Done() <-chan struct{}
-	Wait() (*result.Result, error)
+	Wait() (*runner.ExecResult, error)
 	Signal(sig os.Signal) error
 	Resize(size runner.Size) error
-	Kill() error
+	End() error
 }

@@ -12,46 +12,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// variable is one of the environment.
-type variable struct{ name, value string }
+// variables are those of the environment, each as NAME=value.
+type variables []string
 
-func variables(path string, raw []byte, into *[]variable) *Error {
-	all, err := members(raw, path)
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		if m.name == "" || strings.ContainsAny(m.name, "=\x00") {
-			return protocolError(join(path, m.name), "give a name without = and NUL", "this cannot be a variable's name")
+func (v *variables) read(path string, raw []byte) *Error {
+	return pairs(path, raw, func(at, name, value string) *Error {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return protocolError(at, "give a name without = and NUL", "this cannot be a variable's name")
 		}
-		v := variable{name: m.name}
-		if err := text(join(path, m.name), m.value, &v.value); err != nil {
-			return err
-		}
-		*into = append(*into, v)
-	}
-	return nil
+		*v = append(*v, name+"="+value)
+		return nil
+	})
 }
 
-// label is a word of the client's for the rows of audit logs.
-type label variable
+// labels are words of the client's for the rows of audit logs, each as NAME=value.
+type labels []string
 
-func labels(path string, raw []byte, into *[]label) *Error {
+func (l *labels) read(path string, raw []byte) *Error {
+	return pairs(path, raw, func(at, name, value string) *Error {
+		if err := policy.CheckLabel(name, value); err != nil {
+			return protocolError(at, "correct it, or leave it out", "%v", err)
+		}
+		*l = append(*l, name+"="+value)
+		return nil
+	})
+}
+
+// pairs hands each entry of an object of strings to add, with the place where it stands.
+func pairs(path string, raw []byte, add func(at, name, value string) *Error) *Error {
 	all, err := members(raw, path)
-	if err != nil {
-		return err
-	}
 	for _, m := range all {
-		l := label{name: m.name}
-		if err := text(join(path, m.name), m.value, &l.value); err != nil {
-			return err
+		var value string
+		at := join(path, m.name)
+		if err == nil {
+			err = text(at, m.value, &value)
 		}
-		if err := policy.CheckLabel(l.name, l.value); err != nil {
-			return protocolError(join(path, m.name), "correct it, or leave it out", "%v", err)
+		if err == nil {
+			err = add(at, m.name, value)
 		}
-		*into = append(*into, l)
 	}
-	return nil
+	return err
 }
 
 // maxDuration is the longest time, as in manifests.
@@ -87,15 +87,14 @@ func durationOf(path string, raw []byte, into *time.Duration) *Error {
 }
 
 // data reads bytes: a string for its UTF-8, or {"base64": "..."}.
-func data(path string, raw []byte, into **[]byte) *Error {
+func data(path string, raw []byte, into *[]byte) *Error {
 	const fix = `give a string, or {"base64": "..."} for other bytes`
 	if raw[0] == '"' {
 		var s string
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return protocolError(path, fix, "%v", err)
 		}
-		bytes := []byte(s) // NUL is fine here
-		*into = &bytes
+		*into = []byte(s) // NUL is fine here
 		return nil
 	}
 	all, err := members(raw, path)
@@ -110,7 +109,7 @@ func data(path string, raw []byte, into **[]byte) *Error {
 	if bad != nil {
 		return protocolError(path+".base64", "use the standard alphabet, with padding", "%v", bad)
 	}
-	*into = &bytes
+	*into = bytes
 	return nil
 }
 

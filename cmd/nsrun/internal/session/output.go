@@ -3,9 +3,11 @@ package session
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 )
 
 // output writes lines for whoever has one, in turn. There is hardly a queue: who has a line waits until the client takes it, and can give
@@ -17,10 +19,11 @@ type output struct {
 	steps  atomic.Int64 // of writing: see counted
 }
 
-// line is what makes one line, and what is to be done when it is its turn. It is JSON only then, which takes more room.
+// line is an event, written as JSON, or an answer, and what is to be done when it is its turn. An answer is JSON only then, which takes more room.
 type line struct {
-	value any
-	taken func()
+	event  []byte
+	answer answer
+	taken  func()
 }
 
 func newOutput() *output {
@@ -30,7 +33,8 @@ func newOutput() *output {
 
 // run writes until that fails, or nothing more is to be written.
 func (o *output) run(w io.Writer) error {
-	buffered := bufio.NewWriterSize(counted{w, &o.steps}, 64<<10)
+	w = counted{w, &o.steps}
+	buffered := bufio.NewWriterSize(w, 64<<10)
 	for {
 		select {
 		case <-o.gone:
@@ -39,7 +43,13 @@ func (o *output) run(w io.Writer) error {
 			if l.taken != nil {
 				l.taken()
 			}
-			if err := l.write(buffered); err != nil {
+			var err error
+			if l.event != nil {
+				_, err = w.Write(l.event)
+			} else {
+				err = l.answer.write(buffered)
+			}
+			if err != nil {
 				o.giveUp()
 				return err
 			}
@@ -47,32 +57,8 @@ func (o *output) run(w io.Writer) error {
 	}
 }
 
-// write writes the line, in one piece if it is short.
-func (l line) write(w *bufio.Writer) error {
-	rest := marshal(l.value)
-	for _, b := range bulks(l.value) {
-		before, after, _ := bytes.Cut(rest, []byte(gap))
-		_, _ = w.Write(before)
-		b.write(w)
-		rest = after
-	}
-	_, _ = w.Write(rest)
-	_ = w.WriteByte('\n')
-	return w.Flush() // the first error of all these
-}
-
-// bulks are what a value has of collected output.
-func bulks(v any) (all []*bulk) {
-	a, _ := v.(answer)
-	if e, ok := a.OK.(ended); ok && e.Stdout != nil {
-		all = []*bulk{e.Stdout, e.Stderr}
-	}
-	return all
-}
-
-// send has a line written, and reports whether it was taken before stop was closed. v may not change until it is written.
-func (o *output) send(v any, stop <-chan struct{}, taken func()) bool {
-	l := line{v, taken}
+// send has a line written, and reports whether it was taken before stop was closed. It may not change until it is written.
+func (o *output) send(l line, stop <-chan struct{}) bool {
 	select {
 	case o.lines <- l:
 		return true
@@ -89,16 +75,30 @@ type answer struct {
 	Error *Error `json:"error,omitempty"`
 }
 
-// event is something that a running command or process has written, or that it writes no more.
-type event struct {
-	ID     id     `json:"id"`
-	Stdout any    `json:"stdout,omitempty"`
-	Stderr any    `json:"stderr,omitempty"`
-	Closed string `json:"closed,omitempty"` // "stdout" or "stderr"
+// write writes the answer as a line, in one piece if it is short.
+func (a answer) write(w *bufio.Writer) error {
+	e, _ := a.OK.(ended)
+	counts := e.counts
+	if e.collected != nil { // it stands before the counts, and goes around encoding/json
+		e.counts = nil
+		a.OK = e
+	}
+	rest := marshal(a)
+	if e.collected != nil {
+		_, _ = w.Write(rest[:len(rest)-len("}}")])
+		for i, name := range streamNames {
+			_, _ = fmt.Fprintf(w, ",%q:", name)
+			writeOutput(w, e.base64, e.collected[i])
+		}
+		_ = w.WriteByte(',')
+		rest = append(marshal(counts)[len("{"):], '}')
+	}
+	_, _ = w.Write(append(rest, '\n'))
+	return w.Flush() // the first error of all these
 }
 
-// maxEvent is how many bytes of output go into one line at most.
-const maxEvent = 32 << 10
+// streamNames are what the streams of a command are called, and their fields.
+var streamNames = [2]string{"stdout", "stderr"}
 
 // stream sends what is written to it as events. A character is never cut in two by that.
 type stream struct {
@@ -107,55 +107,63 @@ type stream struct {
 	name   string
 	base64 bool
 	stop   <-chan struct{}
+	closed func() // called when it is closed, for a process, of which the client is told that
 
 	mu    sync.Mutex
-	held  []byte
+	held  []byte // the beginning of a character
 	ended bool
-	bytes int64
 }
 
-// Write sends p, and waits until the client has taken it.
+// Write sends p as one event, and waits until the client has taken that.
 func (s *stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return 0, io.ErrClosedPipe
 	}
-	s.bytes += int64(len(p))
-	for rest := p; len(rest) > 0; {
-		n := min(len(rest), maxEvent)
-		s.held, rest = append(s.held, rest[:n]...), rest[n:]
-		most := len(s.held)
-		if !s.base64 {
-			most = whole(s.held)
-		}
-		if !s.send(s.held[:most]) {
-			return 0, io.ErrClosedPipe
-		}
-		s.held = append(s.held[:0], s.held[most:]...)
+	n := len(p)
+	for len(s.held) > 0 && len(p) > 0 && !utf8.FullRune(s.held) {
+		s.held, p = append(s.held, p[0]), p[1:]
 	}
-	return len(p), nil
+	if len(p) == 0 && !utf8.FullRune(s.held) {
+		return n, nil
+	}
+	most := len(p)
+	if !s.base64 {
+		most = whole(p)
+	}
+	if !s.send(s.held, p[:most]) {
+		return 0, io.ErrClosedPipe
+	}
+	s.held = append(s.held[:0], p[most:]...)
+	return n, nil
 }
 
-func (s *stream) send(b []byte) bool {
-	if len(b) == 0 {
+// send sends an event of what was held and what comes after that, if there is anything.
+func (s *stream) send(held, rest []byte) bool {
+	if len(held)+len(rest) == 0 {
 		return true
 	}
-	e := event{ID: s.id}
-	if s.name == "stderr" {
-		e.Stderr = textOrBase64(b, s.base64)
-	} else {
-		e.Stdout = textOrBase64(b, s.base64)
-	}
-	return s.out.send(e, s.stop, nil)
+	var b bytes.Buffer
+	b.Grow(len(rest) + len(rest)/8 + 64)
+	fmt.Fprintf(&b, `{"id":%s,%q:`, s.id, s.name)
+	writeOutput(&b, s.base64, held, rest)
+	b.WriteString("}\n")
+	return s.out.send(line{event: b.Bytes()}, s.stop)
 }
 
-// end sends what was held back. Nothing comes after it.
-func (s *stream) end() {
+// Close sends what was held back. Nothing comes after it.
+func (s *stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ended {
-		s.ended = true
-		s.send(s.held)
+	if s.ended {
+		return nil
 	}
+	s.ended = true
+	s.send(s.held, nil)
+	if s.closed != nil {
+		s.out.send(line{event: fmt.Appendf(nil, "{\"id\":%s,\"closed\":%q}\n", s.id, s.name)}, s.stop)
+		s.closed()
+	}
+	return nil
 }

@@ -6,29 +6,26 @@ import (
 	"io"
 	"sync"
 	"syscall"
-
-	"github.com/nsrun/nsrun/internal/runner"
 )
 
 // process is one that a request has started, and that others refer to by that one's id.
 type process struct {
-	server  *server
-	call    *call
-	sandbox *sandbox
-	base64  bool
-	tty     bool
-	ready   chan struct{} // closed when it runs, or cannot be started
-	proc    Process       // nil if it cannot be
+	server *server
+	call   *call
+	tty    bool
+	ready  chan struct{} // closed when it runs, or cannot be started
+	proc   Process       // nil if it cannot be
 	// written is closed when the last write that was asked for is done: each waits for the one before. It is the server's to change.
 	written   chan struct{}
-	pumps     sync.WaitGroup
-	forgotten chan struct{} // closed when its id is free again; it is the server's to close
+	streams   []*stream
+	open      sync.WaitGroup // streams
+	forgotten chan struct{}  // closed when its id is free again; it is the server's to close
 }
 
-func newProcess(s *server, c *call, b *sandbox) *process {
+func newProcess(s *server, c *call) *process {
 	written := make(chan struct{})
 	close(written)
-	return &process{server: s, call: c, sandbox: b, ready: make(chan struct{}), forgotten: make(chan struct{}), written: written}
+	return &process{server: s, call: c, ready: make(chan struct{}), forgotten: make(chan struct{}), written: written}
 }
 
 // started is what start answers.
@@ -36,52 +33,52 @@ type started struct {
 	Started bool `json:"started"`
 }
 
-func (p *process) start(req *request) (any, *Error) {
-	defer close(p.ready)
-	if fault := p.sandbox.wait(p.call); fault != nil {
-		return nil, fault
+func (s *server) prepareStart(c *call, req *request) (act, *Error) {
+	start, fault := inSession((*server).start)(s, c, req)
+	c.process = newProcess(s, c)
+	return func() (any, *Error) {
+		defer close(c.process.ready)
+		return start()
+	}, fault
+}
+
+func (s *server) start(c *call, req *request) (any, *Error) {
+	p := c.process
+	argv, opts := req.argv(), req.options()
+	p.tty = req.terminal != nil
+	opts.Stdout = p.stream("stdout", req)
+	if !p.tty {
+		opts.Stderr = p.stream("stderr", req)
 	}
-	argv := req.argv()
-	proc, err := p.sandbox.box.Start(p.call.ctx, runner.StartRequest{Args: argv, Dir: req.cwd, Env: req.environ(), Labels: req.labelled(), Terminal: req.terminal})
+	proc, err := c.sandbox.box.Start(c.ctx, argv, opts)
 	if err != nil {
-		return nil, p.call.explain(err, argv[0])
+		return nil, c.explain(err, argv[0])
 	}
-	p.base64, p.tty = req.encoding == "base64", req.terminal != nil
-	p.pumps.Add(1) // held until the answer is out
 	p.proc = proc
 	return started{true}, nil
 }
 
-// reportExit begins to pass on what the process writes, once its start has been answered.
-func (p *process) reportExit() {
-	_, stdout, stderr := p.proc.Pipes()
-	p.pump("stdout", stdout)
-	if stderr != nil {
-		p.pump("stderr", stderr)
-	}
-	p.pumps.Done()
+// stream is one that the process writes to. It waits until the start is answered.
+func (p *process) stream(name string, req *request) *stream {
+	s := p.server.stream(p.server.ctx, p.call.id, name, req)
+	s.closed = p.open.Done
+	s.mu.Lock()
+	p.open.Add(1)
+	p.streams = append(p.streams, s)
+	return s
 }
 
-// pump passes on one stream until its end. It reads no further before the client has taken what there was.
-func (p *process) pump(name string, from io.ReadCloser) {
-	p.pumps.Add(1)
-	p.server.work.Go(func() {
-		defer p.pumps.Done()
-		defer from.Close()
-		stop := p.server.ctx.Done()
-		to := &stream{out: p.server.out, id: p.call.id, name: name, base64: p.base64, stop: stop}
-		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, maxEvent))
-		to.end()
-		p.server.out.send(event{ID: p.call.id, Closed: name}, stop, nil)
-	})
+// answered lets the process's output pass, once its start has been answered.
+func (p *process) answered() {
+	for _, s := range p.streams {
+		s.mu.Unlock()
+	}
 }
 
 // wait waits until the process runs.
 func (p *process) wait(c *call) *Error {
-	select {
-	case <-p.ready:
-	case <-c.ctx.Done():
-		return c.explain(nil, "")
+	if fault := c.await(p.ready); fault != nil {
+		return fault
 	}
 	if p.proc == nil {
 		return gone("of", "see the answer to its start", "the process could not be started")
@@ -89,40 +86,59 @@ func (p *process) wait(c *call) *Error {
 	return nil
 }
 
-// prepareOf is for the requests that refer to another by its id.
-func (s *server) prepareOf(c *call, req *request) (func() (any, *Error), *Error) {
+// lookUp finds the request that another one refers to, and its process.
+func (s *server) lookUp(req *request) (*call, *Error) {
 	of := s.calls[req.of]
-	if of == nil {
+	switch {
+	case of == nil:
 		return nil, gone("of", "", "nothing with the id %s is in flight", clip(string(req.of)))
-	}
-	p := of.process
-	if req.op == "cancel" {
-		return func() (any, *Error) { return cancel(c, of) }, nil
-	}
-	if p == nil {
+	case of.process == nil && req.op != "cancel":
 		return nil, protocolError("of", "give the id of a start", "%s is no process", clip(string(req.of)))
 	}
-	if req.op == "wait" { // its own end is not the session's: it tells how the process ended with that
-		return func() (any, *Error) { return p.ended(c, req) }, nil
-	}
-	c.ctx, c.sandbox = of.ctx, p.sandbox
-	before, mine := p.written, make(chan struct{})
-	if req.op == "write" {
-		p.written = mine
-	}
-	return func() (any, *Error) {
-		defer close(mine)
-		if fault := p.wait(c); fault != nil {
+	return of, nil
+}
+
+// ofProcess prepares what is done with a process that runs.
+func ofProcess(do func(*process, *request) (any, *Error)) prepare {
+	return func(s *server, c *call, req *request) (act, *Error) {
+		of, fault := s.lookUp(req)
+		if fault != nil {
 			return nil, fault
 		}
-		switch req.op {
-		case "signal":
-			return done(p.proc.Signal(req.signal))
-		case "resize":
-			return done(p.proc.Resize(*req.terminal))
-		}
-		return p.write(c, req, before)
+		c.ctx, c.sandbox = of.ctx, of.sandbox
+		return func() (any, *Error) {
+			if fault := of.process.wait(c); fault != nil {
+				return nil, fault
+			}
+			return do(of.process, req)
+		}, nil
+	}
+}
+
+// prepareWrite has writes done in the order of their lines.
+func (s *server) prepareWrite(c *call, req *request) (act, *Error) {
+	var before chan struct{}
+	write, fault := ofProcess(func(p *process, req *request) (any, *Error) { return p.write(c, req, before) })(s, c, req)
+	if fault != nil {
+		return nil, fault
+	}
+	p, mine := s.calls[req.of].process, make(chan struct{})
+	before, p.written = p.written, mine
+	return func() (any, *Error) {
+		defer close(mine)
+		return write()
 	}, nil
+}
+
+// prepareWait is for a request whose end is not the session's: it tells how the process ended with that.
+func (s *server) prepareWait(c *call, req *request) (act, *Error) {
+	of, fault := s.lookUp(req)
+	return func() (any, *Error) { return of.process.ended(c, req) }, fault
+}
+
+func (s *server) prepareCancel(c *call, req *request) (act, *Error) {
+	of, fault := s.lookUp(req)
+	return func() (any, *Error) { return cancel(c, of) }, fault
 }
 
 // nothing is the answer to what has nothing to tell.
@@ -153,25 +169,22 @@ func cancel(c, of *call) (any, *Error) {
 	if fault := of.process.wait(c); fault != nil {
 		return nothing{}, nil
 	}
-	return done(of.process.proc.Kill())
+	return done(of.process.proc.End())
 }
 
 func (p *process) write(c *call, req *request, before <-chan struct{}) (any, *Error) {
-	select {
-	case <-before:
-	case <-c.ctx.Done():
-		return nil, c.explain(nil, "")
+	if fault := c.await(before); fault != nil {
+		return nil, fault
 	}
 	if p.tty && req.eof {
 		return nil, protocolError("eof", "write \\u0004, which is what Ctrl-D sends", "a terminal has no end")
 	}
-	stdin, _, _ := p.proc.Pipes()
 	var err error
-	if req.data != nil {
-		_, err = stdin.Write(*req.data)
+	if req.given["data"] {
+		_, err = p.proc.Stdin().Write(req.data)
 	}
 	if err == nil && req.eof {
-		err = stdin.Close()
+		err = p.proc.Stdin().Close()
 	}
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) || errors.Is(err, io.ErrClosedPipe) {
 		return nil, gone("of", "", "the process does not read any more")
@@ -193,7 +206,7 @@ func (p *process) ended(c *call, req *request) (any, *Error) {
 	if r == nil {
 		return done(err)
 	}
-	return endedOf(*r, req.receipt), nil
+	return endedOf(r.Result, req.receipt), nil
 }
 
 // endInput closes its standard input when all has been written: nobody can ask for more.
@@ -205,13 +218,12 @@ func (p *process) endInput() {
 	written := p.written
 	p.server.mu.Unlock()
 	<-written
-	stdin, _, _ := p.proc.Pipes()
-	_ = stdin.Close()
+	_ = p.proc.Stdin().Close()
 }
 
 // release frees its id when nothing more will be told under it.
 func (p *process) release() {
-	p.pumps.Wait()
+	p.open.Wait()
 	s := p.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,8 +234,8 @@ func (p *process) release() {
 		delete(s.calls, p.call.id)
 		s.processes--
 		p.call.cancel(nil)
-		if stdin, _, _ := p.proc.Pipes(); !p.tty {
-			_ = stdin.Close()
+		if !p.tty {
+			_ = p.proc.Stdin().Close()
 		}
 	}
 }

@@ -15,15 +15,17 @@ import (
 type request struct {
 	id        id
 	op        string
-	session   *string
-	manifest  *string
+	does      op
+	given     map[string]bool // the fields that there are
+	session   string
+	manifest  string
 	policy    json.RawMessage
 	dir       string
 	args      []string
-	shell     *string
-	stdin     *[]byte
-	env       []variable
-	labels    []label
+	shell     string
+	stdin     []byte
+	env       variables
+	labels    labels
 	cwd       string
 	timeout   time.Duration
 	maxOutput int64
@@ -33,7 +35,7 @@ type request struct {
 	encoding  string
 	receipt   bool
 	of        id
-	data      *[]byte
+	data      []byte
 	eof       bool
 	signal    unix.Signal
 	path      string
@@ -55,30 +57,38 @@ func (r *request) fields() []field {
 		{"access", &r.access}, {"now", &r.now}}
 }
 
-// op is one thing that can be asked for: the fields that it takes beside id and op, and those among them that it needs.
+// op is one thing that can be asked for: the fields that it takes beside id and op, those among them that it needs, and how it is carried out.
 type op struct {
 	name, takes, needs string
+	counts             kind
+	prepare            prepare
 }
+
+// prepare looks up what a request refers to and returns what is to be done. It is called for one line after the other.
+type prepare func(s *server, c *call, req *request) (act, *Error)
+
+// act carries a request out. It returns what is answered.
+type act func() (any, *Error)
 
 func ops() []op {
 	return []op{
-		{"open", "session manifest policy dir", ""},
-		{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt", ""},
-		{"start", "session args shell env labels cwd terminal encoding", ""},
-		{"write", "of data eof", "of"},
-		{"signal", "of signal", "of signal"},
-		{"resize", "of terminal", "of terminal"},
-		{"wait", "of receipt", "of"},
-		{"cancel", "of", "of"},
-		{"resolve", "session path access", "path"},
-		{"close", "session now", ""},
-		{"ping", "", ""},
+		{"open", "session manifest policy dir", "", work, (*server).prepareOpen},
+		{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt", "", work, inSession((*server).exec)},
+		{"start", "session args shell env labels cwd terminal encoding", "", work, (*server).prepareStart},
+		{"write", "of data eof", "of", work, (*server).prepareWrite},
+		{"signal", "of signal", "of signal", control, ofProcess(func(p *process, req *request) (any, *Error) { return done(p.proc.Signal(req.signal)) })},
+		{"resize", "of terminal", "of terminal", control, ofProcess(func(p *process, req *request) (any, *Error) { return done(p.proc.Resize(*req.terminal)) })},
+		{"wait", "of receipt", "of", waiting, (*server).prepareWait},
+		{"cancel", "of", "of", control, (*server).prepareCancel},
+		{"resolve", "session path access", "path", work, inSession((*server).resolve)},
+		{"close", "session now", "", control, (*server).prepareClose},
+		{"ping", "", "", control, (*server).preparePing},
 	}
 }
 
 // decode reads a line. With an error it returns as much of the request as its answer needs: the id, if there is one.
 func decode(line []byte) (*request, *Error) {
-	r := &request{}
+	r := &request{given: map[string]bool{}}
 	all, fault := entries(line)
 	for _, m := range all {
 		if m.name != "id" || fault != nil && (fault.Field == "id" || badText(m.value) != nil) {
@@ -101,7 +111,8 @@ func decode(line []byte) (*request, *Error) {
 	if fault := r.fill(o, all); fault != nil {
 		return r, fault
 	}
-	return r, r.check(o, all)
+	r.does = o
+	return r, r.check()
 }
 
 func opOf(all []member) (op, *Error) {
@@ -109,10 +120,9 @@ func opOf(all []member) (op, *Error) {
 	for _, o := range ops() {
 		names = append(names, o.name)
 	}
-	known := "known are " + strings.Join(names, ", ")
 	i := slices.IndexFunc(all, func(m member) bool { return m.name == "op" })
 	if i < 0 {
-		return op{}, protocolError("op", known, "the request has none")
+		return op{}, protocolError("op", meant("", names), "the request has none")
 	}
 	if fault := text("op", all[i].value, &word); fault != nil {
 		return op{}, fault
@@ -120,10 +130,15 @@ func opOf(all []member) (op, *Error) {
 	if i := slices.Index(names, word); i >= 0 {
 		return ops()[i], nil
 	}
-	if near, ok := policy.Nearest(word, names); ok {
-		known = "did you mean " + near + "?"
+	return op{}, protocolError("op", meant(word, names), "%q is not an op", clip(word))
+}
+
+// meant names the word that was probably meant, or all that are known.
+func meant(word string, known []string) string {
+	if near, ok := policy.Nearest(word, known); ok {
+		return "did you mean " + near + "?"
 	}
-	return op{}, protocolError("op", known, "%q is not an op", clip(word))
+	return "known are " + strings.Join(known, ", ")
 }
 
 // fill decodes the fields of a request, which must be ones that its op takes.
@@ -132,13 +147,10 @@ func (r *request) fill(o op, all []member) *Error {
 	fields := r.fields()
 	for _, m := range all {
 		if !slices.Contains(takes, m.name) {
-			fix := "known are " + strings.Join(takes, ", ")
-			if near, ok := policy.Nearest(m.name, takes); ok {
-				fix = "did you mean " + near + "?"
-			}
-			return protocolError(clip(m.name), fix, "%s takes no such field", o.name)
+			return protocolError(clip(m.name), meant(m.name, takes), "%s takes no such field", o.name)
 		}
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == m.name })
+		r.given[m.name] = true
 		if fault := read(m.name, m.value, fields[i].into); fault != nil {
 			return fault
 		}
@@ -147,55 +159,48 @@ func (r *request) fill(o op, all []member) *Error {
 }
 
 // check finds what is missing, and values that do not go together.
-func (r *request) check(o op, all []member) *Error {
-	has := func(name string) bool { return slices.ContainsFunc(all, func(m member) bool { return m.name == name }) }
-	for _, name := range strings.Fields(o.needs) {
-		if !has(name) {
-			return protocolError(name, "add it", "%s needs it", o.name)
+func (r *request) check() *Error {
+	has := r.given
+	for _, name := range strings.Fields(r.does.needs) {
+		if !has[name] {
+			return protocolError(name, "add it", "%s needs it", r.op)
 		}
 	}
 	switch {
-	case o.name == "open" && has("manifest") == has("policy"):
+	case r.op == "open" && has["manifest"] == has["policy"]:
 		return protocolError("manifest", `give one of manifest and policy; {"policy": {}} is the default policy`, "open takes the path of a manifest, or a policy")
-	case has("dir") && !has("policy"):
+	case has["dir"] && !has["policy"]:
 		return protocolError("dir", "remove it", "relative paths of a manifest start from its own directory")
-	case (o.name == "exec" || o.name == "start") && has("args") == has("shell"):
-		return protocolError("args", `give one of args, as in ["ls", "-la"], and shell`, "%s takes a list of arguments, or a script for a shell", o.name)
-	case has("args") && (len(r.args) == 0 || r.args[0] == ""):
+	case (r.op == "exec" || r.op == "start") && has["args"] == has["shell"]:
+		return protocolError("args", `give one of args, as in ["ls", "-la"], and shell`, "%s takes a list of arguments, or a script for a shell", r.op)
+	case has["args"] && (len(r.args) == 0 || r.args[0] == ""):
 		return protocolError("args", "name a program", "there is no program in it")
-	case has("max_output") && r.stream:
+	case has["max_output"] && r.stream:
 		return protocolError("max_output", "remove one of max_output and stream", "a stream is passed on as it comes, all of it")
 	case r.maxOutput > MaxLine:
 		return protocolError("max_output", "use stream for more", "at most %d bytes of output are collected", MaxLine)
-	case has("encoding") && r.encoding != "base64":
+	case has["encoding"] && r.encoding != "base64":
 		return protocolError("encoding", "write base64, or leave it out", "%q is not an encoding", clip(r.encoding))
-	case has("access") && r.access != "read" && r.access != "write":
+	case has["access"] && r.access != "read" && r.access != "write":
 		return protocolError("access", "write read or write", "%q is not an access", clip(r.access))
-	case o.name == "write" && !has("data") && !r.eof:
+	case r.op == "write" && !has["data"] && !r.eof:
 		return protocolError("data", "add data, or eof, or both", "there is nothing to write")
 	}
-	r.op = o.name
 	return nil
 }
 
 // argv is what is to be executed.
 func (r *request) argv() []string {
-	if r.shell != nil {
-		return runner.Shell(*r.shell)
+	if r.given["shell"] {
+		return runner.Shell(r.shell)
 	}
 	return r.args
 }
 
-func (r *request) labelled() (labels []string) {
-	for _, l := range r.labels {
-		labels = append(labels, l.name+"="+l.value)
-	}
-	return labels
+// options are those that commands and processes have alike.
+func (r *request) options() runner.ExecOptions {
+	return runner.ExecOptions{Dir: r.cwd, Env: r.env, Labels: r.labels, Terminal: r.terminal}
 }
 
-func (r *request) environ() (env []string) {
-	for _, v := range r.env {
-		env = append(env, v.name+"="+v.value)
-	}
-	return env
-}
+// base64 says that output is to be encoded whatever it is.
+func (r *request) base64() bool { return r.encoding == "base64" }

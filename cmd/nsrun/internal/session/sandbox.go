@@ -22,10 +22,8 @@ type sandbox struct {
 
 // wait waits until the session is open.
 func (b *sandbox) wait(c *call) *Error {
-	select {
-	case <-b.ready:
-	case <-c.ctx.Done():
-		return c.explain(nil, "")
+	if fault := c.await(b.ready); fault != nil {
+		return fault
 	}
 	if b.box == nil {
 		return gone("session", "see the answer to its open", "the session %q could not be opened", clip(b.name))
@@ -58,39 +56,25 @@ func (b *sandbox) dead() bool {
 	}
 }
 
-// prepare looks up what a request refers to and returns what is to be done. It is called for one line after the other.
-func (s *server) prepare(c *call, req *request) (func() (any, *Error), *Error) {
-	switch req.op {
-	case "open":
-		return s.prepareOpen(c, req)
-	case "close":
-		return s.prepareClose(c, req)
-	case "ping":
-		return func() (any, *Error) { return pong{Protocol: 1, Version: s.version}, nil }, nil
-	case "exec", "start", "resolve":
-		name := nameOf(req)
-		b := s.sandboxes[name]
+// inSession prepares what is done in an open session.
+func inSession(do func(*server, *call, *request) (any, *Error)) prepare {
+	return func(s *server, c *call, req *request) (act, *Error) {
+		b := s.sandboxes[req.session]
 		if b == nil {
-			return nil, gone("session", "open it first", "the session %q is not open", clip(name))
+			return nil, gone("session", "open it first", "the session %q is not open", clip(req.session))
 		}
 		c.ctx, c.sandbox = b.ctx, b
-		switch req.op {
-		case "exec":
-			return func() (any, *Error) { return s.exec(c, b, req) }, nil
-		case "start":
-			c.process = newProcess(s, c, b)
-			return func() (any, *Error) { return c.process.start(req) }, nil
-		}
-		return func() (any, *Error) { return resolve(c, b, req) }, nil
+		return func() (any, *Error) {
+			if fault := b.wait(c); fault != nil {
+				return nil, fault
+			}
+			return do(s, c, req)
+		}, nil
 	}
-	return s.prepareOf(c, req)
 }
 
-func nameOf(req *request) string {
-	if req.session == nil {
-		return ""
-	}
-	return *req.session
+func (s *server) preparePing(*call, *request) (act, *Error) {
+	return func() (any, *Error) { return pong{Protocol: 1, Version: s.version}, nil }, nil
 }
 
 type pong struct {
@@ -106,8 +90,8 @@ type opened struct {
 	Receipt result.Receipt `json:"receipt"`
 }
 
-func (s *server) prepareOpen(c *call, req *request) (func() (any, *Error), *Error) {
-	name := nameOf(req)
+func (s *server) prepareOpen(c *call, req *request) (act, *Error) {
+	name := req.session
 	if old := s.sandboxes[name]; old != nil && !old.dead() {
 		return nil, protocolError("session", "give it another name, or close that one first", "the session %q is open already", clip(name))
 	} else if old != nil {
@@ -124,11 +108,7 @@ func (s *server) prepareOpen(c *call, req *request) (func() (any, *Error), *Erro
 }
 
 func (s *server) open(c *call, b *sandbox, req *request) (any, *Error) {
-	asked := Asked{Policy: req.policy, Dir: req.dir}
-	if req.manifest != nil {
-		asked.Manifest = *req.manifest
-	}
-	box, err := s.host.Open(c.ctx, asked)
+	box, err := s.host.Open(c.ctx, Asked{Manifest: req.manifest, Policy: req.policy, Dir: req.dir})
 	if err != nil {
 		s.mu.Lock()
 		if s.sandboxes[b.name] == b {
@@ -153,15 +133,15 @@ type closed struct {
 }
 
 // prepareClose closes sessions when the requests before it have been carried out: a client may write all its lines at once.
-func (s *server) prepareClose(c *call, req *request) (func() (any, *Error), *Error) {
+func (s *server) prepareClose(c *call, req *request) (act, *Error) {
 	var all []*sandbox
 	for name, b := range s.sandboxes {
-		if req.session == nil || name == *req.session {
+		if !req.given["session"] || name == req.session {
 			all = append(all, b)
 		}
 	}
-	if len(all) == 0 && req.session != nil {
-		return nil, gone("session", "", "the session %q is not open", clip(*req.session))
+	if len(all) == 0 && req.given["session"] {
+		return nil, gone("session", "", "the session %q is not open", clip(req.session))
 	}
 	slices.SortFunc(all, func(a, b *sandbox) int { return strings.Compare(a.name, b.name) })
 	names := []string{}
@@ -205,7 +185,7 @@ func (s *server) forgetProcesses(b *sandbox) {
 	var all []*process
 	s.mu.Lock()
 	for _, c := range s.calls {
-		if c.process != nil && c.process.sandbox == b {
+		if c.process != nil && c.sandbox == b {
 			all = append(all, c.process)
 		}
 	}
@@ -217,19 +197,16 @@ func (s *server) forgetProcesses(b *sandbox) {
 	}
 }
 
-func resolve(c *call, b *sandbox, req *request) (any, *Error) {
-	if fault := b.wait(c); fault != nil {
-		return nil, fault
-	}
+func (s *server) resolve(c *call, req *request) (any, *Error) {
 	access := runner.ForReading
 	if req.access == "write" {
 		access = runner.ForWriting
 	}
-	path, err := b.box.Resolve(req.path, access)
+	path, err := c.sandbox.box.ResolvePath(req.path, access)
 	if err != nil {
 		return nil, explain(err, "")
 	}
-	return resolved{path}, nil
+	return resolved{path.Path}, nil
 }
 
 // resolved is what resolve answers.

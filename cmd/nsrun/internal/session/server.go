@@ -31,21 +31,11 @@ const maxCollected = 2 * maxFlying * runner.DefaultMaxOutput
 type kind int
 
 const (
-	work kind = iota
-	waiting
-	control
+	work    kind = iota
+	waiting      // as long as a process lives: there may be one for each
+	control      // what ends requests must get through, however many there are
 	kinds
 )
-
-func kindOf(op string) kind {
-	switch op {
-	case "wait":
-		return waiting // as long as a process lives: there may be one for each
-	case "cancel", "signal", "resize", "close", "ping":
-		return control // what ends requests must get through, however many there are
-	}
-	return work
-}
 
 // finishTimeout is how long answers wait for the client to take them when all has ended.
 const finishTimeout = time.Second
@@ -62,7 +52,7 @@ type server struct {
 	end     context.CancelCauseFunc
 	life    context.Context // ends when all sessions are closed
 	stop    context.CancelFunc
-	work    sync.WaitGroup // requests, and the readers of processes
+	work    sync.WaitGroup // requests
 
 	collected *semaphore.Weighted // output; who wants much is not passed by
 
@@ -100,16 +90,20 @@ type call struct {
 	quiet      chan struct{} // closed when the process that it has waited for has nothing more to say; set before carriedOut is closed
 }
 
-func newCall(ctx context.Context, req *request) *call {
-	return &call{id: req.id, op: req.op, ctx: ctx, carriedOut: make(chan struct{}), sent: make(chan struct{}), lacksRoom: make(chan struct{})}
-}
-
 func newServer(ctx context.Context, host Host, version string) *server {
 	s := &server{host: host, version: version, out: newOutput(), calls: map[id]*call{}, unsent: map[*call]struct{}{}, sandboxes: map[string]*sandbox{},
 		living: map[*sandbox]struct{}{}, collected: semaphore.NewWeighted(maxCollected), untimedLimit: untimedLimit, unreadLimit: unreadLimit}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return s
+}
+
+// await waits until a channel is closed, or the request is to end.
+func (c *call) await(done <-chan struct{}) *Error {
+	if !either(done, c.ctx.Done()) {
+		return c.explain(nil, "")
+	}
+	return nil
 }
 
 // explain sorts an error into one of the kinds. When the request was told to end, that is why.
@@ -175,7 +169,7 @@ func (s *server) listen(in io.Reader, left <-chan struct{}) {
 		text, err := l.next()
 		switch {
 		case errors.Is(err, errLong):
-			s.out.send(answer{ID: idOf(text), Error: protocolError("", "write shorter ones, or a file in the workspace", "the line is longer than %d bytes", MaxLine)}, stop, nil)
+			s.out.send(line{answer: answer{ID: idOf(text), Error: protocolError("", "write shorter ones, or a file in the workspace", "the line is longer than %d bytes", MaxLine)}}, stop)
 		case err != nil:
 			close(inputEnded) // whatever the error: nothing more will come
 			if s.hold() {
@@ -215,7 +209,7 @@ func (s *server) take(text []byte, stop <-chan struct{}) {
 	if fault.Field == "id" {
 		req.id = "" // that of another request, which must not take this for its answer
 	}
-	s.out.send(answer{ID: req.id, Error: fault}, stop, nil)
+	s.out.send(line{answer: answer{ID: req.id, Error: fault}}, stop)
 }
 
 // begin starts to carry out a request. What it refers to is looked up in the order of lines; everything else is done concurrently.
@@ -228,15 +222,15 @@ func (s *server) begin(req *request, size int) *Error {
 	if s.calls[req.id] != nil {
 		return protocolError("id", "choose another, or wait for its answer", "%s is in flight already", clip(string(req.id)))
 	}
-	k := kindOf(req.op)
+	k := req.does.counts
 	if s.flying[k] >= maxFlying || s.bytes+size > maxFlyingBytes {
 		return protocolError("", "wait for answers first", "%d requests of %d bytes are in flight", s.flying[k], s.bytes)
 	}
 	if req.op == "start" && s.processes >= maxProcesses {
 		return protocolError("", "end one of them and wait for it, by the op wait, or close its session", "there are %d processes that run or were not waited for", s.processes)
 	}
-	c := newCall(s.life, req)
-	act, fault := s.prepare(c, req)
+	c := &call{id: req.id, op: req.op, ctx: s.life, carriedOut: make(chan struct{}), sent: make(chan struct{}), lacksRoom: make(chan struct{})}
+	act, fault := req.does.prepare(s, c, req)
 	if fault != nil {
 		return fault
 	}
@@ -254,7 +248,7 @@ func (s *server) begin(req *request, size int) *Error {
 }
 
 // carryOut does what a request asks for and answers it.
-func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
+func (s *server) carryOut(c *call, act act, k kind, size int) {
 	ok, fault := act()
 	close(c.carriedOut)
 	lives := c.process != nil && fault == nil
@@ -277,11 +271,11 @@ func (s *server) carryOut(c *call, act func() (any, *Error), k kind, size int) {
 		s.flying[k]--
 	}
 	s.awaitTurn(c)
-	if !s.out.send(answer{c.id, ok, fault}, nil, taken) {
+	if !s.out.send(line{answer: answer{c.id, ok, fault}, taken: taken}, nil) {
 		taken()
 	}
 	if lives {
-		c.process.reportExit()
+		c.process.answered()
 	}
 }
 

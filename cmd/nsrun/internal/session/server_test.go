@@ -236,16 +236,21 @@ func TestWhatIsInFlightIsBounded(t *testing.T) {
 func TestTheBytesInFlightAreBounded(t *testing.T) {
 	s := newServer(t.Context(), &fakeHost{}, "test")
 	defer s.stop()
-	for i := range 4 { // nothing is written, and so none of them comes to its end
-		require.Nil(t, s.begin(&request{id: id(fmt.Sprint(i)), op: "ping"}, MaxLine))
+	ping := func(i int) *request {
+		req, fault := decode(fmt.Appendf(nil, `{"id":%d,"op":"ping"}`, i))
+		require.Nil(t, fault)
+		return req
 	}
-	fault := s.begin(&request{id: "4", op: "ping"}, 1)
+	for i := range 4 { // nothing is written, and so none of them comes to its end
+		require.Nil(t, s.begin(ping(i), MaxLine))
+	}
+	fault := s.begin(ping(4), 1)
 	require.NotNil(t, fault)
 	assert.Equal(t, "wait for answers first", fault.Fix)
 	<-s.out.lines // an answer would be taken, and its bytes given back, by the writer
 	s.out.giveUp()
 	s.work.Wait()
-	require.Nil(t, s.begin(&request{id: "4", op: "ping"}, MaxLine), "they are free again")
+	require.Nil(t, s.begin(ping(4), MaxLine), "they are free again")
 }
 
 func TestManyRequestsAtOnce(t *testing.T) {

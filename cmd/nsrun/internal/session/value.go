@@ -98,13 +98,10 @@ func sort(raw []byte) string {
 func read(path string, raw json.RawMessage, into any) *Error {
 	raw = bytes.TrimSpace(raw)
 	switch v := into.(type) {
-	case *id:
+	case interface{ read(string, []byte) *Error }:
 		return v.read(path, raw)
 	case *string:
 		return text(path, raw, v)
-	case **string:
-		*v = new(string)
-		return text(path, raw, *v)
 	case *bool:
 		if sort(raw) != "true" && sort(raw) != "false" {
 			return protocolError(path, "give true or false", "%s is neither true nor false", sort(raw))
@@ -118,13 +115,9 @@ func read(path string, raw json.RawMessage, into any) *Error {
 		*v = n
 	case *[]string:
 		return list(path, raw, v)
-	case *[]variable:
-		return variables(path, raw, v)
-	case *[]label:
-		return labels(path, raw, v)
 	case *time.Duration:
 		return durationOf(path, raw, v)
-	case **[]byte:
+	case *[]byte:
 		return data(path, raw, v)
 	case **runner.Size:
 		return size(path, raw, v)
