@@ -87,6 +87,15 @@ func keys(m map[string]bool) (list []string) {
 	return list
 }
 
+// TestPurePackagesHaveTests: on another processor each of them is a stage, and a stage without a test fails.
+func TestPurePackagesHaveTests(t *testing.T) {
+	for _, dir := range pure {
+		files, err := filepath.Glob("../../" + dir + "/*_test.go")
+		require.NoError(t, err)
+		assert.NotEmpty(t, files, dir)
+	}
+}
+
 func TestTheCommandLine(t *testing.T) {
 	for words, problem := range map[string]string{
 		"--quick --all": "exclude", "--all --slice 3": "exclude", "--slice 8": "0 to 7", "everything": "is no flag", "--slice -2": "0 to 7",
