@@ -10,24 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Have lists the kernel interfaces that may be used.
-type Have struct {
-	NewAPI  bool // open_tree, move_mount, fsopen, mount_setattr: Linux 5.12
-	Openat2 bool // Linux 5.6
-}
-
-// Resolved is what lowering found on this host for one operation.
-type Resolved struct {
-	Op      int    // index into Tree.Ops
-	Dest    string // where it was mounted or made; differs from Op.Dest if a symlink was followed
-	Source  string // of a bind: the path on the host, free of symlinks
-	Missing bool   // left out, because it is optional and its source or destination does not exist
-	File    bool   // Dest is not a directory
-	Link    bool   // Dest is a symlink
-	Target  string // of that symlink
-	Covered bool   // in a compat tree: a later operation covers Dest
-}
-
 // Error is an operation that cannot be carried out on this host: stage "mount", the operation, its place, the cause, and what helps.
 type Error = fault.Error
 

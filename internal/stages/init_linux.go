@@ -226,7 +226,7 @@ func (l *Lowering) joinGroup() error {
 	return nil
 }
 
-// takeOutput makes the pipes the standard descriptors.
+// takeOutput makes the pipes through which the caller counts the command's output its standard output and error.
 func (l *Lowering) takeOutput() error {
 	for i, fd := range l.fds.Output {
 		if fd > 0 {

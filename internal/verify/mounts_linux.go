@@ -356,7 +356,8 @@ func (c *checker) remount(op mounts.Op, at string) {
 	}
 }
 
-// mask requires that the host's /dev/null covers a file, or an empty read-only tmpfs covers a directory. The read-only flag keeps root in
+// mask requires that the host's /dev/null covers a file, or an empty read-only tmpfs covers a directory. Which of the two is right, only the
+// host knows; the kernel refuses to mount a file on a directory and a directory on a file (mount(2), ENOTDIR). The read-only flag keeps root in
 // the sandbox from changing the mode of the host's /dev/null. maybe is set for the entries of /proc, which not every kernel has.
 func (c *checker) mask(at string, maybe bool) {
 	flags := mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoExec}

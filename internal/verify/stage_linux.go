@@ -52,13 +52,13 @@ func (c *checker) stage(s StageID) {
 	// One more user namespace, which becomes the command's, can be made, and none below that one. A container may refuse the write only
 	// where a built-in filter also refuses to make user namespaces.
 	case MaxUsers:
-		c.writes1("/proc/sys/user/max_user_namespaces", "1", c.Plan.Seccomp.HasBuiltin())
+		c.writesFile("/proc/sys/user/max_user_namespaces", "1", c.Plan.Seccomp.HasBuiltin())
 	// A command that uses up the inotify instances of the host's user would stop other programs of that user.
 	case InotifyInstances:
-		c.writes1("/proc/sys/user/max_inotify_instances", "64", true)
+		c.writesFile("/proc/sys/user/max_inotify_instances", "64", true)
 	case PidMax:
 		if c.Plan.PidMax > 0 {
-			c.writes1("/proc/sys/kernel/pid_max", strconv.FormatInt(c.Plan.PidMax, 10), false)
+			c.writesFile("/proc/sys/kernel/pid_max", strconv.FormatInt(c.Plan.PidMax, 10), false)
 		}
 	case Loopback:
 		c.loopback()
@@ -249,9 +249,9 @@ func (c *checker) closeAllBut(from int, keep ...int) {
 	}
 }
 
-// writes1 requires that all of content is written to a file of the kernel in one call. With maybe the file may be missing, masked or
+// writesFile requires that all of content is written to a file of the kernel in one call. With maybe the file may be missing, masked or
 // read-only, as in a container; the limit then stays as the host set it.
-func (c *checker) writes1(path, content string, maybe bool) {
+func (c *checker) writesFile(path, content string, maybe bool) {
 	m := c.call(Users, unix.SYS_OPENAT).cwd().str(path).num(unix.O_WRONLY | unix.O_CLOEXEC)
 	if maybe {
 		m.orSkip(readOnlySysctl, 2).orSkip(maskedSysctl, 2).orSkip(missingSysctl, 2)
@@ -264,9 +264,9 @@ func (c *checker) writes1(path, content string, maybe bool) {
 // maps requires that one uid and one gid are mapped, and that setgroups is denied before gid_map is written. Claim Users, CVE-2014-8989: a
 // process that may drop a supplementary group gets access that a mode denies to that group.
 func (c *checker) maps(uid, hostUID, gid, hostGID int) {
-	c.writes1("/proc/self/setgroups", "deny", false)
-	c.writes1("/proc/self/uid_map", fmt.Sprintf("%d %d 1", uid, hostUID), false)
-	c.writes1("/proc/self/gid_map", fmt.Sprintf("%d %d 1", gid, hostGID), false)
+	c.writesFile("/proc/self/setgroups", "deny", false)
+	c.writesFile("/proc/self/uid_map", fmt.Sprintf("%d %d 1", uid, hostUID), false)
+	c.writesFile("/proc/self/gid_map", fmt.Sprintf("%d %d 1", gid, hostGID), false)
 }
 
 // loopback requires that lo is brought up, if the sandbox has a network namespace of its own.
