@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,31 @@ func sweep(t *testing.T, word string) {
 	t.Errorf("something with %s does not end", word)
 }
 
+// endOf starts a command whose standard output is a pipe, and returns what tells whether every process that holds the pipe has ended. Unlike a
+// command line, which is empty for a moment in execve(2), the pipe misses none.
+func endOf(t *testing.T, cmd *exec.Cmd) (ended func() bool) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	cmd.Stdout = w
+	require.NoError(t, cmd.Start())
+	w.Close()
+	done := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, r)
+		close(done)
+	}()
+	return func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}
+}
+
 // TestKilledMonitorLeavesNoHalfMadeSandbox kills the monitor at many moments of a start. With --die-with-parent nothing may be left; without,
 // nothing but a command that runs and the process that waits for it: never a half-made sandbox, which upstream leaves waiting for ever.
 func TestKilledMonitorLeavesNoHalfMadeSandbox(t *testing.T) {
@@ -66,24 +92,21 @@ func TestKilledMonitorLeavesNoHalfMadeSandbox(t *testing.T) {
 				moment := time.Duration(i) * 6 * time.Millisecond / time.Duration(testenv.Times(60)) // of the six that a start takes
 				word := fmt.Sprintf("1000.%d%03d", os.Getpid(), i)
 				cmd := exec.Command("bwrap", append(append([]string{"--ro-bind", "/", "/"}, options...), "sleep", word)...)
-				require.NoError(t, cmd.Start())
+				ended := endOf(t, cmd)
 				time.Sleep(testenv.Scale(moment))
 				require.NoError(t, cmd.Process.Kill())
 				_ = cmd.Wait()
-				ends := time.Now().Add(testenv.Limit(0))
-				for {
+				for ends := time.Now().Add(testenv.Limit(0)); !ended(); time.Sleep(2 * time.Millisecond) {
 					pids, states := marked(t, word)
-					running := alone && strings.Contains(strings.Join(states, " "), "sleep")
-					if len(pids) == 0 || running {
+					if alone && strings.Contains(strings.Join(states, " "), "sleep") {
 						break
 					}
 					if time.Now().After(ends) {
 						t.Errorf("killed after %v: %v %v is left", testenv.Scale(moment), pids, states)
 						break
 					}
-					time.Sleep(2 * time.Millisecond)
 				}
-				sweep(t, word)
+				testenv.Eventually(t, func() bool { sweep(t, word); return ended() }, "the end of all that was started")
 			}
 		})
 	}
