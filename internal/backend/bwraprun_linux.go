@@ -330,7 +330,7 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 		return err
 	}
 	if n, err := unix.Read(channel, make([]byte, 1)); err != nil || n != 1 {
-		return errors.Join(errors.New("whoever started this is gone"), err)
+		return errors.Join(errors.New("the process that started this one has ended"), err)
 	}
 	if f := o.checkLocations(); f != nil {
 		return send(f, channel)

@@ -142,6 +142,24 @@ func requests(t *testing.T) map[string]verify.Input {
 	return out
 }
 
+// TestARequestThatBreaksAClaimIsRefused: each call of a session's request in turn is made to fail for good.
+func TestARequestThatBreaksAClaimIsRefused(t *testing.T) {
+	p, _ := touch(t, nil)
+	request, err := stages.LowerRequest(p, stages.Command{Args: p.Command, Env: p.Env, Dir: p.Dir, Terminal: &unix.Winsize{Row: 24, Col: 80}})
+	require.NoError(t, err)
+	require.NoError(t, request.Verified(), "positive control")
+	for i := range request.Program.Len() {
+		if request.Program.IsFail(i) {
+			continue
+		}
+		restore := request.Program.Inject(i, unix.ENOTUNIQ)
+		var failed *Error
+		require.ErrorAs(t, request.Verified(), &failed, "call %d, %s", i, request.Program.Describe(i))
+		require.Equal(t, "verify", failed.Stage)
+		restore()
+	}
+}
+
 // TestStrictProgramsAreAccepted has the verifier judge real programs, and as a control the same ones with one call that is injected to fail.
 func TestStrictProgramsAreAccepted(t *testing.T) {
 	programs := strictPrograms(t)

@@ -48,7 +48,7 @@ func (m *meter) start() {
 	}()
 }
 
-// read takes what lies in the stream, once, and reports whether there may be more. With wait it waits for something, until the deadline of from.
+// read reads from the stream once, and reports whether there may be more. With wait it waits for data, until the deadline of from.
 func (m *meter) read(b []byte, wait bool) bool {
 	var n int
 	var failed error
@@ -78,7 +78,7 @@ func (m *meter) read(b []byte, wait bool) bool {
 	return !m.over
 }
 
-// take collects or passes on what was read, and reports whether there is somebody for more.
+// take collects or passes on what was read, and reports whether more is wanted.
 func (m *meter) take(b []byte) bool {
 	before := m.passed(0)
 	m.total.Add(int64(len(b)))
@@ -117,7 +117,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// passed is what has come, with what still lies in the stream, as far as it may pass.
+// passed returns what has come, with unread bytes that are still in the stream, up to the limit.
 func (m *meter) passed(unread int64) backend.Passed {
 	p := backend.Passed{Counted: true, Bytes: m.total.Load() + unread, Lost: m.lost}
 	if m.limit > 0 && p.Bytes > m.limit {
@@ -128,7 +128,7 @@ func (m *meter) passed(unread int64) backend.Passed {
 
 func (m *meter) truncated() bool { return m.to == nil && m.total.Load() > int64(len(m.kept)) }
 
-// unread is how much lies in the stream.
+// unread returns how many bytes of the stream have not been read.
 func (m *meter) unread() (n int64) {
 	if conn, err := m.from.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { lies, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ); n = int64(lies) })

@@ -10,7 +10,7 @@
 // The ceilings are /etc/nsrun/ceiling.json and the file that NSRUN_CEILING names; NSRUN_AUDIT names the operator's audit log. The variables
 // NSRUN_SANDBOX, NSRUN_FALLBACK and NSRUN_REQUIRE have no effect here: only the command nsrun reads them.
 //
-// What this package does not protect against: whoever can write a manifest can ask for anything, and only a ceiling refuses it. Whoever sets
+// What this package does not protect against: the author of a manifest can ask for anything, and only a ceiling refuses it. A program that sets
 // this process's environment can name another NSRUN_CEILING or none, but not undo /etc/nsrun/ceiling.json. A file is read once; what is
 // written to it later does not count, and the files that are granted are looked at only when a sandbox is made. The name and directory that
 // [Bytes] is given are believed.

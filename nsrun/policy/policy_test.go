@@ -226,7 +226,7 @@ func FuzzEnv(f *testing.F) {
 				why, hook := Hook(name)
 				assert.True(t, !seen[name] || name == set)
 				assert.True(t, reason == "" && SecretName(name) || hook && reason == why && all)
-				assert.True(t, i == 0 || names[i-1] < name, "each is told once")
+				assert.True(t, i == 0 || names[i-1] < name, "each is named once")
 			}
 		}
 	})

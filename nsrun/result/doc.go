@@ -5,5 +5,5 @@
 //	var failed *nsrun.ExitError
 //	if errors.As(err, &failed) && failed.Result.Verdict == result.Timeout { ... }
 //
-// A Result protects nothing, and is not signed: whoever can write the file that it is in can change it.
+// A Result protects nothing, and is not signed: a program that can write its file can change it.
 package result

@@ -12,6 +12,6 @@
 // When the input ends, the requests before that are answered first. When the output can no longer be written to, all ends at once. [Serve]
 // returns when every session is closed.
 //
-// What this package does not protect against: whoever writes the requests decides what is run and, within the operator's ceiling, under
+// What this package does not protect against: the client that writes the requests decides what is run and, within the operator's ceiling, under
 // which policy. The client is the caller of the sandboxes and is not confined by them: no process in a sandbox may get hold of the descriptors.
 package session

@@ -22,7 +22,7 @@ func marshal(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// writer is a buffer. What is wrong with what is below it is told by its Flush.
+// writer is a buffer. An error of the writer below it is returned by its Flush.
 type writer interface {
 	io.Writer
 	io.StringWriter

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// output writes lines for whoever has one, in turn. There is hardly a queue: who has a line waits until the client takes it, and can give
-// up waiting, so that a client that does not read stops nobody but itself.
+// output writes lines, one after the other. It has no queue: a sender waits until the client takes its line, and can give up waiting. So a
+// client that does not read stops nobody but itself.
 type output struct {
 	lines  chan line
 	gone   chan struct{} // closed when nothing more is written
@@ -107,7 +107,7 @@ type stream struct {
 	name   string
 	base64 bool
 	stop   <-chan struct{}
-	closed func() // called when it is closed, for a process, of which the client is told that
+	closed func() // of a process: called when the stream is closed, which the client gets as an event
 
 	mu    sync.Mutex
 	held  []byte // the beginning of a character

@@ -130,7 +130,7 @@ func (s *server) prepareWrite(c *call, req *request) (act, *Error) {
 	}, nil
 }
 
-// prepareWait is for a request whose end is not the session's: it tells how the process ended with that.
+// prepareWait is for a request whose end is not the session's: its answer has how the process ended.
 func (s *server) prepareWait(c *call, req *request) (act, *Error) {
 	of, fault := s.lookUp(req)
 	return func() (any, *Error) { return of.process.ended(c, req) }, fault
