@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -260,7 +261,7 @@ func examine(fd int, name string) (Stat, error) {
 
 // Mountinfo reads /proc/self/mountinfo.
 func (*Host) Mountinfo() ([]Mount, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
+	data, err := sys.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("mounts of the host: %w", err)
 	}

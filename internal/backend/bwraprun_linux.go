@@ -68,16 +68,12 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 
 // close releases the descriptors of a run.
 func (o *bwrapRun) close() {
+	o.run.close() // before the channels: kill uses them until then
 	o.stderr.Close()
 	if o.ch != nil {
 		o.ch.close()
 	}
-	for _, fd := range []int{o.channel, o.parent} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
-	o.run.close()
+	closeEach(&o.channel, &o.parent)
 }
 
 // start starts the watchdog, which starts bubblewrap with its descriptors in their places.

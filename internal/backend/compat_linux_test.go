@@ -148,14 +148,14 @@ func TestTheCommandWaitsForItsMonitor(t *testing.T) {
 			defer ch.close()
 			var host mounts.Host
 			defer host.Close()
-			lowered, err := stages.Lower(p, &host, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: []int{int(ch.report.Fd()), int(ch.status.Fd())}}, false)
+			lowered, err := stages.Lower(p, &host, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: []int{ch.report, ch.status}}, false)
 			require.NoError(t, err)
 			m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1}
 			defer m.close()
 			require.NoError(t, m.start())
-			_ = sendRelease(int(m.ch.status.Fd()))
+			_ = sendRelease(m.ch.status)
 			testenv.Eventually(t, func() bool {
-				n, err := unix.Poll([]unix.PollFd{{Fd: int32(ch.status.Fd()), Events: unix.POLLIN}}, 0)
+				n, err := unix.Poll([]unix.PollFd{{Fd: int32(ch.status), Events: unix.POLLIN}}, 0)
 				return err == nil && n == 1
 			}, "the sandbox to ask for an answer")
 			time.Sleep(testenv.Scale(20 * time.Millisecond))

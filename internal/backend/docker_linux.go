@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/stages"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit"
@@ -156,7 +157,7 @@ func ulimits() (args []string) {
 
 // pidMax returns the number of processes that the kernel can distinguish.
 func pidMax() uint64 {
-	data, _ := os.ReadFile("/proc/sys/kernel/pid_max")
+	data, _ := sys.ReadFile("/proc/sys/kernel/pid_max")
 	if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil {
 		return n
 	}

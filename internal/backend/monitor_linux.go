@@ -3,12 +3,9 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/stages"
@@ -40,7 +37,7 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 		return Outcome{}, &Error{Stage: "channels", Err: err}
 	}
 	defer ch.close()
-	theirs := []int{int(ch.report.Fd()), int(ch.status.Fd())}
+	theirs := []int{ch.report, ch.status}
 	lowered, err := opts.seam.lowered(stages.Lower, p, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: theirs})
 	if err != nil {
 		return Outcome{}, wrapLowering(err)
@@ -66,10 +63,10 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 func (m *monitor) start() (err error) {
 	if m.sole {
 		defaultSignals()
-		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread; supervise sets it for all others after the start
+		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread; giveUp sets it for all others after the start
 	}
 	if stages.Joins(m.plan.Bwrap) {
-		if err := unix.SetsockoptInt(int(m.ch.status.Fd()), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		if err := unix.SetsockoptInt(m.ch.status, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 			return &Error{Stage: "channels", Err: err}
 		}
 	}
@@ -95,7 +92,7 @@ func (m *monitor) start() (err error) {
 // awaitJoined gets the pid of the process that has joined the namespaces from the credentials of its message (unix(7), SCM_CREDENTIALS).
 func (m *monitor) awaitJoined() error {
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
-	n, oobn, _, _, err := unix.Recvmsg(int(m.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
+	n, oobn, _, _, err := unix.Recvmsg(m.ch.status, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if err == nil && n == 1 {
 		messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
 		for i := range messages {
@@ -132,9 +129,10 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 		m.waitGone()
 		return 0, err
 	}
-	err := sendRelease(int(m.ch.status.Fd()))
+	err := sendRelease(m.ch.status)
 	if m.sole { // while the sandbox is set up
-		dropCapabilities()
+		closeInherited(m.plan.Bwrap.StatusFD)
+		giveUp()
 	}
 	if err == nil {
 		err = m.answer()
@@ -142,11 +140,6 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 	if err != nil {
 		m.waitGone()
 		return 0, err
-	}
-	if m.sole {
-		// For every thread. The thread that forked has it already, and this process executes nothing any more.
-		_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
-		closeInherited(m.plan.Bwrap.StatusFD)
 	}
 	if failure := m.report(); failure != nil {
 		m.waitGone()
@@ -165,30 +158,20 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 // answer lets the command begin once the sandbox has requested that: see stage Report of package verify. If the sandbox has ended, its report has the
 // reason.
 func (m *monitor) answer() error {
-	for m.until(int(m.ch.status.Fd()), unix.POLLIN) {
-		if _, err := unix.Read(int(m.ch.status.Fd()), make([]byte, 1)); !errors.Is(err, unix.EINTR) {
+	for m.until(m.ch.status, unix.POLLIN) {
+		if _, err := unix.Read(m.ch.status, make([]byte, 1)); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	return sendRelease(int(m.ch.status.Fd()))
-}
-
-// dropCapabilities drops this process's capabilities, which it does not need once the sandbox is forked. Like bubblewrap's monitor, it has
-// no power to exploit when the command begins. It drops them in every thread, or, if that fails in one, in none, which is no more dangerous
-// than the caller.
-func dropCapabilities() {
-	if unix.Geteuid() == 0 {
-		header, none := stages.NoCapabilities()
-		sys.AllThreads(unix.SYS_CAPSET, header, none)
-	}
+	return sendRelease(m.ch.status)
 }
 
 // report waits until the command is executed, or returns the error of the start.
 func (m *monitor) report() error {
 	var printed []byte
 	buf := make([]byte, sys.FailureSize+1)
-	for m.until(int(m.ch.report.Fd()), unix.POLLIN) {
-		n, err := unix.Read(int(m.ch.report.Fd()), buf)
+	for m.until(m.ch.report, unix.POLLIN) {
+		n, err := unix.Read(m.ch.report, buf)
 		printed = append(printed, buf[:max(n, 0)]...)
 		if err != nil && !errors.Is(err, unix.EINTR) || err == nil && n == 0 {
 			break
@@ -237,7 +220,7 @@ func (m *monitor) failed(f sys.Failure) error {
 
 // await returns how the command ended: from the waiter's report, or from the first process if there is no report.
 func (m *monitor) await() (end unix.WaitStatus, err error) {
-	status := &source{fd: int(m.ch.status.Fd())} // served before the pidfd: the end of the process must not hide the report
+	status := &source{fd: m.ch.status} // served before the pidfd: the end of the process must not hide the report
 	status.ready = func() bool {
 		buf := make([]byte, sys.ExitSize+1)
 		n, _ := unix.Read(status.fd, buf)
@@ -348,13 +331,12 @@ func (m *monitor) writeDocument(fd *int, document string) error {
 // closeInherited closes the caller's descriptors, which the command has now. The reader of a pipe waits until every process has closed the
 // pipe's write end.
 func closeInherited(keep *int) {
-	entries, err := os.ReadDir("/proc/self/fd")
+	open, err := sys.OpenFDs()
 	if err != nil {
 		return
 	}
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err == nil && fd > 2 && (keep == nil || fd != *keep) && stages.Inherited(fd) {
+	for _, fd := range open {
+		if fd > 2 && (keep == nil || fd != *keep) && stages.Inherited(fd) {
 			unix.Close(fd)
 		}
 	}

@@ -87,7 +87,7 @@ func TestCallerToBeKilled(t *testing.T) {
 	runtime.LockOSThread()
 	ch, err := openChannels()
 	require.NoError(t, err)
-	ch.status, ch.childStatus = os.NewFile(status, "status"), childStatus
+	ch.status, ch.childStatus = status, childStatus
 	options := map[string][]string{"compat, as pid 1": {"--unshare-pid", "--unshare-user", "--as-pid-1"}, "compat, with a waiter": {"--unshare-pid", "--unshare-user"}}
 	p := parse(t, append(append([]string{"--bind", "/", "/", "--die-with-parent"}, options[kind]...), "/usr/bin/touch", marker)...)
 	if kind == "native" {
@@ -96,7 +96,7 @@ func TestCallerToBeKilled(t *testing.T) {
 	}
 	var host mounts.Host
 	defer host.Close()
-	l := stages.New(p, &host, stages.FDs{Report: ch.childReport, Status: childStatus, Theirs: []int{int(ch.report.Fd()), status}}, false)
+	l := stages.New(p, &host, stages.FDs{Report: ch.childReport, Status: childStatus, Theirs: []int{ch.report, status}}, false)
 	l.Program.Add(unix.SYS_READ, sys.Int(gate), sys.Bytes(make([]byte, 1)), sys.Int(1))
 	by := verify.Compat
 	if kind == "native" {

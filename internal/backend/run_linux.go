@@ -288,9 +288,9 @@ func (r *run) wait() error {
 	if r.plan.Timeout > 0 {
 		r.deadline = time.Now().Add(time.Duration(r.plan.Timeout))
 	}
-	report := &source{fd: int(r.ch.report.Fd())}
+	report := &source{fd: r.ch.report}
 	report.ready = func() bool { r.readReport(); report.fd = -1; return true }
-	status := &source{fd: int(r.ch.status.Fd()), ready: func() bool { return r.readStatus() && r.exit == nil }}
+	status := &source{fd: r.ch.status, ready: func() bool { return r.readStatus() && r.exit == nil }}
 	if err := r.serve(append(r.pumps.sources(r.kill), report, status)...); err != nil {
 		r.breaks(broken("poll", err, r.released))
 		return r.reap()
@@ -335,7 +335,7 @@ func (r *run) unwanted() bool {
 // readReport reads the report pipe: a failure of the set-up, or the end of the pipe, which means that exec happened.
 func (r *run) readReport() {
 	buf := make([]byte, sys.FailureSize)
-	n, _ := r.ch.report.Read(buf)
+	n, _ := sys.Read(r.ch.report, buf)
 	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
 		r.failure = &f
 	}
@@ -343,7 +343,7 @@ func (r *run) readReport() {
 
 // release lets the command's process go on, or ends the sandbox if the message cannot be sent: see [sendRelease].
 func (r *run) release() {
-	if err := sendRelease(int(r.ch.status.Fd())); err != nil {
+	if err := sendRelease(r.ch.status); err != nil {
 		r.breaks(err)
 		return
 	}
@@ -359,7 +359,7 @@ func (r *run) breaks(err error) {
 // readStatus reads one message from pid 1, and reports whether more may come.
 func (r *run) readStatus() bool {
 	buf, oob := make([]byte, sys.ExitSize+1), make([]byte, unix.CmsgSpace(4))
-	n, oobn, _, _, err := unix.Recvmsg(int(r.ch.status.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
+	n, oobn, _, _, err := unix.Recvmsg(r.ch.status, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // it comes once: see takeMessage
 		return true
 	}

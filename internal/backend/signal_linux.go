@@ -119,7 +119,7 @@ func (r *run) kill() {
 	case r.ended:
 	case r.plan.Bare() || r.plan.Backend == plan.BackendBwrap:
 		// A subreaper or a watchdog must live to kill the others. It does so when the socket ends.
-		_ = unix.Shutdown(int(r.ch.status.Fd()), unix.SHUT_RDWR)
+		_ = unix.Shutdown(r.ch.status, unix.SHUT_RDWR)
 	default:
 		_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
 	}

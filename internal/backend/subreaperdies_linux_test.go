@@ -59,7 +59,7 @@ func TestNoCommandAfterItsSubreaper(t *testing.T) {
 			var host mounts.Host
 			defer host.Close()
 			l := stages.New(p, &host, stages.FDs{Report: ch.childReport, Status: ch.childStatus}, false)
-			for _, fd := range []uintptr{open.Fd(), ch.report.Fd(), ch.status.Fd()} { // this process's ends, instead of all but the channels
+			for _, fd := range []uintptr{open.Fd(), uintptr(ch.report), uintptr(ch.status)} { // this process's ends, instead of all but the channels
 				l.Program.Add(unix.SYS_CLOSE, sys.Int(fd))
 			}
 			spawn := slices.IndexFunc(verify.Init[:], func(s verify.Stage) bool { return s.ID == verify.Spawn })
@@ -71,7 +71,7 @@ func TestNoCommandAfterItsSubreaper(t *testing.T) {
 			require.NoError(t, err)
 			unix.Close(pidfd)
 			ch.closeChild()
-			require.NoError(t, sendRelease(int(ch.status.Fd())), "this process lives, and has done all that it must")
+			require.NoError(t, sendRelease(ch.status), "this process lives, and has done all that it must")
 			var command int
 			testenv.Eventually(t, func() bool {
 				command, _ = strconv.Atoi(children(t, strconv.Itoa(subreaper)))

@@ -97,7 +97,7 @@ const delegate = "mount a cgroup tree of version 2 and have a group of it delega
 
 // Delegation adds to quick facts how to get a cgroup, if it is not by systemd.
 func Delegation(f facts.Facts) facts.Facts {
-	if len(f.Groups) > 0 || f.Manager != nil || !needsDelegate(f, files{os.DirFS("/"), os.Getenv}) {
+	if len(f.Groups) > 0 || f.Manager != nil || !needsDelegate(f, thisHost()) {
 		return f
 	}
 	return f.With(facts.CgroupV2, facts.Answer{State: facts.Unknown, Fix: delegate})

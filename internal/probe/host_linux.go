@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"strconv"
@@ -14,13 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// thisHost is the files and variables of this process's host.
+func thisHost() files { return files{hostFS{os.DirFS("/")}, os.Getenv} }
+
+// hostFS reads files as [sys.ReadFile] does.
+type hostFS struct{ fs.FS }
+
+// ReadFile is that of [fs.ReadFileFS].
+func (hostFS) ReadFile(name string) ([]byte, error) { return sys.ReadFile("/" + name) }
+
 // Host is [Quick] and every namespace, mount and cgroup, really made: by children that end at once, and with nothing left behind. It
 // starts no other program, and takes some 15 milliseconds.
 func Host() facts.Facts {
 	runtime.LockOSThread() // for try
 	defer runtime.UnlockOSThread()
 	f := Quick()
-	h := files{os.DirFS("/"), os.Getenv}
+	h := thisHost()
 	f.Distro, f.Surroundings = h.distro(), h.surroundings()
 	f.Program = running()
 	b := blamer{h, f}

@@ -88,7 +88,7 @@ const (
 
 // leastPidMax is what the kernel raises its least to (kernel/pid.c, pid_idr_init): a few numbers for each processor that there could be.
 func leastPidMax() int {
-	text, err := os.ReadFile("/sys/devices/system/cpu/possible")
+	text, err := sys.ReadFile("/sys/devices/system/cpu/possible")
 	if err != nil {
 		return 0
 	}

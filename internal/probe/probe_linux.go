@@ -16,10 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Calls returns the facts that a bubblewrap command line is planned by: what the kernel's newer system calls answer.
+func Calls() facts.Facts {
+	f := facts.Facts{Arch: runtime.GOARCH, UID: os.Geteuid(), GID: os.Getegid(), LastCap: lastCap(),
+		Answers: make(map[facts.Name]facts.Answer, 17)} // as many as Quick asks for
+	for _, call := range calls {
+		answer(f, call.feature, call.ask())
+	}
+	return f
+}
+
 // Quick returns what a few harmless system calls tell. Namespaces stay unknown.
 func Quick() facts.Facts {
-	f := facts.Facts{Arch: runtime.GOARCH, UID: os.Geteuid(), GID: os.Getegid(), LastCap: lastCap(),
-		Answers: make(map[facts.Name]facts.Answer, 17)} // as many as it asks for
+	f := Calls()
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		f.Kernel = unix.ByteSliceToString(name.Release[:])
@@ -35,12 +44,9 @@ func Quick() facts.Facts {
 		answer(f, row.name, row.within(abi, refused, err))
 	}
 	answer(f, facts.Seccomp, seccomp.Have())
-	for _, call := range calls {
-		answer(f, call.feature, call.ask())
-	}
 	answer(f, facts.SeccompKill, action(unix.SECCOMP_RET_KILL_PROCESS))
 	answer(f, facts.SeccompNotify, action(unix.SECCOMP_RET_USER_NOTIF))
-	h := files{os.DirFS("/"), os.Getenv}
+	h := thisHost()
 	f.Groups, f.Manager = h.groups(strconv.Itoa(os.Getpid()), f.UID, func(path string) bool { return unix.Access(path, unix.W_OK) == nil })
 	answer(f, facts.CgroupClone, cgroupClone())
 	var info unix.Sysinfo_t

@@ -64,12 +64,8 @@ func (l *Lowering) listOpen() error {
 	if l.open != nil {
 		return nil
 	}
-	entries, err := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil {
-			l.open = append(l.open, fd)
-		}
-	}
+	var err error
+	l.open, err = sys.OpenFDs()
 	return err
 }
 

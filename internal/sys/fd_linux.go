@@ -1,12 +1,87 @@
 package sys
 
 import (
+	"errors"
 	"io"
 	"os"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
+
+// Read reads from a descriptor once, and again when a signal has interrupted it.
+func Read(fd int, b []byte) (n int, err error) {
+	for {
+		if n, err = unix.Read(fd, b); !errors.Is(err, unix.EINTR) {
+			return max(n, 0), err
+		}
+	}
+}
+
+// ReadFile is [os.ReadFile] for the files of procfs and sysfs, which never block. It leaves out the poller of package os, whose set-up costs
+// the first file of a process some 100 us. An error is a [*os.PathError].
+func ReadFile(name string) ([]byte, error) {
+	fd, err := openFile(name, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	data := make([]byte, 0, 4096)
+	for {
+		n, err := Read(fd, data[len(data):cap(data)])
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: name, Err: err}
+		}
+		if n == 0 {
+			return data, nil
+		}
+		if data = data[:len(data)+n]; len(data) == cap(data) {
+			data = slices.Grow(data, len(data))
+		}
+	}
+}
+
+// openFile opens a file to read, with more flags than the usual ones.
+func openFile(name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
+		if err == nil {
+			return fd, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return -1, &os.PathError{Op: "open", Path: name, Err: err}
+		}
+	}
+}
+
+// OpenFDs returns the numbers of this process's open descriptors, from /proc/self/fd.
+func OpenFDs() (open []int, err error) {
+	const name = "/proc/self/fd"
+	dir, err := openFile(name, unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	buf := make([]byte, 2048)
+	var names []string
+	for {
+		n, err := unix.Getdents(dir, buf)
+		if err != nil {
+			return nil, &os.PathError{Op: "getdents64", Path: name, Err: err}
+		}
+		if n <= 0 {
+			break
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+	}
+	for _, name := range names {
+		if fd, err := strconv.Atoi(name); err == nil && fd != dir {
+			open = append(open, fd)
+		}
+	}
+	return open, nil
+}
 
 // SpareFD returns a descriptor number that is neither open nor in used, for a descriptor that needs a fixed number: the highest one below
 // 250 and below the limit on open files. The descriptors that a program opens get low numbers.
