@@ -14,7 +14,10 @@ import (
 // number picks a descriptor number that a path in /proc/self/fd can name. It is one that is not open: in a compat tree the program also
 // inherits the caller's descriptors.
 func (l *lowering) number() int {
-	n := sys.SpareFD(l.taken)
+	n, err := sys.SpareFD(l.taken)
+	if err != nil {
+		l.noNumber = err
+	}
 	l.taken = append(l.taken, n)
 	return n
 }

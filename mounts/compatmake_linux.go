@@ -342,6 +342,9 @@ func (l *lowering) compatOverlay(op Op) error {
 		l.numbered(l.src, number)
 		names, numbers = append(names, l.procFD(number)), append(numbers, number)
 	}
+	if l.noNumber != nil {
+		return l.noNumber
+	}
 	options := "lowerdir=" + strings.Join(names[:len(op.Layers)], ":")
 	switch {
 	case op.Upper != "":

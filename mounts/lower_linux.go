@@ -31,6 +31,7 @@ type lowering struct {
 	// Descriptor numbers that paths in /proc/self/fd name. prefix stands before /proc while a compat tree is built.
 	fdSource, fdDest int
 	taken            []int // numbers in use
+	noNumber         error // why there are too few
 	prefix           string
 
 	// Of a compat tree.
@@ -47,7 +48,9 @@ type lowering struct {
 // directory is the new root, and no descriptor is left open. The result has one entry for each operation of tree.
 func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved, error) {
 	l := &lowering{p: p, have: have, resolver: resolver, view: newView()}
-	l.fdSource, l.fdDest = l.number(), l.number()
+	if l.fdSource, l.fdDest = l.number(), l.number(); l.noNumber != nil {
+		return nil, l.noNumber
+	}
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
 	if tree.Compat {
 		return l.lowerCompatTree(tree)

@@ -108,8 +108,11 @@ func TestBindInTheNewWay(t *testing.T) {
 func TestBindInTheOldWayKeepsLockedFlagsOfEachSubmount(t *testing.T) {
 	text, _, err := lower(t, Have{}, plainHost, Op{Kind: Bind, Source: "/srv", Dest: "/srv", Flags: Flags{ReadOnly, NoSuid, NoDev}})
 	require.NoError(t, err)
-	source := sys.SpareFD(nil)
-	assert.Contains(t, text, fmt.Sprintf(`mount("/proc/self/fd/%d", "/proc/self/fd/%d", NULL, MS_BIND|MS_REC, NULL)`, source, sys.SpareFD([]int{source})))
+	source, err := sys.SpareFD(nil)
+	require.NoError(t, err)
+	dest, err := sys.SpareFD([]int{source})
+	require.NoError(t, err)
+	assert.Contains(t, text, fmt.Sprintf(`mount("/proc/self/fd/%d", "/proc/self/fd/%d", NULL, MS_BIND|MS_REC, NULL)`, source, dest))
 	assert.Contains(t, text, `MS_REMOUNT|MS_BIND|ro|nosuid|nodev|noexec, NULL)`, "noexec of the host's mount must be repeated")
 	assert.Equal(t, 2, strings.Count(text, "MS_REMOUNT|MS_BIND|ro|nosuid|nodev"+"|noexec")+strings.Count(text, "MS_REMOUNT|MS_BIND|ro|nosuid|nodev, NULL")-1,
 		"one for /srv, one for /srv/deep/er, one for the root")

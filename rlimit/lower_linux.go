@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"github.com/nsrun/nsrun/internal/sys"
-	"github.com/nsrun/nsrun/internal/sys/nofile"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"golang.org/x/sys/unix"
 )
 
 // Original returns the limit on open files with which this process was started. Go's start-up code has raised it since. A program that this
 // process starts by a raw execve should get the original limit back.
 func Original() (Limit, bool) {
-	l, ok := nofile.Original()
+	l, ok := entry.Nofile()
 	return Limit{"open_files", l.Soft, l.Hard}, ok
 }
 

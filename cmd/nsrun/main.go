@@ -1,5 +1,3 @@
-//go:debug containermaxprocs=0
-
 // Command nsrun runs a command in a Linux sandbox, says what it would do, and what this host can enforce.
 //
 //	nsrun run --workspace . -- make test
@@ -23,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
@@ -81,6 +80,9 @@ func verbNames() (names []string) {
 }
 
 func main() {
+	for _, name := range entry.Inserted() {
+		os.Unsetenv(name)
+	}
 	runner.Init()
 	a := &app{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
 	if isBwrap(os.Args) {

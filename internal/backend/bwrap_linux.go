@@ -86,7 +86,7 @@ func RenderBwrap(p *plan.Plan, target *stages.SelfTestTarget) (*BwrapCall, error
 	defer host.Close()
 	l, err := stages.Lower(p, &host, stages.FDs{Report: bwrapChannel, Status: bwrapRequest}, false)
 	if err != nil {
-		return nil, wrapLowering(err)
+		return nil, wrapLowering(err, p)
 	}
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {

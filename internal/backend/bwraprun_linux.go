@@ -93,7 +93,7 @@ func (o *bwrapRun) start(name string, call *BwrapCall) (err error) {
 	}
 	o.lowered, err = stages.LowerWatchdog(o.plan, stages.FDs{Report: o.ch.childReport, Status: o.ch.childStatus}, stages.BwrapStart{Name: name, Args: call.Args, Files: theirs})
 	if err != nil {
-		return wrapLowering(err)
+		return wrapLowering(err, o.plan)
 	}
 	if o.opts.Inject != nil {
 		o.opts.Inject(o.lowered.Program)

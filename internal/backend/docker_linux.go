@@ -47,7 +47,7 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	defer host.Close()
 	l, err := stages.Lower(p, &host, stages.FDs{Report: 3, Status: 4}, false)
 	if err != nil {
-		return nil, wrapLowering(err)
+		return nil, wrapLowering(err, p)
 	}
 	ops, err := materialize(p, l.Resolved, &host)
 	if err != nil {

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"syscall"
@@ -36,11 +37,11 @@ func broken(op string, err error, begun bool) error {
 func unknownEnd(why error) error { return fmt.Errorf("%w: %w", ErrEnd, why) }
 
 // wrapLowering returns an error of lowering as one with a stage.
-func wrapLowering(err error) error {
+func wrapLowering(err error, p *plan.Plan) error {
 	if step := (*Error)(nil); errors.As(err, &step) {
-		return step
+		return explain(step, p)
 	}
-	return &Error{Stage: "prepare", Err: err}
+	return explain(&Error{Stage: "prepare", Err: err}, p)
 }
 
 // failed returns the error of a step that failed with errno.
@@ -102,10 +103,11 @@ var hints = [...]hint{
 	{"mount", "", unix.ELOOP, linkHint},
 	{"mount", "", unix.ENOENT, "the path disappeared since it was looked at; try again"},
 	{"mount", "", unix.ENOSPC, "the limit on mounts is reached: raise fs.mount-max"},
+	{"mount", "file", unix.EFBIG, "raise the limit on the size of files (RLIMIT_FSIZE, ulimit -f)"},
+	{"mount", "file", unix.EPIPE, "a write was cut short: raise the limit on the size of files (RLIMIT_FSIZE, ulimit -f)"},
 	{"limit", "", unix.EPERM, "the limit is above this session's hard limit (ulimit -H): ask for less"},
 	{"landlock", "", unix.ELOOP, linkHint},
 	{"landlock", "", unix.ENOTDIR, linkHint}, // a symlink, where the path is opened name by name
-	{"landlock", "", unix.EMFILE, "raise the limit on open files (ulimit -n): some are needed to start"},
 	{"directory", "chdir", unix.ENOENT, "choose a directory that the sandbox shows, with --chdir"},
 	{"directory", "chdir", unix.EACCES, "choose a directory that this user may enter, with --chdir"},
 	{"keyring", "", unix.EDQUOT, "the user's key quota is used up (/proc/key-users)"},
@@ -113,7 +115,8 @@ var hints = [...]hint{
 	{"identity", stages.NestedOp, unix.EACCES, nestedHint},
 	{"identity", stages.NestedOp, unix.ENOENT, nestedHint},
 	{"server", "serve", unix.EAGAIN, "too many processes: raise the limit (ulimit -u), or end what earlier commands have left running"},
-	{"server", "serve", unix.EMFILE, "raise the limit on open files (ulimit -n, fs.file-max)"},
+	{"", "", unix.EMFILE, "raise the limit on open files (RLIMIT_NOFILE, ulimit -n): a sandbox needs some 20"},
+	{"", "", unix.ENFILE, "raise the host's limit on open files (fs.file-max)"},
 	{"seccomp", "", unix.EINVAL, "the kernel refuses the filter: check the raw program"},
 }
 
@@ -136,7 +139,7 @@ func explain(e *Error, p *plan.Plan) error {
 	}
 	for _, h := range hints {
 		if (h.stage == "" || h.stage == e.Stage) && (h.op == "" || h.op == e.Op) && h.errno == errno {
-			e.Hint = h.text
+			e.Hint = cmp.Or(e.Hint, h.text)
 			return e
 		}
 	}

@@ -40,7 +40,7 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 	theirs := []int{ch.report, ch.status}
 	lowered, err := opts.seam.lowered(stages.Lower, p, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: theirs})
 	if err != nil {
-		return Outcome{}, wrapLowering(err)
+		return Outcome{}, wrapLowering(err, p)
 	}
 	if opts.Inject != nil {
 		opts.Inject(lowered.Program)
@@ -342,14 +342,19 @@ func closeInherited(keep *int) {
 	}
 }
 
-// defaultSignals restores the default actions of the signals that Go's runtime handles, so that they end this process at once, without a
-// message.
+// defaultSignals restores the actions of the signals that Go's runtime handles, so that they end this process at once, without a message, or
+// are ignored as its caller wants it. SIGCHLD and SIGURG, which Go sends its threads, do neither by default.
 func defaultSignals() {
 	var p sys.Program
-	p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(unix.SIGQUIT)), stages.DefaultAction(), sys.Null(), sys.Int(8))
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ,
-		unix.SIGIO, unix.SIGPWR, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGABRT} {
-		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), stages.DefaultAction(), sys.Null(), sys.Int(8))
+	ignored := stages.IgnoredSignals()
+	for _, sig := range []unix.Signal{unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ,
+		unix.SIGIO, unix.SIGPWR, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGABRT, unix.SIGPIPE, unix.SIGSEGV, unix.SIGBUS, unix.SIGILL, unix.SIGFPE, unix.SIGTRAP} {
+		if !slices.Contains(ignored, sig) {
+			p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), stages.DefaultAction(), sys.Null(), sys.Int(8))
+		}
+	}
+	for _, sig := range ignored {
+		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), stages.IgnoreAction(), sys.Null(), sys.Int(8))
 	}
 	_ = p.Run() // if it fails, Go's handlers stay, which end the process, too
 }

@@ -101,7 +101,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	f := stages.FDs{Report: int(report[1].Fd()), Status: pair[1], Target: target, Group: group}
 	lowered, err := opts.seam.lowered(stages.LowerServer, p, f)
 	if err != nil {
-		err = wrapLowering(err)
+		err = wrapLowering(err, p)
 	} else if err = protect(p, lowered.Resolved, opts.Protected); err == nil {
 		err = lowered.Verified(p, f)
 	}

@@ -25,7 +25,7 @@ func preview(lower func(*plan.Plan, mounts.Resolver, stages.FDs, bool) (*stages.
 	f := stages.FDs{Report: 3, Status: 4}
 	l, err := lower(p, resolver, f, true)
 	if err != nil {
-		return nil, wrapLowering(err)
+		return nil, wrapLowering(err, p)
 	}
 	return l, l.Verified(p, f)
 }

@@ -172,10 +172,10 @@ func hostFor(p *plan.Plan) *mounts.Host {
 // prepare does everything that can fail before the fork. The caller closes the result, even after an error.
 func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err error) {
 	if s.ch, err = openChannels(); err != nil {
-		return s, &Error{Stage: "channels", Err: err}
+		return s, explain(&Error{Stage: "channels", Err: err}, p)
 	}
 	if s.pumps, err = openPumps(p); err != nil {
-		return s, &Error{Stage: "channels", Err: err}
+		return s, explain(&Error{Stage: "channels", Err: err}, p)
 	}
 	if s.target, s.own, err = opts.seam.targetFor(p); err != nil {
 		return s, &Error{Stage: stages.SelfTestStage, Err: err}
@@ -187,7 +187,7 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	f := stages.FDs{Report: s.ch.childReport, Status: s.ch.childStatus, Target: s.target, Group: group, Output: s.pumps.child, Size: size}
 	s.lowered, err = opts.seam.lowered(stages.Lower, p, f)
 	if err != nil {
-		return s, wrapLowering(err)
+		return s, wrapLowering(err, p)
 	}
 	if err := protect(p, s.lowered.Resolved, opts.Protected); err != nil {
 		return s, err

@@ -165,10 +165,11 @@ func free(p policy.Policy) bool {
 	return p.Fallback == policy.Degrade && (p.Backend == "" || p.Backend == policy.BackendAuto) && p.Isolation.Level() == policy.Container
 }
 
-// startFailed reports whether a sandbox could not be made, for whatever reason but that it was tested and does not hold.
+// startFailed reports whether a sandbox could not be made, for whatever reason but that it was tested and does not hold, or that this process
+// may open no more files or start no more processes: no other plan helps then.
 func startFailed(err error) bool {
 	var failed *Error
-	return errors.As(err, &failed) && !slices.Contains([]string{"exec", "self-test", "spawner", "limit", auditStage, backend.InterruptedStage, backend.OrphanStage}, failed.Stage)
+	return errors.As(err, &failed) && !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.EAGAIN) && !slices.Contains([]string{"exec", "self-test", "spawner", "limit", auditStage, backend.InterruptedStage, backend.OrphanStage}, failed.Stage)
 }
 
 func stage(err error) string {

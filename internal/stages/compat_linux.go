@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"github.com/nsrun/nsrun/internal/verify"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -66,6 +68,26 @@ func (l *Lowering) closeTheirs() error {
 func (l *Lowering) deathSignal(sig unix.Signal) {
 	l.step("namespaces", "die with caller")
 	l.Program.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG"), sys.Words(int(sig), unix.SignalName(sig)))
+}
+
+// ignoredSignals ignores the signals that this process was started with ignored, so that all processes of the sandbox inherit that. SIGCHLD is
+// none of them: with that ignored nobody learns how a child ends, and bubblewrap resets it.
+func (l *Lowering) ignoredSignals() error {
+	l.step("signals", "ignore")
+	for _, sig := range IgnoredSignals() {
+		l.Program.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), IgnoreAction(), sys.Null(), sys.Int(8))
+	}
+	return nil
+}
+
+// IgnoredSignals lists the signals that this process was started with ignored, but for SIGCHLD.
+func IgnoredSignals() (signals []unix.Signal) {
+	for sig := unix.Signal(1); sig <= 64; sig++ {
+		if entry.Ignored()>>(sig-1)&1 == 1 && sig != unix.SIGCHLD {
+			signals = append(signals, sig)
+		}
+	}
+	return signals
 }
 
 // checkParentAlive fails if the parent ended before this process requested its death signal: its parent is another process then.
@@ -308,15 +330,17 @@ func (l *Lowering) waiter() error {
 	if !b.Waiter {
 		return l.Append(verify.Confinement[:], verify.CompatCommand)
 	}
-	keep := append([]int{l.fds.Status, l.fds.Report}, l.locks()...) // locked before there is a command
-	keep = append(keep, b.SyncFDs...)                               // their readers wait until the waiter has ended
+	locks, err := l.locks() // before there is a command
+	if err != nil {
+		return err
+	}
+	keep := slices.Concat([]int{l.fds.Status, l.fds.Report}, locks, b.SyncFDs) // the readers of SyncFDs wait until the waiter has ended
 	slices.Sort(keep)
 	l.chdirToCommandDir()
 	l.step("command", "fork")
 	l.command = l.Program.Slot()
 	l.parents = make([]byte, 8)
 	l.Program.Add(unix.SYS_GETPID).Into(sys.Cell(l.parents))
-	var err error
 	l.Program.Spawn(l.command, nil, func() { err = l.Append(verify.Confinement[:], verify.CompatCommand) })
 	if err != nil {
 		return err
@@ -373,9 +397,12 @@ type flock struct {
 func (f *flock) String() string { return "{F_RDLCK, whole file}" }
 
 // locks takes a read lock on each lock file, and returns the descriptors. A lock lasts as long as this process keeps the descriptor.
-func (l *Lowering) locks() (kept []int) {
+func (l *Lowering) locks() (kept []int, err error) {
 	for _, name := range l.plan.Bwrap.LockFiles {
-		number := sys.SpareFD(kept) // a fixed number, which waiter's closeAllBut leaves open
+		number, err := sys.SpareFD(kept) // a fixed number, which waiter's closeAllBut leaves open
+		if err != nil {
+			return nil, &fault.Error{Stage: "lock", Op: "open", Path: name, Err: err}
+		}
 		fd := l.Program.Slot()
 		l.Program.At(sys.Step{Stage: "lock", Op: "open", Path: name})
 		l.Program.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.O_RDONLY|unix.O_CLOEXEC, "O_RDONLY|O_CLOEXEC")).Keep(fd)
@@ -385,5 +412,5 @@ func (l *Lowering) locks() (kept []int) {
 		l.Program.Add(unix.SYS_FCNTL, sys.Int(number), sys.Words(unix.F_SETLK, "F_SETLK"), sys.Struct(&flock{Type: unix.F_RDLCK}))
 		kept = append(kept, number)
 	}
-	return kept
+	return kept, nil
 }

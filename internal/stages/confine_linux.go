@@ -21,10 +21,20 @@ func (l *Lowering) keyring() error {
 // sigaction is the kernel's struct sigaction. All zero, it is SIG_DFL.
 type sigaction struct{ Handler, Flags, Restorer, Mask uint64 }
 
-func (s *sigaction) String() string { return "{SIG_DFL}" }
+const sigIgn = 1 // SIG_IGN
+
+func (s *sigaction) String() string {
+	if s.Handler == sigIgn {
+		return "{SIG_IGN}"
+	}
+	return "{SIG_DFL}"
+}
 
 // DefaultAction is the argument of rt_sigaction(2) that restores a signal's default action.
 func DefaultAction() sys.Arg { return sys.Struct(&sigaction{}) }
+
+// IgnoreAction is the argument of rt_sigaction(2) that ignores a signal.
+func IgnoreAction() sys.Arg { return sys.Struct(&sigaction{Handler: sigIgn}) }
 
 // handlers resets every signal to its default action: a signal that the caller ignores would stay ignored over execve(2).
 func (l *Lowering) handlers() error {

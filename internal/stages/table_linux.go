@@ -40,6 +40,7 @@ func stage(id verify.StageID) func(*Lowering) error {
 		verify.Handshake:        (*Lowering).handshake,
 		verify.HostName:         (*Lowering).setHostname,
 		verify.HostNames:        (*Lowering).hostnames,
+		verify.Ignored:          (*Lowering).ignoredSignals,
 		verify.InotifyInstances: (*Lowering).setMaxInotifyInstances,
 		verify.KeepCaps:         (*Lowering).keepCapabilities,
 		verify.Keyring:          (*Lowering).keyring,

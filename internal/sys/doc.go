@@ -13,7 +13,7 @@
 // syscall.forkAndExecInChild in the Go tree. With one exception the list is complete before it runs: [Program.Serve]
 // starts commands by further lists, which come over a socket.
 //
-// Only this package and sys/nofile use unsafe and linkname. No other package runs code in a forked child.
+// Only this package and sys/entry use unsafe and linkname. No other package runs code in a forked child.
 //
 // The package does not know the purpose of any call, and protects against nothing by itself. The order of the calls is the whole
 // security argument, and the code that writes the Program is responsible for it.

@@ -84,19 +84,31 @@ func OpenFDs() (open []int, err error) {
 }
 
 // SpareFD returns a descriptor number that is neither open nor in used, for a descriptor that needs a fixed number: the highest one below
-// 250 and below the limit on open files. The descriptors that a program opens get low numbers.
-func SpareFD(used []int) int {
+// 250 and below the limit on open files. The descriptors that a program opens get low numbers. If they could get so high that they meet this
+// one, because the limit is low, the error is EMFILE.
+func SpareFD(used []int) (int, error) {
 	var r unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil {
 		r.Cur = 64
 	}
+	free := func(n int) bool {
+		_, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
+		return err != nil && !slices.Contains(used, n)
+	}
 	n := int(min(r.Cur, 250)) - 1
-	for ; n > 3; n-- {
-		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err != nil && !slices.Contains(used, n) {
-			break
+	for n > 3 && !free(n) {
+		n--
+	}
+	const opened = 5 // at most so many at once: the roots, a source, a tree and a destination
+	for below, left := n-1, opened; left > 0; below-- {
+		if below < 0 {
+			return -1, unix.EMFILE
+		}
+		if free(below) {
+			left--
 		}
 	}
-	return n
+	return n, nil
 }
 
 // MemoryFile returns a close-on-exec file in memory that contains data, at its start.

@@ -80,6 +80,7 @@ const (
 	Handshake
 	HostName
 	HostNames
+	Ignored
 	InotifyInstances
 	KeepCaps
 	Keyring
@@ -132,7 +133,7 @@ var stageNames = [numStages]string{
 	"ambient capabilities", "announce", "assert no users", "await children", "become init", "block", "bounding set", "capabilities", "cgroup",
 	"clear arguments", "clear umask", "close all", "close consumed", "close inherited", "close rest", "close the caller's", "command's users", "death signal",
 	"die with subreaper", "die with waiter", "directory", "end", "enter namespaces", "enter users", "exec", "exec label", "file label", "files", "first id maps",
-	"grants", "handlers", "handshake", "hostname", "hostnames", "inotify instances", "keep capabilities", "keyring", "kill scope", "landlock",
+	"grants", "handlers", "handshake", "hostname", "hostnames", "ignored signals", "inotify instances", "keep capabilities", "keyring", "kill scope", "landlock",
 	"limits", "loopback", "id maps", "mask", "no nested users", "new session", "no capabilities", "no new privileges", "not dumpable", "open files", "open proc", "output",
 	"own /dev/null", "own session", "pid_max", "raw filters", "ready", "renew death signal", "report", "restore umask", "restrict", "root", "ruleset", "seccomp",
 	"second users", "self-test", "serve", "session", "spawn", "standard files", "subreaper", "supervisor's scope", "switch ids", "terminal", "unblock",
@@ -147,6 +148,7 @@ var Init = [...]Stage{
 	{EnterNamespaces, Compat, "those that were given by descriptor"},
 	{DeathSignal, pid1s | Compat, "first of all: nothing outlives the caller"},
 	{CloseTheirs, Compat, "or the channels never end"},
+	{Ignored, Compat, "the caller's, which Go's runtime has taken over"},
 	{OwnSession, subreapers | Watchdog, "a terminal's signals are the caller's to pass on"},
 	{Cgroup, pid1s | subreapers, "before there is anything to count"},
 	{Output, Pid1 | Subreaper, "pipes of nsrun's own, before everything else is closed"},

@@ -1,4 +1,4 @@
-package nofile_test
+package entry_test
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nsrun/nsrun/internal/sys/nofile"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 )
 
 // The test is in a package of its own: imports of an internal test would become imports of nofile and change the order.
@@ -17,7 +17,7 @@ import (
 // TestOriginalIsReadBeforeGoRaisesIt runs this test binary again under a low soft limit, which Go raises before main.
 func TestOriginalIsReadBeforeGoRaisesIt(t *testing.T) {
 	if os.Getenv("NSRUN_TEST_NOFILE") != "" {
-		l, ok := nofile.Original()
+		l, ok := entry.Nofile()
 		require.True(t, ok)
 		assert.EqualValues(t, 77, l.Soft)
 		return

@@ -1,4 +1,4 @@
-package nofile_test
+package entry_test
 
 import (
 	"os"

@@ -1,0 +1,12 @@
+#include "textflag.h"
+
+// See entry_linux_amd64.s. In Go's register ABI the argument and the result are in R0, and R26 has the func value.
+TEXT _rt0_arm64_linux(SB),NOSPLIT|DUPOK|NOFRAME,$0
+	MOVD	RSP, R0
+	SUB	$64, R0, R1
+	MOVD	R1, RSP
+	MOVD	github·com∕nsrun∕nsrun∕internal∕sys∕entry·entered(SB), R26
+	MOVD	(R26), R1
+	CALL	(R1)
+	MOVD	R0, RSP
+	JMP	_rt0_arm64(SB)

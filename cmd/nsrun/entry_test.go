@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// under runs a shell line in which $0 is a real nsrun, and returns what it printed, its exit code, and the signal that ended it.
+func under(t *testing.T, nsrun, line string, env ...string) (stdout, stderr string, code int, sig syscall.Signal) {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", line, nsrun)
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
+	cmd.Dir = "/usr"
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		sig = status.Signal()
+	}
+	return out.String(), errs.String(), status.ExitStatus(), sig
+}
+
+// realBinary builds nsrun as releases have it: its tests' binary has no entry point.
+func realBinary(t *testing.T) string {
+	t.Helper()
+	dir, err := testenv.MakeDir("nsrun-entry-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	nsrun := filepath.Join(dir, "nsrun")
+	require.NoError(t, testenv.Build(nsrun, "."))
+	return nsrun
+}
+
+// TestEntryPoint proves that the linker has kept the entry point: only that prints the line about a limit.
+func TestEntryPoint(t *testing.T) {
+	nsrun := realBinary(t)
+	binaries := map[string]string{"static": nsrun}
+	if os.Getenv(testenv.Built) == "" {
+		pie := filepath.Join(filepath.Dir(nsrun), "pie")
+		text, err := exec.Command("go", "build", "-buildmode=pie", "-o", pie, ".").CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		binaries["position-independent"] = pie
+	}
+	for name, nsrun := range binaries {
+		t.Run(name, func(t *testing.T) {
+			_, stderr, code, _ := under(t, nsrun, `ulimit -n 5; exec "$0" version`)
+			assert.Equal(t, "nsrun: RLIMIT_NOFILE is too low: ulimit -n is 5, and a start needs 6; raise it\n", stderr)
+			assert.Equal(t, 125, code)
+			_, stderr, code, _ = under(t, nsrun, `ulimit -n 5; exec "$0" bwrap --version`)
+			assert.Equal(t, "bwrap: RLIMIT_NOFILE is too low: ulimit -n is 5, and a start needs 6; raise it\n", stderr)
+			assert.Equal(t, 1, code)
+			stdout, stderr, code, _ := under(t, nsrun, `exec "$0" version`)
+			assert.Equal(t, 0, code, stderr)
+			assert.Contains(t, stdout, "nsrun ")
+		})
+	}
+}
+
+// TestEntryPointLeavesNoTrace runs commands that see all of the caller's environment and limits.
+func TestEntryPointLeavesNoTrace(t *testing.T) {
+	nsrun := realBinary(t)
+	const env = `exec "$0" bwrap --bind / / /usr/bin/env`
+	for _, own := range [][]string{nil, {"GOMAXPROCS=3"}, {"GOTRACEBACK=single"}, {"GOMAXPROCS=2", "GOTRACEBACK=all"}, {"GOMAXPROCS_=1"}} {
+		stdout, stderr, code, _ := under(t, nsrun, env, own...)
+		require.Equal(t, 0, code, stderr)
+		var kept []string
+		for line := range strings.Lines(stdout) {
+			if strings.HasPrefix(line, "GO") {
+				kept = append(kept, strings.TrimSpace(line))
+			}
+		}
+		assert.ElementsMatch(t, own, kept)
+	}
+	stdout, stderr, code, _ := under(t, nsrun, `ulimit -S -n 77; exec "$0" bwrap --bind / / /bin/sh -c "ulimit -S -n; ulimit -H -n"`)
+	require.Equal(t, 0, code, stderr)
+	hard, _, _, _ := under(t, nsrun, `ulimit -H -n`)
+	assert.Equal(t, "77\n"+hard, stdout)
+}
+
+// TestIgnoredSignalsReachTheCommand as bubblewrap lets them, and nothing else does.
+func TestIgnoredSignalsReachTheCommand(t *testing.T) {
+	nsrun := realBinary(t)
+	const show = `exec "$0" bwrap --bind / / --unshare-user --unshare-pid --proc /proc /bin/grep SigIgn /proc/self/status`
+	for trap, want := range map[string]string{
+		``:                         "SigIgn:\t0000000000000000\n",
+		`trap "" HUP TERM PIPE; `:  "SigIgn:\t0000000000005001\n",
+		`trap "" CHLD USR1 TSTP; `: "SigIgn:\t0000000000080200\n",
+	} {
+		stdout, stderr, code, _ := under(t, nsrun, trap+show)
+		require.Equal(t, 0, code, stderr)
+		assert.Equal(t, want, stdout, trap)
+	}
+	stdout, stderr, code, _ := under(t, nsrun, `trap "" TERM; exec "$0" run -- /bin/grep SigIgn /proc/self/status`)
+	require.Equal(t, 0, code, stderr)
+	assert.Equal(t, "SigIgn:\t0000000000000000\n", stdout, "a sandbox of nsrun's own begins with the defaults")
+}
+
+// lowered is a limit, and the values that it is lowered to, in units of ulimit. Below the last one the kernel cannot execute any program of
+// this size, or kills it as it should (ulimit -t).
+type lowered struct {
+	option, names string // in messages
+	values        []int
+}
+
+var loweredLimits = []lowered{
+	{"v", "RLIMIT_AS", []int{4_000_000, 1_000_000, 800_000, 799_999, 400_000, 100_000, 65_536}},
+	{"d", "RLIMIT_DATA", []int{1_000_000, 200_000, 100_000, 99_999, 70_000}},
+	{"n", "RLIMIT_NOFILE", []int{256, 64, 32, 20, 16, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 0}},
+	{"u", "RLIMIT_NPROC", []int{500, 100, 30, 20, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}},
+	{"f", "RLIMIT_FSIZE", []int{100, 8, 1, 0}},
+	{"s", "RLIMIT_STACK", []int{8192, 1024, 256, 128}},
+	{"c", "RLIMIT_CORE", []int{1, 0}},
+	{"l", "RLIMIT_MEMLOCK", []int{64, 0}},
+}
+
+// TestLowLimitsAreNamed lowers each limit step by step: a run succeeds, or its message names the limit. It never ends with a traceback.
+func TestLowLimitsAreNamed(t *testing.T) {
+	nsrun := realBinary(t)
+	commands := map[string]string{"nsrun: ": `"$0" run -- /bin/true`, "bwrap: ": `"$0" bwrap --ro-bind / / --unshare-all --proc /proc --dev /dev /bin/true`}
+	for _, l := range loweredLimits {
+		for name, command := range commands {
+			for _, value := range l.values {
+				line := fmt.Sprintf("ulimit -%s %d; exec %s", l.option, value, command)
+				_, stderr, code, sig := under(t, nsrun, line)
+				assert.Zero(t, sig, line)
+				assert.NotContains(t, stderr, "goroutine ", line)
+				if code == 0 {
+					continue
+				}
+				named := strings.Contains(stderr, l.names) || name == "bwrap: " && strings.Contains(stderr, "Too many open files")
+				assert.True(t, strings.HasPrefix(stderr, name) && named, "%s\n%s", line, stderr)
+				assert.Equal(t, map[string]int{"nsrun: ": 125, "bwrap: ": 1}[name], code, line)
+			}
+		}
+	}
+}

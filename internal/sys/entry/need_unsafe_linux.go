@@ -1,0 +1,223 @@
+package entry
+
+import "unsafe"
+
+// need is a limit below which Go's runtime cannot start.
+type need struct {
+	resource uintptr
+	name     string // as a user knows it
+	unit     uint64 // of ulimit, in units of setrlimit(2)
+	least    uint64 // in units of ulimit
+}
+
+// needs were found by lowering each limit until a start failed, and have some room: a test does that again.
+var needs = [...]need{
+	{rlimitAS, "RLIMIT_AS is too low: ulimit -v is ", 1 << 10, 800_000},
+	{rlimitData, "RLIMIT_DATA is too low: ulimit -d is ", 1 << 10, 100_000},
+	{rlimitNofile, "RLIMIT_NOFILE is too low: ulimit -n is ", 1, 6},
+}
+
+// From include/uapi/asm-generic/resource.h.
+const (
+	rlimitData   = 2
+	rlimitNproc  = 6
+	rlimitNofile = 7
+	rlimitAS     = 9
+)
+
+// Exit codes of a start that fails: nsrun's, and bubblewrap's.
+const (
+	codeFailed = 125
+	codeBwrap  = 1
+)
+
+// check ends this process with a message if a limit is too low.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func check(n *need, bwrap bool) {
+	soft := limit(n.resource)
+	if soft/n.unit >= n.least {
+		return
+	}
+	sayName(bwrap)
+	say(n.name)
+	sayNumber(soft / n.unit)
+	say(", and a start needs ")
+	sayNumber(n.least)
+	say("; raise it\n")
+	end(bwrap)
+}
+
+// limit returns a soft limit; the highest number if it cannot be read.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func limit(resource uintptr) uint64 {
+	var l Limit
+	if _, _, e := rawSyscall6(sysPrlimit64, 0, resource, 0, uintptr(unsafe.Pointer(&l)), 0, 0); e != 0 {
+		return ^uint64(0)
+	}
+	return l.Soft
+}
+
+const (
+	// processes is how many more processes and threads a start needs: Go's runtime makes four or five, and a sandbox a few.
+	processes = 10
+	// mayBeReached is the limit on processes above which a start does not try whether it has been reached, as that takes half a millisecond.
+	mayBeReached = 1000
+)
+
+// checkProcesses ends this process with a message if RLIMIT_NPROC leaves no room. Nobody can ask how many processes the kernel has counted for
+// this user, so a chain of processes is started, each of which waits for the next one.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func checkProcesses(bwrap bool) {
+	soft := limit(rlimitNproc)
+	if soft >= mayBeReached || roomFor(processes) {
+		return
+	}
+	sayName(bwrap)
+	say("RLIMIT_NPROC is too low: ulimit -u is ")
+	sayNumber(soft)
+	say(", and a start needs ")
+	sayNumber(processes)
+	say(" processes and threads more than this user has; raise it\n")
+	end(bwrap)
+}
+
+// roomFor reports whether n processes can be started.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func roomFor(n int) bool {
+	const sigchld = 17
+	for depth := 0; ; depth++ {
+		pid, e := uintptr(0), uintptr(0)
+		if depth < n {
+			pid, _, e = rawSyscall6(sysClone, sigchld, 0, 0, 0, 0, 0)
+		}
+		if depth < n && e == 0 && pid == 0 { // the child starts the next one
+			continue
+		}
+		room := e == 0 && (pid == 0 || endsWell(pid))
+		if depth == 0 {
+			return room
+		}
+		code := uintptr(1)
+		if room {
+			code = 0
+		}
+		rawSyscall6(sysExitGroup, code, 0, 0, 0, 0, 0)
+	}
+}
+
+// endsWell waits for a child, and reports whether it has ended with 0. Where the kernel reaps children because SIGCHLD is ignored, nobody
+// knows, and it is true.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func endsWell(pid uintptr) bool {
+	const eintr = 4
+	status := uint32(0)
+	for {
+		_, _, e := rawSyscall6(sysWait4, pid, uintptr(unsafe.Pointer(&status)), 0, 0, 0, 0)
+		if e != eintr {
+			return e != 0 || status == 0
+		}
+	}
+}
+
+// sayName begins a message.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func sayName(bwrap bool) {
+	if bwrap {
+		say("bwrap: ")
+	} else {
+		say("nsrun: ")
+	}
+}
+
+// end ends this process because it cannot start.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func end(bwrap bool) {
+	code := uintptr(codeFailed)
+	if bwrap {
+		code = codeBwrap
+	}
+	rawSyscall6(sysExitGroup, code, 0, 0, 0, 0, 0)
+}
+
+// say writes to standard error.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func say(text string) {
+	rawSyscall6(sysWrite, 2, uintptr(unsafe.Pointer(unsafe.StringData(text))), uintptr(len(text)), 0, 0, 0)
+}
+
+// sayNumber writes a number to standard error.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func sayNumber(n uint64) {
+	var digits [20]byte
+	i := uintptr(len(digits))
+	for {
+		i--
+		*(*byte)(unsafe.Add(unsafe.Pointer(&digits), i)) = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			break
+		}
+	}
+	rawSyscall6(sysWrite, 2, uintptr(unsafe.Pointer(&digits))+i, uintptr(len(digits))-i, 0, 0, 0)
+}
+
+var bwrapName = [...]byte{'b', 'w', 'r', 'a', 'p', 0}
+
+// calledBwrap reports whether the name of the program, or its first argument, is bwrap.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func calledBwrap(stack unsafe.Pointer) bool {
+	argc := *word(stack)
+	if argc == 0 {
+		return false
+	}
+	name := *text(unsafe.Add(stack, wordSize))
+	for p := name; *(*byte)(p) != 0; p = unsafe.Add(p, 1) {
+		if *(*byte)(p) == '/' {
+			name = unsafe.Add(p, 1)
+		}
+	}
+	return isBwrap(name) || argc > 1 && isBwrap(*text(unsafe.Add(stack, 2*wordSize)))
+}
+
+// isBwrap compares a C string with bwrap's name.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func isBwrap(name unsafe.Pointer) bool {
+	for i := range len(bwrapName) {
+		if *(*byte)(unsafe.Add(name, i)) != *(*byte)(unsafe.Add(unsafe.Pointer(&bwrapName), i)) {
+			return false
+		}
+	}
+	return true
+}
