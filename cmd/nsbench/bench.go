@@ -86,13 +86,12 @@ func (b *bench) copyPrograms() (err error) {
 	if len(b.theirs) == 0 {
 		b.leaveOut("all cases", "bubblewrap", "there is none on PATH; install it, or name one with --against")
 	}
-	b.nothing = b.program
-	if b.nothing == "" {
-		b.nothing, err = writeNothing(b.dir)
+	if b.program != "" {
+		b.nothing, err = filepath.Abs(b.program)
 		return err
 	}
-	b.nothing, err = filepath.Abs(b.nothing)
-	return err
+	b.nothing = filepath.Join(b.dir, "static", "nothing") // sandboxes show its directory: nothing else is there
+	return writeNothing(b.nothing)
 }
 
 // copyProgram copies a program into the directory, and asks the copy for its version.

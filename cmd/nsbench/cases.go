@@ -20,7 +20,7 @@ type group struct {
 var groups = []group{
 	{"bwrap", "nsrun called as bwrap: its version, one bind, a minimal sandbox", commands(bwrapCases)},
 	{"run", "nsrun run with every layer, against bubblewrap with the nearest like view", commands(runCases)},
-	{"binds", "10, 100 and 1000 binds, as bwrap and run", commands(bindCases)},
+	{"binds", "10, 100 and 1000 binds, as bwrap and run; a bind of 1000 directories", commands(bindCases)},
 	{"backends", "nsrun run by each backend, with and without the self-test", commands(backendCases)},
 	{"docker", "nsrun run --backend docker and docker run, if a daemon answers", commands(dockerCases)},
 	{"limits", "what each limit adds to a run", commands(limitCases)},
@@ -28,9 +28,9 @@ var groups = []group{
 	{"throughput", "runs per second, as many at a time as --workers says", (*bench).throughput},
 	{"memory", "private memory and PSS of idle sandboxes, without the command", (*bench).memory},
 	{"sessions", "the library: open a session, exec in it, run", (*bench).sessions},
-	{"heap", "the same from a process with a heap of 1 GB", (*bench).heap},
-	{"ndjson", "exec in nsrun session over NDJSON", (*bench).ndjson},
 	{"pool", "the library: Get of a pool, and exec", (*bench).pool},
+	{"ndjson", "exec in nsrun session over NDJSON", (*bench).ndjson},
+	{"heap", "sessions, from a process with a heap of 1 GB", (*bench).heap},
 }
 
 // commandCase is a case whose contenders are command lines.
@@ -60,6 +60,7 @@ var bindCases = []commandCase{
 	{"run: 10 binds", 1, runBinds(10)},
 	{"run: 100 binds", 2, runBinds(100)},
 	{"run: 1000 binds", 8, runBinds(1000)},
+	{"run: a bind of 1000 directories", 2, runTree(1000)},
 }
 
 var backendCases = []commandCase{
@@ -227,6 +228,14 @@ func runBinds(n int) func(*bench) ([]*contender, error) {
 	return func(b *bench) ([]*contender, error) {
 		paths, err := b.binds(n)
 		return contenders(b.layered(paths), "/bin/true"), err
+	}
+}
+
+// runTree shows one directory with n directories in it.
+func runTree(n int) func(*bench) ([]*contender, error) {
+	return func(b *bench) ([]*contender, error) {
+		paths, err := b.binds(n)
+		return contenders(b.layered([]string{filepath.Dir(paths[0])}), "/bin/true"), err
 	}
 }
 

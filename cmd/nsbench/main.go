@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/nsrun/nsrun/nsrun"
 )
@@ -54,6 +56,14 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	defer b.close()
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(stop)
+	go func() {
+		<-stop
+		b.close()
+		os.Exit(1)
+	}()
 	if err := b.measureGroups(); err != nil {
 		return err
 	}

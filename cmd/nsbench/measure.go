@@ -70,6 +70,9 @@ func (b *bench) hold(c contest) error {
 		}
 		ready = append(ready, p)
 	}
+	if len(ready) == 0 {
+		return nil
+	}
 	c.contenders = ready
 	for range c.rounds {
 		for _, i := range rand.Perm(len(ready)) {

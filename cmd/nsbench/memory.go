@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,8 +37,8 @@ func (b *bench) memory() error {
 	return nil
 }
 
-// idleContenders measure a field of smaps_rollup. As an ordinary user, the kernel lets nobody look at a process whose memory belongs to another
-// user namespace (ptrace(2)): it is left out then.
+// idleContenders measure a field of smaps_rollup. An ordinary user may not read it of a process that is not dumpable, as pid 1 of nsrun run
+// and of sessions is not (PR_SET_DUMPABLE(2const)): these contenders are left out then.
 func (b *bench) idleContenders(field string) []*contender {
 	var all []*contender
 	for _, c := range contenders(append(b.minimal(), b.layered(nil)[0]), idle)[1:] {
@@ -183,6 +184,9 @@ func rollup(pids []int, field string, sandboxes int) (sum sample, err error) {
 			continue
 		}
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if errors.Is(err, os.ErrPermission) {
+			err = fmt.Errorf("%w; run nsbench as root", err)
+		}
 		if err != nil {
 			return sum, err
 		}

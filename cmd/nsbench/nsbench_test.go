@@ -149,7 +149,7 @@ func groupsHere(t *testing.T, nsrun string) []string {
 		t.Logf("no sandbox here, so only group version: %s", out)
 		return []string{"version"}
 	}
-	return []string{"bwrap", "version", "throughput", "memory", "sessions", "ndjson", "pool"}
+	return []string{"bwrap", "version", "throughput", "memory", "sessions", "pool", "ndjson"}
 }
 
 // TestEndToEnd measures with few rounds, against a bubblewrap of its own making.

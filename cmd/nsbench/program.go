@@ -8,7 +8,7 @@ import (
 )
 
 // writeNothing writes a static program that does nothing: an ELF header, one segment, and exit_group(0).
-func writeNothing(dir string) (string, error) {
+func writeNothing(name string) error {
 	machine, code := uint16(62), []byte{0x31, 0xff, 0xb8, 0xe7, 0, 0, 0, 0x0f, 0x05} // xor edi, edi; mov eax, 231; syscall
 	if runtime.GOARCH == "arm64" {
 		machine, code = 183, []byte{0, 0, 0x80, 0xd2, 0xc8, 0x0b, 0x80, 0xd2, 1, 0, 0, 0xd4} // mov x0, 0; mov x8, 94; svc 0
@@ -32,6 +32,8 @@ func writeNothing(dir string) (string, error) {
 	for _, v := range []uint64{0, base, base, size, size, 0x1000} {
 		elf = le.AppendUint64(elf, v)
 	}
-	name := filepath.Join(dir, "nothing")
-	return name, os.WriteFile(name, append(elf, code...), 0o755)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, append(elf, code...), 0o755)
 }

@@ -39,7 +39,7 @@ func (b *bench) oneRun() (all []*contender) {
 
 // warm is an exec in a session that is open.
 func (b *bench) warm(s *nsrun.Session) *contender {
-	return &contender{name: "exec in a warm session", measure: timed(func() error { return b.output(s) })}
+	return &contender{name: "exec in a warm session", measure: timed(func() error { return b.output(s) }), plotted: true}
 }
 
 func (b *bench) output(s *nsrun.Session) error {
@@ -55,7 +55,7 @@ func (b *bench) heap() error {
 	for i := 0; i < len(heap); i += os.Getpagesize() {
 		heap[i] = 1
 	}
-	err := b.librarySessions("sessions, from a process with a heap of 1 GB")
+	err := b.librarySessions("sessions, heap of 1 GB")
 	runtime.KeepAlive(heap)
 	return err
 }
@@ -76,18 +76,15 @@ func (b *bench) librarySessions(title string) error {
 		return err
 	}
 	output := func() error { _, err := exec.Command(b.nothing).Output(); return err }
+	openExecClose := func() error { return nsrun.CommandContext(context.Background(), policy, b.nothing).Run() }
 	all := slices.Concat([]*contender{
 		b.fork(),
 		{name: "fork+exec by os/exec, with its output", measure: timed(output)},
 		b.warm(warm),
 		{name: "open a session", measure: timed(open), settle: func() { closeSession(opened) }},
-		b.openExecClose(policy),
+		{name: "run: open, exec, close", measure: timed(openExecClose), plotted: true},
 	}, b.oneRun())
 	return b.hold(contest{title: title, rounds: b.rounds, contenders: all})
-}
-
-func (b *bench) openExecClose(p nsrun.Policy) *contender {
-	return &contender{name: "run: open, exec, close", measure: timed(func() error { return nsrun.CommandContext(context.Background(), p, b.nothing).Run() })}
 }
 
 // closeSession closes a session, if there is one.
@@ -135,12 +132,11 @@ func (b *bench) pool() error {
 		time.Sleep(refillTime)
 	}
 	base := b.warm(warm)
-	base.base = true
+	base.base, base.plotted = true, false
 	all := slices.Concat([]*contender{
 		base,
 		{name: "Get of a pool", measure: timed(get), settle: settle},
-		{name: "Get of a pool, exec", measure: timed(getExec), settle: settle},
-		b.openExecClose(policy),
+		{name: "Get of a pool, exec", measure: timed(getExec), settle: settle, plotted: true},
 	}, b.oneRun())
 	return b.hold(contest{title: "pool", rounds: b.rounds, contenders: all})
 }
@@ -155,7 +151,7 @@ type client struct {
 // startClient starts nsrun session, and opens a session that shows the program that does nothing.
 func (b *bench) startClient() (*client, error) {
 	c := &client{cmd: exec.Command(b.nsrun, "session")}
-	c.cmd.Dir = runDir
+	c.cmd.Dir, c.cmd.Stderr = runDir, os.Stderr
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
