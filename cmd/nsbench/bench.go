@@ -94,7 +94,7 @@ func (b *bench) copyPrograms() (err error) {
 	return writeNothing(b.nothing)
 }
 
-// copyProgram copies a program into the directory, and asks the copy for its version.
+// copyProgram copies a program into the directory, and asks the copy for its version. The copy of a setuid program is not setuid.
 func (b *bench) copyProgram(path, name, version string) (program, error) {
 	p := program{copied: filepath.Join(b.dir, name)}
 	var err error

@@ -83,11 +83,11 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	fs := flag.NewFlagSet("nsbench", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.nsrun, "nsrun", "bin/nsrun", "nsrun binary, at `PATH`")
-	fs.Func("against", "bubblewrap to compare with, at `PATH` (repeat; default that of PATH). Plots show each", func(path string) error {
+	fs.Func("against", "compare with the bubblewrap at `PATH` (repeat; default the bwrap that the variable PATH leads to)", func(path string) error {
 		o.against = append(o.against, path)
 		return nil
 	})
-	fs.IntVar(&o.rounds, "rounds", 200, "measure each contender `N` times, and less often where one time is long")
+	fs.IntVar(&o.rounds, "rounds", 200, "measure each contender `N` times, and less often where one run is long")
 	fs.Func("only", "measure these `GROUPS`, several with commas", func(names string) error {
 		o.only = append(o.only, strings.Split(names, ",")...)
 		return nil
