@@ -1,45 +1,67 @@
 package main
 
 import (
+	"bufio"
 	"context"
-	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/nsrun/nsrun/nsrun"
 )
 
-// nothing is a static program that does nothing.
-var nothing string
-
-// act is one thing that is timed.
-type act struct {
-	name string
-	do   func() error
+// policy shows the program that does nothing.
+func (b *bench) policy() (nsrun.Policy, error) {
+	return nsrun.NewPolicy().ReadOnly(filepath.Dir(b.nothing)).Build()
 }
 
-// benchSessions times what sessions are made of, beside the bare fork+exec and one run of bwrap's, for a program that does nothing: a small
-// static one. Once more from a process with a heap of a gigabyte.
-func benchSessions(dir string, rounds int) error {
-	if nothing == "" {
-		var err error
-		if nothing, err = writeNothing(dir); err != nil {
-			return err
+// fork is the fork and exec of the program that does nothing, and wait4(2).
+func (b *bench) fork() *contender {
+	return &contender{name: "fork+exec", argv: []string{b.nothing}, base: true}
+}
+
+// oneRun is a run of the program by each bubblewrap, with a view like a session's.
+func (b *bench) oneRun() (all []*contender) {
+	dir := filepath.Dir(b.nothing)
+	for _, c := range contenders(b.layered([]string{dir}), b.nothing) {
+		if c.base {
+			all = append(all, c)
 		}
 	}
-	nothing, err := filepath.Abs(nothing)
-	if err != nil {
-		return err
+	return all
+}
+
+// warm is an exec in a session that is open.
+func (b *bench) warm(s *nsrun.Session) *contender {
+	return &contender{name: "exec in a warm session", measure: timed(func() error { return b.output(s) }), plotted: true}
+}
+
+func (b *bench) output(s *nsrun.Session) error {
+	_, err := s.Command(context.Background(), b.nothing).Output()
+	return err
+}
+
+func (b *bench) sessions() error { return b.librarySessions("sessions") }
+
+// heap measures sessions from a process with many pages.
+func (b *bench) heap() error {
+	heap := make([]byte, 1<<30)
+	for i := 0; i < len(heap); i += os.Getpagesize() {
+		heap[i] = 1
 	}
-	dir = filepath.Dir(nothing)
-	policy, err := nsrun.NewPolicy().ReadOnly(dir).Build()
+	err := b.librarySessions("sessions, heap of 1 GB")
+	runtime.KeepAlive(heap)
+	return err
+}
+
+func (b *bench) librarySessions(title string) error {
+	policy, err := b.policy()
 	if err != nil {
 		return err
 	}
@@ -48,163 +70,155 @@ func benchSessions(dir string, rounds int) error {
 		return err
 	}
 	defer warm.Close()
-	acts := []act{
-		{"fork+exec", func() error { return forkExec(nothing) }},
-		{"fork+exec by os/exec, with its output", func() error { _, err := exec.Command(nothing).Output(); return err }},
-		{"exec in a warm session", func() error { return output(warm.Command(context.Background(), nothing)) }},
-		{"open a session", func() error { return openOnly(policy) }},
-		{"run: open, exec, close", func() error { return nsrun.CommandContext(context.Background(), policy, nothing).Run() }},
-	}
-	if bwrap, err := exec.LookPath("bwrap"); err == nil {
-		argv := append(bwrapSystem(bwrap), "--ro-bind", dir, dir, nothing)
-		acts = append(acts, act{"bwrap", func() error { return exec.Command(argv[0], argv[1:]...).Run() }})
-	}
-	if err := timeActs("sessions", rounds, acts); err != nil {
+	var opened *nsrun.Session
+	open := func() (err error) {
+		opened, err = nsrun.Open(context.Background(), policy)
 		return err
 	}
-	heap := make([]byte, 1<<30)
-	for i := 0; i < len(heap); i += 4096 {
-		heap[i] = 1
+	output := func() error { _, err := exec.Command(b.nothing).Output(); return err }
+	openExecClose := func() error { return nsrun.CommandContext(context.Background(), policy, b.nothing).Run() }
+	all := slices.Concat([]*contender{
+		b.fork(),
+		{name: "fork+exec by os/exec, with its output", measure: timed(output)},
+		b.warm(warm),
+		{name: "open a session", measure: timed(open), settle: func() { closeSession(opened) }},
+		{name: "run: open, exec, close", measure: timed(openExecClose), plotted: true},
+	}, b.oneRun())
+	return b.hold(contest{title: title, rounds: b.rounds, contenders: all})
+}
+
+// closeSession closes a session, if there is one.
+func closeSession(s *nsrun.Session) {
+	if s != nil {
+		s.Close()
 	}
-	err = timeActs("sessions, from a process with a heap of 1 GB", rounds, acts)
-	runtime.KeepAlive(heap)
+}
+
+// The pool has poolSize sandboxes ready. After each Get the others wait for refillTime: what the pool builds meanwhile would disturb them.
+const (
+	poolSize   = 2
+	refillTime = 25 * time.Millisecond
+)
+
+// pool measures Get and exec against an exec in a session that is open.
+func (b *bench) pool() error {
+	policy, err := b.policy()
 	if err != nil {
 		return err
 	}
-	return idleSessions(policy, 200)
-}
-
-func output(c *nsrun.Cmd) error {
-	_, err := c.Output()
-	return err
-}
-
-// opened are the sessions of openOnly, whose ends are not timed.
-var opened []*nsrun.Session
-
-func openOnly(p nsrun.Policy) error {
-	s, err := nsrun.Open(context.Background(), p)
-	opened = append(opened, s)
-	return err
-}
-
-func forkExec(name string) error {
-	pid, err := syscall.ForkExec(name, []string{name}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
+	warm, err := nsrun.Open(context.Background(), policy)
 	if err != nil {
 		return err
 	}
-	var status syscall.WaitStatus
-	_, err = syscall.Wait4(pid, &status, 0, nil)
-	return err
-}
-
-// timeActs interleaves the acts. Ratios are of the first and of the last.
-func timeActs(title string, rounds int, acts []act) error {
-	took := make([][]time.Duration, len(acts))
-	for range rounds {
-		for i, a := range acts {
-			start := time.Now()
-			err := a.do()
-			took[i] = append(took[i], time.Since(start))
-			if err != nil {
-				return fmt.Errorf("%s: %w", a.name, err)
-			}
-			for _, s := range opened {
-				s.Close()
-			}
-			opened = nil
-		}
+	defer warm.Close()
+	pool, err := nsrun.NewPool(policy, poolSize)
+	if err != nil {
+		return err
 	}
-	fmt.Printf("%s, %d runs of each\n", title, rounds)
-	for i := range took {
-		slices.Sort(took[i])
+	defer pool.Close()
+	var got *nsrun.Session
+	get := func() (err error) {
+		got, err = pool.Get(context.Background())
+		return err
 	}
-	first, last := took[0], took[len(took)-1]
-	for i, a := range acts {
-		median := func(t []time.Duration) float64 { return ms(t[len(t)/2]) }
-		fmt.Printf("  %-44s min %8.2f ms   median %8.2f ms   of fork+exec: %.2f, %.2f   of %s: %.2f, %.2f\n", a.name, ms(took[i][0]), median(took[i]),
-			ms(took[i][0])/ms(first[0]), median(took[i])/median(first), acts[len(acts)-1].name, ms(took[i][0])/ms(last[0]), median(took[i])/median(last))
-	}
-	return nil
-}
-
-// idleSessions opens n sessions and says what one costs in memory that it shares with nobody.
-func idleSessions(p nsrun.Policy, n int) error {
-	var all []*nsrun.Session
-	defer func() {
-		for _, s := range all {
-			s.Close()
-		}
-	}()
-	for range n {
-		s, err := nsrun.Open(context.Background(), p)
-		if err != nil {
+	getExec := func() error {
+		if err := get(); err != nil {
 			return err
 		}
-		all = append(all, s)
+		return b.output(got)
 	}
-	private, processes := privateMemory()
-	fmt.Printf("%d idle sessions\n  private memory of all %d processes of theirs, the spawner included: %d KiB, %d KiB for each session\n", n, processes, private, private/n)
+	settle := func() {
+		closeSession(got)
+		time.Sleep(refillTime)
+	}
+	base := b.warm(warm)
+	base.base, base.plotted = true, false
+	all := slices.Concat([]*contender{
+		base,
+		{name: "Get of a pool", measure: timed(get), settle: settle},
+		{name: "Get of a pool, exec", measure: timed(getExec), settle: settle, plotted: true},
+	}, b.oneRun())
+	return b.hold(contest{title: "pool", rounds: b.rounds, contenders: all})
+}
+
+// client talks with one nsrun session.
+type client struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// startClient starts nsrun session, and opens a session that shows the program that does nothing.
+func (b *bench) startClient() (*client, error) {
+	c := &client{cmd: exec.Command(b.nsrun, "session")}
+	c.cmd.Dir, c.cmd.Stderr = runDir, os.Stderr
+	var err error
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.out = bufio.NewReader(out)
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	err = c.ask(map[string]any{"id": 0, "op": "open", "policy": map[string]any{"extra_ro": []string{filepath.Dir(b.nothing)}}})
+	if err != nil {
+		c.close()
+	}
+	return c, err
+}
+
+// ask sends a request, and reads its answer.
+func (c *client) ask(request map[string]any) error {
+	data, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	if _, err := c.in.Write(append(data, '\n')); err != nil {
+		return err
+	}
+	line, err := c.out.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("nsrun session answers nothing to %s: %w", data, err)
+	}
+	var answer struct {
+		Error *struct{ Text string }
+		OK    struct{ Verdict string }
+	}
+	if err := json.Unmarshal(line, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return fmt.Errorf("nsrun session: %s", answer.Error.Text)
+	}
+	if v := answer.OK.Verdict; v != "" && v != "ok" {
+		return fmt.Errorf("nsrun session: the command's verdict is %s", v)
+	}
 	return nil
 }
 
-// privateMemory sums up Private_Dirty and Private_Clean of the spawner's processes.
-func privateMemory() (kib, processes int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, f := range files {
-		dir := filepath.Dir(f)
-		status, _ := os.ReadFile(dir + "/status")
-		if !strings.Contains(string(status), "\nPPid:\t"+fmt.Sprint(os.Getpid())+"\n") {
-			continue
-		}
-		spawner := filepath.Base(dir)
-		all := []string{spawner}
-		lists, _ := filepath.Glob(dir + "/task/*/children")
-		for _, list := range lists {
-			data, _ := os.ReadFile(list)
-			all = append(all, strings.Fields(string(data))...)
-		}
-		for _, pid := range all {
-			rollup, _ := os.ReadFile("/proc/" + pid + "/smaps_rollup")
-			for line := range strings.Lines(string(rollup)) {
-				var n int
-				if _, err := fmt.Sscanf(line, "Private_Dirty: %d", &n); err == nil {
-					kib += n
-				} else if _, err := fmt.Sscanf(line, "Private_Clean: %d", &n); err == nil {
-					kib += n
-				}
-			}
-			processes++
-		}
-	}
-	return kib, processes
+func (c *client) exec(program string) error {
+	return c.ask(map[string]any{"id": 1, "op": "exec", "args": []string{program}})
 }
 
-// writeNothing writes a static program that does nothing: an ELF header, one segment, and exit_group(0).
-func writeNothing(dir string) (string, error) {
-	machine, code := uint16(62), []byte{0x31, 0xff, 0xb8, 0xe7, 0, 0, 0, 0x0f, 0x05} // xor edi, edi; mov eax, 231; syscall
-	if runtime.GOARCH == "arm64" {
-		machine, code = 183, []byte{0, 0, 0x80, 0xd2, 0xc8, 0x0b, 0x80, 0xd2, 1, 0, 0, 0xd4} // mov x0, 0; mov x8, 94; svc 0
+func (c *client) close() error {
+	c.in.Close()
+	return c.cmd.Wait()
+}
+
+// ndjson measures an exec by another program that uses nsrun session.
+func (b *bench) ndjson() error {
+	c, err := b.startClient()
+	if err != nil {
+		return err
 	}
-	const base, headers = 0x400000, 64 + 56
-	le := binary.LittleEndian
-	elf := append([]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, make([]byte, 9)...)
-	for _, v := range []uint16{2, machine} {
-		elf = le.AppendUint16(elf, v)
-	}
-	elf = le.AppendUint32(elf, 1)
-	for _, v := range []uint64{base + headers, 64, 0} {
-		elf = le.AppendUint64(elf, v)
-	}
-	elf = le.AppendUint32(elf, 0)
-	for _, v := range []uint16{64, 56, 1, 0, 0, 0} {
-		elf = le.AppendUint16(elf, v)
-	}
-	elf = le.AppendUint32(le.AppendUint32(elf, 1), 5) // PT_LOAD, to be read and executed
-	size := uint64(headers + len(code))
-	for _, v := range []uint64{0, base, base, size, size, 0x1000} {
-		elf = le.AppendUint64(elf, v)
-	}
-	name := filepath.Join(dir, "nothing")
-	return name, os.WriteFile(name, append(elf, code...), 0o755)
+	defer c.close()
+	all := slices.Concat([]*contender{
+		b.fork(),
+		{name: "exec in nsrun session", measure: timed(func() error { return c.exec(b.nothing) }), plotted: true},
+	}, b.oneRun())
+	return b.hold(contest{title: "exec over NDJSON", rounds: b.rounds, contenders: all})
 }

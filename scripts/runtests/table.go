@@ -28,6 +28,7 @@ const docker = "docker.io podman crun bubblewrap"
 var table = map[string]pkg{
 	"cmd/nsrun":                  {seconds: 50, race: 110, needs: "bubblewrap python3 nodejs"},
 	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
+	"cmd/nsbench":                {seconds: 15, race: 30},
 	"e2e":                        {seconds: 65, once: true, slow: 110, slice: 6},
 	"e2e/bwrap":                  {seconds: 90, once: true, slow: 260, slice: 6, needs: "bubblewrap"},
 	"e2e/clients":                {once: true, leaves: true, slow: 60, slice: 7, more: "bubblewrap"},
