@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/backend"
@@ -30,19 +29,15 @@ func isBwrap(argv []string) bool {
 	return err == nil && string(comm) == "bwrap\n"
 }
 
-// bwrap is the verb: what it does beyond being called by that name is to take the name, which callers look for among processes: that of its
-// first thread stands for the process, and the sandbox inherits that of the thread which forks it, which need not be the first one.
+// bwrap is the verb: what it does beyond being called by that name is to take the name, which callers look for among processes. The sandbox
+// inherits that of the thread which forks it.
 func (a *app) bwrap(args []string) int {
-	runtime.LockOSThread()
-	for _, name := range []string{"/proc/self/comm", "/proc/thread-self/comm"} {
-		_ = os.WriteFile(name, []byte("bwrap"), 0)
-	}
+	_ = os.WriteFile("/proc/self/comm", []byte("bwrap"), 0)
 	return a.bubblewrap("bwrap", args)
 }
 
 // bubblewrap is the whole program under its other name: its arguments, its messages, its exit codes.
 func (a *app) bubblewrap(argv0 string, args []string) int {
-	runtime.LockOSThread() // the first one, which stands for the process in /proc
 	known := probe.Calls()
 	if os.Getenv(layersVariable) != "" {
 		known = probe.Quick()
@@ -54,7 +49,7 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	if p, err = addLayers(p, known); err != nil {
 		return a.bwrapFail(p, err)
 	}
-	result, err := runner.RunPlan(p, backend.Options{Sole: true})
+	result, err := runner.RunPlan(p, backend.Options{Sole: true, Brief: true})
 	if err != nil {
 		return a.bwrapFail(p, err)
 	}

@@ -6,12 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -21,7 +21,7 @@ import (
 )
 
 // forwarded are the signals that are passed on to the command.
-var forwarded = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
+var forwarded = []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 
 func (a *app) run(args []string) int {
 	var f flags
@@ -29,10 +29,12 @@ func (a *app) run(args []string) int {
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
-	signals := askForSignals()
+	signals, err := sys.SignalPipe(forwarded...)
+	if err != nil {
+		return a.fail(err)
+	}
 	var out *os.File
 	if f.result != "" {
-		var err error
 		if out, err = openResult(f.result); err != nil {
 			return a.fail(err)
 		}
@@ -49,27 +51,14 @@ func (a *app) run(args []string) int {
 	return result.Code
 }
 
-// askForSignals asks for the signals to forward, beside the planning: it takes Go a dozen thread switches. The function it returns waits
-// until all have been asked for, so that none is lost once there is a command.
-func askForSignals() func() <-chan os.Signal {
-	signals, ready := make(chan os.Signal, 16), make(chan struct{})
-	go func() {
-		signal.Notify(signals, forwarded...)
-		close(ready)
-	}()
-	return func() <-chan os.Signal {
-		<-ready
-		return signals
-	}
-}
-
-func (a *app) runRequest(f *flags, signals func() <-chan os.Signal, fs *flag.FlagSet) result.Result {
+func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result {
 	req, err := a.request(f, fs)
 	if err != nil {
 		a.fail(f.auditRefused(fs.Args(), err))
 		return runner.Failure(err)
 	}
-	p, result, err := runner.Foreground(req, backend.Options{Signals: signals, DieWithParent: true, Protected: f.protected, Verify: f.verify})
+	p, result, err := runner.Foreground(req, backend.Options{Signals: signals, DieWithParent: true, Sole: true, Brief: f.result == "" && !f.verbose,
+		Protected: f.protected, Verify: f.verify})
 	if p == nil {
 		result = runner.Failure(err)
 	}

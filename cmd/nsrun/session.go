@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/session"
 	"github.com/nsrun/nsrun/internal/fault"
@@ -33,6 +34,9 @@ func (a *app) session(args []string) int {
 		if made.audit, err = absolute(made.audit); err != nil {
 			return a.fail(fmt.Errorf("--audit: %w", err))
 		}
+	}
+	if onOneProcessor {
+		runtime.GOMAXPROCS(runtime.NumCPU())
 	}
 	ctx, end := untilSignal()
 	defer end(nil)

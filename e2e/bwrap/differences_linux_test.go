@@ -100,6 +100,7 @@ var ourDifferences = []versionDifference{
 	{ours, "seccomp|invalid*", "stderr", "upstream prints it once or twice"},
 	{ours, "seccomp|errno-prctl*", "stderr", "upstream prints it once or twice"},
 	{ours, "default|init-fds", "stdout", "a socket in place of the eventfd"},
+	{ours, "default|signals-init", "stdout", "pid 1 waits for its children by wait4, and blocks no SIGCHLD for a signalfd"},
 	{ours, "life|blocked-term-monitor", "exit", "Go's runtime unblocks SIGTERM: the monitor dies of it"},
 	{ours, "default|fd-closed-*", "stdout", "Go's runtime opens /dev/null for standard descriptors that are closed"},
 	{ours, "bind|root-dots", "*", "a bind on /.. is one on /, and the command is found"},

@@ -189,9 +189,6 @@ func (o *bwrapRun) supervise() (err error) {
 	if o.opts.Cancel != nil {
 		go o.killOn(o.opts.Cancel, done)
 	}
-	if o.opts.Signals != nil {
-		go o.watch(o.opts.Signals(), done)
-	}
 	if o.plan.Timeout > 0 {
 		o.deadline = time.Now().Add(time.Duration(o.plan.Timeout))
 	}

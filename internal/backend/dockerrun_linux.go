@@ -60,9 +60,6 @@ func (d *dockerRun) all() (err error) {
 	if d.opts.Cancel != nil {
 		go d.killOn(d.opts.Cancel, done)
 	}
-	if d.opts.Signals != nil {
-		go d.watch(d.opts.Signals(), done)
-	}
 	image, err := d.image()
 	if err != nil {
 		return err
@@ -112,7 +109,7 @@ func (d *dockerRun) arrive() error {
 			until = time.Now().Add(killedTimeout)
 		}
 		return slice, time.Now().Before(until)
-	}, once(d.listener, func() { err = d.accept() }), once(d.clientFD, func() { err = d.explainClient() }), d.orphan())
+	}, once(d.listener, func() { err = d.accept() }), once(d.clientFD, func() { err = d.explainClient() }), d.orphan(), d.signals())
 	if failed != nil {
 		return &Error{Stage: "docker", Op: "wait", Err: failed}
 	}

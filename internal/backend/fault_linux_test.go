@@ -262,9 +262,20 @@ func TestTheHostsNodesCannotBeChanged(t *testing.T) {
 func TestASignalDoesNotHideThatTheCommandNeverRan(t *testing.T) {
 	p, marker := touch(t, nil)
 	p.Command = []string{"/no/such/command"}
-	signals := make(chan os.Signal, 1)
-	signals <- unix.SIGTERM
-	_, err := Run(p, Options{Signals: func() <-chan os.Signal { return signals }})
+	_, err := Run(p, Options{Signals: pipeOf(t, unix.SIGTERM)})
 	require.ErrorIs(t, err, ErrNotFound)
 	assert.NoFileExists(t, marker)
+}
+
+// pipeOf returns what [sys.SignalPipe] returns, when signals have come.
+func pipeOf(t *testing.T, signals ...unix.Signal) int {
+	t.Helper()
+	var pipe [2]int
+	require.NoError(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
+	t.Cleanup(func() { unix.Close(pipe[0]); unix.Close(pipe[1]) })
+	for _, sig := range signals {
+		_, err := unix.Write(pipe[1], []byte{byte(sig)})
+		require.NoError(t, err)
+	}
+	return pipe[0]
 }

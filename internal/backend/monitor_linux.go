@@ -3,7 +3,6 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +29,7 @@ type monitor struct {
 
 // runCompat runs a plan that has plan.Bwrap. It returns before the sandbox is gone, so the process should end soon.
 func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	defer lockThread(opts)()
 	ch, err := openChannels()
 	if err != nil {
 		return Outcome{}, &Error{Stage: "channels", Err: err}

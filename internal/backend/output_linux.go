@@ -245,7 +245,7 @@ func (s *pumps) stopBehind() {
 
 // rest passes on the data that an ended command has left in the pipes, as fast as the caller reads it. After the deadline, or once the
 // output is not wanted any more, it passes on only what takes no waiting. It reports whether all was passed on.
-func (s *pumps) rest(until time.Time, unwanted func() bool) bool {
+func (s *pumps) rest(until time.Time, unwanted func() bool, signals *source) bool {
 	_ = loop(func(idle bool) (time.Duration, bool) {
 		wait := 50 * time.Millisecond
 		late := unwanted() || !until.IsZero() && time.Now().After(until)
@@ -253,7 +253,7 @@ func (s *pumps) rest(until time.Time, unwanted func() bool) bool {
 			wait = 0
 		}
 		return wait, !s.done() && !(late && idle)
-	}, s.sources(func() {})...)
+	}, append(s.sources(func() {}), signals)...)
 	return s.done()
 }
 

@@ -3,7 +3,6 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -20,9 +19,8 @@ import (
 
 // Options are the parameters of a run beside its plan.
 type Options struct {
-	// Signals, if not nil, is called while the sandbox is made; the command starts after it has returned. It returns a channel that was
-	// given to signal.Notify, and whose signals are passed on to the command: see [Run].
-	Signals func() <-chan os.Signal
+	// Signals, if not 0, is the pipe of [sys.SignalPipe], whose signals are passed on to the command: see [Run].
+	Signals int
 	// Cancel, when closed, ends the run at once.
 	Cancel <-chan struct{}
 	// DieWithParent ends the run when the process that started this one has ended.
@@ -33,9 +31,11 @@ type Options struct {
 	Terminal *Terminal
 	// Protected lists files of the host, by real path, that no mount of the plan may make writable.
 	Protected []string
-	// Sole means that this process exists only for a plan with plan.Bwrap: it drops its capabilities, closes the descriptors that its caller
-	// has left open, and restores the default actions of signals that Go handles.
+	// Sole means that this process exists only for this run, and no goroutine of it is locked to a thread, so that no thread of it ends. With
+	// plan.Bwrap it also gives up its capabilities, the descriptors that its caller has left open, and Go's handlers of signals.
 	Sole bool
+	// Brief means that nobody reads the receipt of the result: of what was in force it then has the backend and the notes alone.
+	Brief bool
 	// Inject may change the program before it runs. Tests inject faults by it.
 	Inject func(*sys.Program)
 	seam   seam
@@ -93,8 +93,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 		return Outcome{}, &Error{Stage: "backend", Op: p.Backend, Err: errors.ErrUnsupported}
 	}
 	// The kernel kills the sandbox when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	defer lockThread(opts)()
 	check := checkHost
 	if p.Bare() { // a subreaper writes no id maps, so it needs no /proc
 		check = checkDescriptors
@@ -133,6 +132,16 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	out.Started, out.Wall, out.Resolved = started, time.Since(started), s.lowered.Resolved
 	out.Rules, out.Tried = s.lowered.Rules, stages.Tried(p, s.target)
 	return out, err
+}
+
+// lockThread keeps the calling goroutine on its thread, until the function that it returns is called. Where no goroutine is locked no thread of
+// Go's ever ends (runtime/proc.go, mexit), and to lock one starts another thread.
+func lockThread(opts Options) (unlock func()) {
+	if opts.Sole {
+		return func() {}
+	}
+	runtime.LockOSThread()
+	return runtime.UnlockOSThread
 }
 
 // prepared is what prepare has made for a run before the fork.
@@ -216,8 +225,8 @@ func (s *prepared) close() {
 	}
 }
 
-// run is one sandbox from the fork to the end of its last process. The goroutine that forked serves channels and clocks; another one passes
-// signals on.
+// run is one sandbox from the fork to the end of its last process. The goroutine that forked serves channels, clocks and
+// signals.
 type run struct {
 	plan     *plan.Plan
 	opts     Options
@@ -279,9 +288,6 @@ func (r *run) wait() error {
 	for _, sig := range r.before {
 		r.forward(sig)
 	}
-	if r.opts.Signals != nil {
-		go r.watch(r.opts.Signals(), done)
-	}
 	if r.plan.Bare() { // a subreaper requests no death signal and no answer: it watches for the end of the socket
 		r.release()
 	}
@@ -302,14 +308,16 @@ func (r *run) wait() error {
 	if r.plan.Backend == plan.BackendNone {
 		r.pumps.stopBehind()
 	}
-	if !r.pumps.rest(r.deadline, r.unwanted) && r.deadline.Before(time.Now()) && !r.deadline.IsZero() {
+	if !r.pumps.rest(r.deadline, r.unwanted, r.signals()) && r.deadline.Before(time.Now()) && !r.deadline.IsZero() {
 		r.out.TimedOut = true
 	}
 	return err
 }
 
 // serve serves sources, the clock and the end of the caller.
-func (r *run) serve(sources ...*source) error { return loop(r.clock, append(sources, r.orphan())...) }
+func (r *run) serve(sources ...*source) error {
+	return loop(r.clock, append(sources, r.orphan(), r.signals())...)
+}
 
 // orphan is the source that ends the run when the process that started this one has ended.
 func (r *run) orphan() *source {

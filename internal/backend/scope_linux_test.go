@@ -142,13 +142,7 @@ func TestTreesAreMadeInTheScope(t *testing.T) {
 
 // TestWhoWaitsForAScopeHeeds has a manager that says nothing: what ends a run ends the wait as well, and what does not is kept for the command.
 func TestWhoWaitsForAScopeHeeds(t *testing.T) {
-	received := func(signals ...os.Signal) Options {
-		c := make(chan os.Signal, len(signals))
-		for _, s := range signals {
-			c <- s
-		}
-		return Options{Signals: func() <-chan os.Signal { return c }}
-	}
+	received := func(signals ...unix.Signal) Options { return Options{Signals: pipeOf(t, signals...)} }
 	cancelled := make(chan struct{})
 	close(cancelled)
 	ended := exec.Command("true")
@@ -180,7 +174,7 @@ func TestWhoWaitsForAScopeHeeds(t *testing.T) {
 			require.ErrorAs(t, err, &failed)
 			assert.Equal(t, c.stage, failed.Stage)
 			assert.ErrorContains(t, err, c.text)
-			if c.w.opts.Signals != nil {
+			if c.w.opts.Signals != 0 {
 				assert.Equal(t, []unix.Signal{unix.SIGUSR1}, c.w.early, "and is not lost")
 			}
 		})

@@ -2,22 +2,36 @@ package backend
 
 import (
 	"errors"
-	"os"
+	"iter"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
 
-// watch forwards signals until done is closed.
-func (r *run) watch(signals <-chan os.Signal, done <-chan struct{}) {
-	for {
-		select {
-		case <-done:
-			return
-		case s := <-signals:
-			if sig, ok := s.(unix.Signal); ok {
-				r.forward(sig)
+// signals is the source that forwards signals.
+func (r *run) signals() *source {
+	s := &source{fd: r.opts.Signals}
+	if s.fd == 0 {
+		s.fd = -1
+	}
+	s.ready = func() bool {
+		for sig := range received(s.fd) {
+			r.forward(sig)
+		}
+		return true
+	}
+	return s
+}
+
+// received yields the signals that have come to the pipe of [sys.SignalPipe].
+func received(pipe int) iter.Seq[unix.Signal] {
+	return func(yield func(unix.Signal) bool) {
+		var number [1]byte
+		for {
+			if n, err := sys.Read(pipe, number[:]); n != 1 || err != nil || !yield(unix.Signal(number[0])) {
+				return
 			}
 		}
 	}

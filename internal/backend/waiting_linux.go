@@ -9,10 +9,9 @@ import (
 
 // waiting is a run that has no sandbox yet, because it waits for something else. It notes the signals and the end of the caller meanwhile.
 type waiting struct {
-	opts    Options
-	parent  int // pidfd, or -1
-	signals <-chan os.Signal
-	early   []unix.Signal // signals that do not end the run; the command gets them
+	opts   Options
+	parent int           // pidfd, or -1
+	early  []unix.Signal // signals that do not end the run; the command gets them
 }
 
 // stop returns an error if the run must not go on: because the caller has ended, or because of a cancellation or a signal.
@@ -27,25 +26,17 @@ func (w *waiting) stop() error {
 			return errOrphan
 		}
 	}
-	if w.opts.Signals == nil {
+	if w.opts.Signals == 0 {
 		return nil
 	}
-	if w.signals == nil {
-		w.signals = w.opts.Signals()
-	}
-	for {
-		select {
-		case s := <-w.signals:
-			switch sig, _ := s.(unix.Signal); sig {
-			case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
-				return &Error{Stage: InterruptedStage, Op: unix.SignalName(sig), Err: errors.New(unix.SignalName(sig) + " came before there was a sandbox")}
-			default:
-				w.early = append(w.early, sig)
-			}
-		default:
-			return nil
+	for sig := range received(w.opts.Signals) {
+		switch sig {
+		case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+			return &Error{Stage: InterruptedStage, Op: unix.SignalName(sig), Err: errors.New(unix.SignalName(sig) + " came before there was a sandbox")}
 		}
+		w.early = append(w.early, sig)
 	}
+	return nil
 }
 
 // InterruptedStage is the stage of errors of runs that were ended before they began. Their op is the signal's name.

@@ -26,6 +26,31 @@ func (h files) groups(pid string, uid int, may func(path string) bool) (found []
 	return found, m
 }
 
+// mayHaveGroups reports whether groups can find anything, by fewer looks: whether systemd runs the host, or this process may write to its own
+// cgroup, or to the one above it, where cgroups are usually mounted.
+func (h files) mayHaveGroups(may func(path string) bool) bool {
+	if h.booted() {
+		return true
+	}
+	for line := range strings.SplitSeq(h.text("proc/self/cgroup"), "\n") {
+		word := strings.SplitN(line, ":", 3)
+		if len(word) != 3 {
+			return true // of no known form
+		}
+		switch {
+		case word[1] == "": // version 2; the second is its place beside version 1
+			for _, top := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+				if own := path.Join(top, word[2]); may(own) || may(path.Dir(own)) {
+					return true
+				}
+			}
+		case !strings.HasPrefix(word[1], "name=") && may(path.Join("/sys/fs/cgroup", word[1], word[2])):
+			return true
+		}
+	}
+	return false
+}
+
 // groupsV2 finds the place in the tree of version 2: beside the caller's own group, or, where that is the top or the only process in it is
 // this one, in it. A process is moved there by who may write to cgroup.procs of both groups and of the one that they have in common:
 // cgroups(7), delegation containment rules.

@@ -52,7 +52,11 @@ func TestWhoCanBeAskedForAGroup(t *testing.T) {
 			"sys/fs/cgroup"+slice+"/cgroup.subtree_control", "memory pids"),
 			1000, []string{private, "/sys/fs/cgroup" + slice, "/sys/fs/cgroup" + slice + "/cgroup.procs"}, nil, 1},
 	} {
-		groups, got := tree(c.host).groups("7", c.uid, func(path string) bool { return slices.Contains(c.may, path) })
+		may := func(path string) bool { return slices.Contains(c.may, path) }
+		groups, got := tree(c.host).groups("7", c.uid, may)
+		if len(groups) > 0 || got != nil {
+			assert.True(t, tree(c.host).mayHaveGroups(may), name)
+		}
 		assert.Equal(t, c.want, got, name)
 		assert.Len(t, groups, c.groups, name)
 	}
@@ -60,4 +64,10 @@ func TestWhoCanBeAskedForAGroup(t *testing.T) {
 	delete(without, "run/systemd/system/x")
 	_, got := tree(without).groups("7", 1000, func(string) bool { return true })
 	assert.Nil(t, got, "systemd does not run the host")
+	slice1 := map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/a\n1:name=systemd:/a\n0::/b/c\n"}
+	for may, want := range map[string]bool{"/sys/fs/cgroup/cpu,cpuacct/a": true, "/sys/fs/cgroup/b": true, "/sys/fs/cgroup/unified/b/c": true,
+		"/sys/fs/cgroup/cpu,cpuacct": false, "/sys/fs/cgroup/name=systemd/a": false, "/": false} {
+		assert.Equal(t, want, tree(slice1).mayHaveGroups(func(path string) bool { return path == may }), may)
+	}
+	assert.True(t, tree(map[string]string{"proc/self/cgroup": "strange"}).mayHaveGroups(func(string) bool { return false }))
 }

@@ -30,7 +30,12 @@ func PidMax(f facts.Facts) facts.Facts {
 
 // ownPidMax opens the file to write in a child that is not root, but may do what root may, and writes nothing. Before Linux 6.14 it is the
 // host's, and root's alone; then it belongs to whoever administers the namespace (kernel/pid.c, pid_table_root_permissions).
+//
+// A kernel of that version or later is taken at its word, because a fork of this process takes a millisecond.
 var ownPidMax = sync.OnceValue(func() error {
+	if since(6, 14) {
+		return nil
+	}
 	runtime.LockOSThread() // see run
 	defer runtime.UnlockOSThread()
 	var p sys.Program
@@ -41,6 +46,24 @@ var ownPidMax = sync.OnceValue(func() error {
 	openPidMax(&p)
 	return whosePidMax(run(&p, 0))
 })
+
+// since reports whether the kernel says that it is of a version or a later one (uname(2)).
+func since(major, minor int) bool {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	return atLeast(unix.ByteSliceToString(name.Release[:]), major, minor)
+}
+
+// atLeast reports whether a release such as 6.14.0-rc1 is of a version or a later one.
+func atLeast(release string, major, minor int) bool {
+	first, rest, _ := strings.Cut(release, ".")
+	digits := strings.IndexFunc(rest+".", func(r rune) bool { return r < '0' || r > '9' })
+	a, err1 := strconv.Atoi(first)
+	b, err2 := strconv.Atoi(rest[:digits])
+	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
+}
 
 const notRoot = "become another user"
 

@@ -27,7 +27,29 @@ func Calls() facts.Facts {
 }
 
 // Quick returns what a few harmless system calls tell. Namespaces stay unknown.
-func Quick() facts.Facts {
+func Quick() facts.Facts { return addGroups(usual(), thisHost()) }
+
+// Usual is Quick, but reads what there is of cgroups only if one of the usual places could be used. It is for a policy that names no limit
+// that takes a cgroup.
+func Usual() facts.Facts {
+	f, h := usual(), thisHost()
+	if h.mayHaveGroups(mayWrite) {
+		return addGroups(f, h)
+	}
+	return f
+}
+
+// addGroups adds where cgroups can be made.
+func addGroups(f facts.Facts, h files) facts.Facts {
+	f.Groups, f.Manager = h.groups(strconv.Itoa(os.Getpid()), f.UID, mayWrite)
+	return f
+}
+
+// mayWrite reports whether this process may write to a file.
+func mayWrite(path string) bool { return unix.Access(path, unix.W_OK) == nil }
+
+// usual returns the facts of Quick without the cgroups.
+func usual() facts.Facts {
 	f := Calls()
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -46,8 +68,6 @@ func Quick() facts.Facts {
 	answer(f, facts.Seccomp, seccomp.Have())
 	answer(f, facts.SeccompKill, action(unix.SECCOMP_RET_KILL_PROCESS))
 	answer(f, facts.SeccompNotify, action(unix.SECCOMP_RET_USER_NOTIF))
-	h := thisHost()
-	f.Groups, f.Manager = h.groups(strconv.Itoa(os.Getpid()), f.UID, func(path string) bool { return unix.Access(path, unix.W_OK) == nil })
 	answer(f, facts.CgroupClone, cgroupClone())
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {

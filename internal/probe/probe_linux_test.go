@@ -218,6 +218,13 @@ func BenchmarkHost(b *testing.B) {
 	}
 }
 
+func TestReleasesAreCompared(t *testing.T) {
+	for release, want := range map[string]bool{"6.14.0": true, "6.14-rc1": true, "6.18.5-foo": true, "7.0": true, "10.2": true, "6.9.12": false, "6.13.99": false,
+		"5.15.167.4-microsoft": false, "4.4.0": false, "6": false, "": false, "x.y": false, "6.x": false} {
+		assert.Equal(t, want, atLeast(release, 6, 14), release)
+	}
+}
+
 func TestWhosePidMaxItIs(t *testing.T) {
 	assert.Contains(t, whosePidMax(refusal(sys.Step{Stage: "open", Path: pidMaxFile}, unix.EACCES)).Error(), "one for all pid namespaces")
 	assert.Contains(t, whosePidMax(refusal(sys.Step{Stage: notRoot}, unix.EINVAL)).Error(), "not mapped here")

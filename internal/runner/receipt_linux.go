@@ -22,8 +22,17 @@ func receipt(p *plan.Plan, out backend.Outcome) result.Receipt {
 	}
 	r.Limits = limitReceipts(p)
 	r.Lost = p.Lost()
-	r.Notes = slices.Concat(p.Notes, missing(p, out.Resolved), out.Losses)
+	r.Notes = notes(p, out)
 	return r
+}
+
+// briefReceipt is for a caller that reads no receipt: see [backend.Options].
+func briefReceipt(p *plan.Plan, out backend.Outcome) result.Receipt {
+	return result.Receipt{Backend: p.Backend, Notes: notes(p, out)}
+}
+
+func notes(p *plan.Plan, out backend.Outcome) []plan.Note {
+	return slices.Concat(p.Notes, missing(p, out.Resolved), out.Losses)
 }
 
 func limitReceipts(p *plan.Plan) (all []result.LimitReceipt) {

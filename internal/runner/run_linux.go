@@ -21,9 +21,11 @@ import (
 // factsFor is enough to plan by, since a start that fails is a probe too: what a few harmless system calls tell of this host, and what takes a fork
 // to find out, where the request is of a small process that is for it alone and may come to it.
 func factsFor(req plan.Request) facts.Facts {
-	known := probe.Quick()
+	known := facts.Facts{}
 	if slices.ContainsFunc(req.Policy.Limits, func(l policy.Limit) bool { return plan.TakesCgroup(l.Name) }) {
-		known = probe.Delegation(known)
+		known = probe.Delegation(probe.Quick())
+	} else {
+		known = probe.Usual()
 	}
 	own := req.Policy.Backend == "" || req.Policy.Backend == policy.BackendAuto || req.Policy.Backend == policy.BackendNative
 	if req.Sole && own && req.Policy.Isolation.Level() == policy.Container {
@@ -47,6 +49,7 @@ func Foreground(req plan.Request, opts backend.Options) (p *plan.Plan, end resul
 		return nil, result.Result{}, err
 	}
 	req.Policy = rec.real(req.Policy)
+	opts.Brief = opts.Brief && len(rec.logs) == 0
 	p, err = attempt(req, func(p *plan.Plan) (err error) {
 		if err = rec.begin(p.Command, p.Dir, p.Env, p.Backend); err != nil {
 			end = failed(p, err)
@@ -244,6 +247,9 @@ func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 	out, err := backend.Run(p, opts)
 	if err != nil {
 		return failed(p, err), err
+	}
+	if opts.Brief {
+		return endedWith(p, briefReceipt(p, out), out), nil
 	}
 	return ended(p, out), nil
 }

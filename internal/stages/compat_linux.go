@@ -34,7 +34,7 @@ func (l *Lowering) enterNamespaces() error {
 	flags, words := uintptr(0), ""
 	for _, ns := range l.plan.Namespaces {
 		if ns != plan.Pid || b.PidnsFD == nil {
-			flags, words = flags|cloneFlags[ns], words+" "+ns
+			flags, words = flags|cloneFlag(ns), words+" "+ns
 		}
 	}
 	l.step("namespaces", "clone")

@@ -37,9 +37,22 @@ type Lowered struct {
 	open     []int // descriptors that were open, for a kernel without close_range(2)
 }
 
-var cloneFlags = map[string]uintptr{
-	plan.User: unix.CLONE_NEWUSER, plan.Mount: unix.CLONE_NEWNS, plan.Pid: unix.CLONE_NEWPID, plan.Ipc: unix.CLONE_NEWIPC,
-	plan.Uts: unix.CLONE_NEWUTS, plan.Net: unix.CLONE_NEWNET, plan.Cgroup: unix.CLONE_NEWCGROUP,
+var cloneFlags = [...]struct {
+	name string
+	flag uintptr
+}{
+	{plan.User, unix.CLONE_NEWUSER}, {plan.Mount, unix.CLONE_NEWNS}, {plan.Pid, unix.CLONE_NEWPID}, {plan.Ipc, unix.CLONE_NEWIPC},
+	{plan.Uts, unix.CLONE_NEWUTS}, {plan.Net, unix.CLONE_NEWNET}, {plan.Cgroup, unix.CLONE_NEWCGROUP},
+}
+
+// cloneFlag returns the flag of a namespace; 0 if there is none of that name.
+func cloneFlag(name string) uintptr {
+	for _, row := range cloneFlags {
+		if row.name == name {
+			return row.flag
+		}
+	}
+	return 0
 }
 
 // Lowering is the state in which the stages append their calls.
@@ -101,8 +114,8 @@ func (l *Lowering) Lower(by verify.Runner) (*Lowered, error) {
 	l.Program.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
 	var flags uintptr
 	for _, ns := range l.plan.Namespaces {
-		flag, ok := cloneFlags[ns]
-		if !ok {
+		flag := cloneFlag(ns)
+		if flag == 0 {
 			return nil, fmt.Errorf("bug: namespace %q is not known", ns)
 		}
 		flags |= flag

@@ -11,9 +11,22 @@ import (
 )
 
 // cloneFlags are the clone(2) flags of the plan's namespaces.
-var cloneFlags = map[string]uintptr{
-	plan.User: unix.CLONE_NEWUSER, plan.Mount: unix.CLONE_NEWNS, plan.Pid: unix.CLONE_NEWPID, plan.Ipc: unix.CLONE_NEWIPC,
-	plan.Uts: unix.CLONE_NEWUTS, plan.Net: unix.CLONE_NEWNET, plan.Cgroup: unix.CLONE_NEWCGROUP,
+var cloneFlags = [...]struct {
+	name string
+	flag uintptr
+}{
+	{plan.User, unix.CLONE_NEWUSER}, {plan.Mount, unix.CLONE_NEWNS}, {plan.Pid, unix.CLONE_NEWPID}, {plan.Ipc, unix.CLONE_NEWIPC},
+	{plan.Uts, unix.CLONE_NEWUTS}, {plan.Net, unix.CLONE_NEWNET}, {plan.Cgroup, unix.CLONE_NEWCGROUP},
+}
+
+// cloneFlag returns the flag of a namespace; 0 if there is none of that name.
+func cloneFlag(name string) uintptr {
+	for _, row := range cloneFlags {
+		if row.name == name {
+			return row.flag
+		}
+	}
+	return 0
 }
 
 // lastFD ends the ranges that close_range(2) is given. No descriptor has a higher number: fs.nr_open stays below INT_MAX

@@ -111,10 +111,10 @@ func (c *checker) namespaces() {
 	c.claim, c.at = OldRoot, 0
 	var want uintptr
 	for _, ns := range c.Plan.Namespaces {
-		want |= cloneFlags[ns]
+		want |= cloneFlag(ns)
 	}
 	if len(c.Plan.Cgroups) > 0 {
-		want &^= cloneFlags[plan.Cgroup]
+		want &^= cloneFlag(plan.Cgroup)
 	}
 	if c.Flags != want {
 		c.fail("clone has the flags %#x, not %#x", c.Flags, want)

@@ -10,7 +10,6 @@ package wire
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -42,7 +41,14 @@ func Send(socket int, v any, fds ...int) error {
 const maxPassed = 4
 
 // ErrCut says that a message has come without all of its descriptors: the kernel had no numbers left for them (unix(7), on SCM_RIGHTS).
-var ErrCut = fmt.Errorf("the limit on open files is reached: %w", unix.EMFILE)
+var ErrCut error = cut{}
+
+// cut is a type of its own because fmt.Errorf, called at the start of every program that has this package, takes 40 us.
+type cut struct{}
+
+func (cut) Error() string { return "the limit on open files is reached: " + unix.EMFILE.Error() }
+
+func (cut) Unwrap() error { return unix.EMFILE }
 
 // Receive takes what [Send] has sent: v from the memory file, and the other descriptors. [io.EOF] is the socket's end, and an
 // [*os.SyscallError] that nothing can be received; after another error the next message can be.

@@ -13,13 +13,6 @@ type Capability struct {
 	Hints      []string
 }
 
-// families say what the capabilities of a kind do to a policy. Others change nothing.
-var families = map[string]func(b *builder, c Capability, key string){
-	"fs":      (*builder).fs,
-	"network": (*builder).reach,
-	"code":    func(*builder, Capability, string) {}, // running programs is what a sandbox is for
-}
-
 // capability is the form of a Capability.
 type capability struct{}
 

@@ -14,7 +14,7 @@ type need struct {
 var needs = [...]need{
 	{rlimitAS, "RLIMIT_AS is too low: ulimit -v is ", 1 << 10, 800_000},
 	{rlimitData, "RLIMIT_DATA is too low: ulimit -d is ", 1 << 10, 100_000},
-	{rlimitNofile, "RLIMIT_NOFILE is too low: ulimit -n is ", 1, 6},
+	{rlimitNofile, "RLIMIT_NOFILE is too low: ulimit -n is ", 1, 10},
 }
 
 // From include/uapi/asm-generic/resource.h.

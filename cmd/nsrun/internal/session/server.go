@@ -289,7 +289,13 @@ func (s *server) closeAll() {
 }
 
 // errUnread says that the client does not take its answers.
-var errUnread = fmt.Errorf("%w: nobody reads it", ErrOutput)
+var errUnread error = notRead{}
+
+type notRead struct{}
+
+func (notRead) Error() string { return ErrOutput.Error() + ": nobody reads it" }
+
+func (notRead) Unwrap() error { return ErrOutput }
 
 // finishRequests lets the requests that have ended by that tell so, if there is someone who listens. It returns what was wrong with writing.
 func (s *server) finishRequests(written <-chan error) error {
