@@ -9,7 +9,7 @@ TEXT _rt0_amd64_linux(SB),NOSPLIT|DUPOK|NOFRAME,$0
 	MOVQ	SP, AX
 	SUBQ	$64, SP
 	XORPS	X15, X15
-	MOVQ	github·com∕nsrun∕nsrun∕internal∕sys∕entry·entered(SB), DX
+	MOVQ	github·com∕nsrun∕nsrun∕internal∕sys∕entry·Entered(SB), DX
 	MOVQ	(DX), CX
 	CALL	CX
 	MOVQ	AX, SP

@@ -5,7 +5,7 @@ TEXT _rt0_arm64_linux(SB),NOSPLIT|DUPOK|NOFRAME,$0
 	MOVD	RSP, R0
 	SUB	$64, R0, R1
 	MOVD	R1, RSP
-	MOVD	github·com∕nsrun∕nsrun∕internal∕sys∕entry·entered(SB), R26
+	MOVD	github·com∕nsrun∕nsrun∕internal∕sys∕entry·Entered(SB), R26
 	MOVD	(R26), R1
 	CALL	(R1)
 	MOVD	R0, RSP

@@ -7,13 +7,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // under runs a shell line in which $0 is a real nsrun, and returns what it printed, its exit code, and the signal that ended it.
@@ -149,4 +153,95 @@ func TestLowLimitsAreNamed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// called runs a real nsrun under a name, and returns what it printed and its exit code.
+func called(nsrun string, argv ...string) (stdout, stderr string, code int) {
+	cmd := &exec.Cmd{Path: nsrun, Args: argv, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/usr"}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_ = cmd.Run() // the exit code says whether it ran
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+var namespaceFiles = []string{"user", "mnt", "pid", "ipc", "uts", "net", "cgroup"}
+
+// TestNamespacesMadeAheadAreRight runs command lines whose namespaces are guessed rightly or wrongly before Go's runtime starts.
+func TestNamespacesMadeAheadAreRight(t *testing.T) {
+	nsrun := realBinary(t)
+	manifest := filepath.Join(filepath.Dir(nsrun), "shared.json")
+	require.NoError(t, os.WriteFile(manifest, []byte(`{"network": "host"}`), 0o644))
+	const see = `for n in user mnt pid ipc uts net cgroup; do readlink /proc/self/ns/$n; done`
+	for line, shared := range map[string]string{
+		"nsrun run --": "",
+		"nsrun run --manifest " + manifest + " --":                   "net",
+		"nsrun bwrap --bind / /":                                     "pid ipc uts net cgroup",
+		"bwrap --unshare-all --bind / / --proc /proc":                "",
+		"bwrap --unshare-all --share-net --bind / /":                 "net",
+		"bwrap --bind / / --unshare-ipc --unshare-uts":               "pid net cgroup",
+		"bwrap --setenv A --unshare-net --bind / /":                  "pid ipc uts net cgroup",
+		"bwrap --bind / / -- /usr/bin/env X=--unshare-net":           "pid ipc uts net cgroup",
+		"bwrap --unshare-user --unshare-pid --bind / / --proc /proc": "ipc uts net cgroup",
+	} {
+		stdout, stderr, code := called(nsrun, append(strings.Fields(line), "/bin/sh", "-c", see)...)
+		require.Equal(t, 0, code, "%s\n%s", line, stderr)
+		inside := strings.Fields(stdout)
+		require.Len(t, inside, len(namespaceFiles), line)
+		for i, ns := range namespaceFiles {
+			host, err := os.Readlink("/proc/self/ns/" + ns)
+			require.NoError(t, err)
+			want := slices.Contains(strings.Fields(shared), ns)
+			if ns == "user" { // root as bwrap gets none unasked
+				want = os.Getuid() == 0 && strings.Contains(line, "bwrap") && !strings.Contains(line, "--unshare-user") && !strings.Contains(line, "--unshare-all")
+			}
+			assert.Equal(t, want, inside[i] == host, "%s: %s", line, ns)
+		}
+	}
+}
+
+// TestNothingMadeAheadIsLeft has a process adopt what nsrun leaves, which is nothing, however it ends.
+func TestNothingMadeAheadIsLeft(t *testing.T) {
+	if nsrun := os.Getenv("NSRUN_TEST_ADOPT"); nsrun != "" {
+		require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+		for _, line := range []string{"nsrun run -- /bin/true", "nsrun run --no-such-flag -- /bin/true", "nsrun run -- /no/such/command",
+			"nsrun run --backend landlock -- /bin/true", "nsrun run --help --", "bwrap --no-such-option x",
+			"bwrap --bind / / --dir", "bwrap --ro-bind /no/such/dir / true"} {
+			_, _, _ = called(nsrun, strings.Fields(line)...)
+			_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			assert.Equal(t, unix.ECHILD, err, line)
+		}
+		return
+	}
+	nsrun := realBinary(t)
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestNothingMadeAheadIsLeft$", "-test.v")
+	cmd.Env = append(os.Environ(), "NSRUN_TEST_ADOPT="+nsrun)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS")
+}
+
+// TestKilledHelperHangsNothing kills a child of nsrun's at any moment of its start, most of them processes that make namespaces ahead: the run
+// goes on without it, or fails, but ends.
+func TestKilledHelperHangsNothing(t *testing.T) {
+	nsrun := realBinary(t)
+	killed := 0
+	for i := range 60 {
+		cmd := &exec.Cmd{Path: nsrun, Args: []string{"nsrun", "run", "--", "/bin/true"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/usr"}
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		require.NoError(t, cmd.Start())
+		time.Sleep(time.Duration(i) * 50 * time.Microsecond)
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", cmd.Process.Pid, cmd.Process.Pid))
+		for _, word := range strings.Fields(string(children)) {
+			if pid, err := strconv.Atoi(word); err == nil && unix.Kill(pid, unix.SIGKILL) == nil {
+				killed++
+			}
+		}
+		late := time.AfterFunc(testenv.Limit(0), func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		assert.True(t, late.Stop(), "it hangs")
+		assert.Contains(t, []int{0, 125, 137}, cmd.ProcessState.ExitCode(), stderr.String()) // 137: that was pid 1
+		assert.NotContains(t, stderr.String(), "goroutine ")
+	}
+	require.NotZero(t, killed)
 }

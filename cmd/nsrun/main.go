@@ -98,9 +98,15 @@ func main() {
 	runner.Init()
 	a := &app{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
 	if isBwrap(os.Args) {
-		os.Exit(a.bubblewrap(os.Args[0], os.Args[1:]))
+		leave(a.bubblewrap(os.Args[0], os.Args[1:]))
 	}
-	os.Exit(a.main(os.Args[1:]))
+	leave(a.main(os.Args[1:]))
+}
+
+// leave ends this process. What the entry point has started ahead, and nobody has used, ends before.
+func leave(code int) {
+	entry.EndAhead()
+	os.Exit(code)
 }
 
 func (a *app) main(args []string) int {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
 )
@@ -132,6 +133,7 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 		closeInherited(m.plan.Bwrap.StatusFD)
 		giveUp()
 	}
+	entry.EndAhead() // not before, since the sandbox waits for the release
 	if err == nil {
 		err = m.answer()
 	}

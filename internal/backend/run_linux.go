@@ -10,6 +10,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -124,6 +125,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	if err != nil {
 		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p)
 	}
+	entry.EndAhead()
 	s.pumps.closeChild()
 	r := &run{plan: p, opts: opts, lowered: s.lowered, pid: pid, pidfd: pidfd, parent: w.parent, before: w.early, command: -1, ch: s.ch, pumps: s.pumps}
 	defer r.close()

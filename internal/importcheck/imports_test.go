@@ -18,7 +18,7 @@ const module = "github.com/nsrun/nsrun/"
 // add a new package here before writing it, and give the reason in doc/adr.
 var imports = map[string]string{
 	"internal/fault":              "",
-	"internal/sys":                "internal/fault",
+	"internal/sys":                "internal/sys/entry internal/fault",
 	"internal/sys/entry":          "",
 	"mounts":                      "internal/fault internal/sys",
 	"landlock":                    "internal/sys",
@@ -35,7 +35,7 @@ var imports = map[string]string{
 	"nsrun/bwrap":                 "mounts nsrun/policy nsrun/plan nsrun/facts",
 	"nsrun/bwrap/generate":        "",
 	"internal/probe":              "internal/fault internal/sys mounts landlock seccomp rlimit nsrun/facts",
-	"internal/backend":            "internal/fault internal/sys internal/stages internal/verify mounts landlock seccomp rlimit rlimit/cgroup nsrun/plan nsrun/facts nsrun/bwrap internal/scope internal/wire",
+	"internal/backend":            "internal/fault internal/sys internal/sys/entry internal/stages internal/verify mounts landlock seccomp rlimit rlimit/cgroup nsrun/plan nsrun/facts nsrun/bwrap internal/scope internal/wire",
 	"internal/stages":             "internal/fault internal/sys internal/sys/entry internal/verify mounts landlock seccomp rlimit rlimit/cgroup nsrun/plan",
 	"internal/verify":             "internal/sys mounts landlock seccomp rlimit nsrun/plan",
 	"internal/wire":               "internal/sys",

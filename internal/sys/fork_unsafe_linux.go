@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/nsrun/nsrun/internal/fault"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"golang.org/x/sys/unix"
 )
 
@@ -141,6 +142,12 @@ func (p *Program) Fork(flags uintptr, report int) (pid, pidfd int, err error) {
 // process's cgroup.
 func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int, err error) {
 	m := assemble(p, report)
+	if group < 0 {
+		if pid, pidfd, errno, ok := forkAhead(m, flags); ok {
+			runtime.KeepAlive(p)
+			return pid, pidfd, errno
+		}
+	}
 	m.pidfd = -1
 	nr, args := uintptr(unix.SYS_CLONE), [3]uintptr{flags | uintptr(unix.SIGCHLD) | unix.CLONE_PIDFD, 0, uintptr(unsafe.Pointer(&m.pidfd))}
 	into := &CloneArgs{Flags: uint64(flags | unix.CLONE_PIDFD | unix.CLONE_INTO_CGROUP), Signal: uint64(unix.SIGCHLD), Cgroup: uint64(group)}
@@ -156,6 +163,27 @@ func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int
 		return 0, -1, syscall.Errno(errno)
 	}
 	return int(r), int(m.pidfd), nil
+}
+
+// forkAhead starts the child in namespaces that were made ahead, if there are such: see [entry.ForkAhead].
+func forkAhead(m *machine, flags uintptr) (pid, pidfd int, err error, ok bool) {
+	fn := born
+	r, pidfd, ok := entry.ForkAhead(flags, **(**uintptr)(unsafe.Pointer(&fn)), unsafe.Pointer(m))
+	runtime.KeepAlive(m)
+	if ok && r > ^uintptr(4095) {
+		return 0, -1, syscall.Errno(-r), true
+	}
+	return int(r), pidfd, nil, ok
+}
+
+// born is such a child from start to end.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func born(m *machine) {
+	entry.RestoreMask()
+	child(m, 0, len(m.code))
 }
 
 // fork makes the clone call nr. In the child it runs the program and does not return.
@@ -349,7 +377,7 @@ func spawn(m *machine, c *Call, i int) {
 	}
 	child := m.child
 	child.index, child.to, child.helper = i+1, i+1+int(c.from), c.to == spawnHelper
-	pid := vclone(flags, uintptr(unsafe.Pointer(&child.stack[stackWords-4])), c.into, m.entry, unsafe.Pointer(child))
+	pid := entry.Clone(flags, uintptr(unsafe.Pointer(&child.stack[stackWords-4])), c.into, m.entry, unsafe.Pointer(child))
 	m.errno = 0
 	if pid > ^uintptr(4095) {
 		m.errno = -pid
@@ -370,12 +398,6 @@ func beside(m *machine) bool {
 	m.report = -1
 	return true
 }
-
-// vclone is clone(2). In the child it calls the function at address entry with argument. It takes an address because the linker would see a
-// direct call as endless recursion, for which no nosplit stack is large enough; in fact the child starts with an empty stack.
-//
-//go:noescape
-func vclone(flags, stack uintptr, pidfd *int32, entry uintptr, argument unsafe.Pointer) (pid uintptr)
 
 // spawned is a child of spawn from start to end; it does not return.
 //

@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"golang.org/x/sys/unix"
 )
 
@@ -109,7 +110,7 @@ type server struct {
 	entries [2]uintptr // of supervise and become
 }
 
-// newServer returns the state of a server. The entries are code addresses: vclone starts supervisors and commands at them.
+// newServer returns the state of a server. The entries are code addresses: entry.Clone starts supervisors and commands at them.
 func newServer(m *machine) *server {
 	s := &server{nslots: uintptr(len(m.slots))}
 	supervisor, command := supervise, become
@@ -246,7 +247,7 @@ func startWorker(m *machine, c *Call) bool {
 	stacks := (slots + 8*s.nslots + 15) &^ 15
 	w.stack, w.entry = stacks+2*8*stackWords-64, s.entries[1]
 	// Without CLONE_VFORK: the server goes on, and the supervisor has its own stack, slots and machines.
-	w.pid = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM, stacks+8*stackWords-64, nil, s.entries[0], unsafe.Pointer(w))
+	w.pid = entry.Clone(uintptr(unix.SIGCHLD)|unix.CLONE_VM, stacks+8*stackWords-64, nil, s.entries[0], unsafe.Pointer(w))
 	if w.pid > ^uintptr(4095) { // a negated errno
 		s.over = hopeless(m, c) && !refuse(w, c)
 		syscall.RawSyscall(unix.SYS_MUNMAP, at, length, 0)

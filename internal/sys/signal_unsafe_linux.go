@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"os"
 	"runtime"
 
@@ -27,6 +28,9 @@ type handled struct{ handler, flags, restorer, mask uintptr }
 // It is for a process that waits for one thing: os/signal would start goroutines, and a thread, for them, which takes some 70 us. A process has
 // one such pipe. SIGHUP stays ignored where this process was started so, as by nohup(1).
 func SignalPipe(signals ...unix.Signal) (fd int, err error) {
+	if signalFD != 0 {
+		return -1, errors.New("bug: this process has a pipe of signals")
+	}
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return -1, os.NewSyscallError("pipe2", err)

@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,7 +73,7 @@ func supervise(w *worker) {
 	} else if !prepared || w.head.Terminal != 0 && run(m, int(c.a[1]), int(c.a[2])) < 0 {
 		w.failed = failedSupervisor
 	} else {
-		w.command = vclone(uintptr(unix.SIGCHLD)|unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD, w.stack, &m.pidfd, w.entry, unsafe.Pointer(w))
+		w.command = entry.Clone(uintptr(unix.SIGCHLD)|unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD, w.stack, &m.pidfd, w.entry, unsafe.Pointer(w))
 		if w.command > ^uintptr(4095) {
 			m.index, m.errno, w.failed = int(c.a[0])-1, -w.command, failedSupervisor // reported likewise
 		}
@@ -155,7 +156,7 @@ func receive(w *worker, c *Call) bool {
 func refuse(w *worker, c *Call) bool {
 	ok := receive(w, c)
 	if ok {
-		w.own.index, w.own.errno = int(c.a[0])-1, -w.pid // the errno of vclone, as a failure of the serve call
+		w.own.index, w.own.errno = int(c.a[0])-1, -w.pid // the errno of clone(2), as a failure of the serve call
 		reportStart(w, w.own.slots[SlotChannel], &w.own, 0)
 	}
 	for i := uintptr(0); i < w.passed; i++ {

@@ -10,6 +10,9 @@ import "unsafe"
 // Enabled switches the work of begin off for measurements. A start of `nsrun version` takes 0.87 of its time with it.
 const enabled = true
 
+// makeAhead switches off what ahead_unsafe_linux.go does.
+const makeAhead = true
+
 // found is what begin has found out and done.
 var found struct {
 	ran      bool
@@ -36,8 +39,8 @@ func Inserted() (names []string) {
 	return names
 }
 
-// entered is what the entry point calls.
-var entered = begin
+// Entered is what the entry point calls.
+var Entered = begin
 
 // begin gets the address of argc, which argv, the environment and the auxiliary vector follow (System V ABI, process initialisation), and
 // returns the address of its new place.
@@ -61,6 +64,10 @@ func begin(stack unsafe.Pointer) unsafe.Pointer {
 		check(&needs[i], bwrap)
 	}
 	checkProcesses(bwrap)
+	noteNofile()
+	if flags := guess(stack); flags != 0 && makeAhead {
+		startAhead(flags)
+	}
 	noteIgnored()
 	lowerNofile()
 	return insert(stack)
@@ -82,6 +89,17 @@ func noteIgnored() {
 	}
 }
 
+// noteNofile reads the limit on open files.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func noteNofile() {
+	if _, _, e := rawSyscall6(sysPrlimit64, 0, rlimitNofile, 0, uintptr(unsafe.Pointer(&found.nofile)), 0, 0); e != 0 {
+		found.nofile = Limit{}
+	}
+}
+
 // lowerNofile lowers the soft limit on open files to three, the standard descriptors.
 //
 //go:nosplit
@@ -89,7 +107,7 @@ func noteIgnored() {
 //go:nocheckptr
 func lowerNofile() {
 	const standard = 3
-	if _, _, e := rawSyscall6(sysPrlimit64, 0, rlimitNofile, 0, uintptr(unsafe.Pointer(&found.nofile)), 0, 0); e != 0 || found.nofile.Soft <= standard {
+	if found.nofile.Soft <= standard {
 		return
 	}
 	low := Limit{standard, found.nofile.Hard}

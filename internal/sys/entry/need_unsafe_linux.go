@@ -96,7 +96,6 @@ func checkProcesses(bwrap bool) {
 //go:norace
 //go:nocheckptr
 func roomFor(n int) bool {
-	const sigchld = 17
 	for depth := 0; ; depth++ {
 		pid, e := uintptr(0), uintptr(0)
 		if depth < n {
@@ -187,8 +186,6 @@ func sayNumber(n uint64) {
 	rawSyscall6(sysWrite, 2, uintptr(unsafe.Pointer(&digits))+i, uintptr(len(digits))-i, 0, 0, 0)
 }
 
-var bwrapName = [...]byte{'b', 'w', 'r', 'a', 'p', 0}
-
 // calledBwrap reports whether the name of the program, or its first argument, is bwrap.
 //
 //go:nosplit
@@ -196,28 +193,5 @@ var bwrapName = [...]byte{'b', 'w', 'r', 'a', 'p', 0}
 //go:nocheckptr
 func calledBwrap(stack unsafe.Pointer) bool {
 	argc := *word(stack)
-	if argc == 0 {
-		return false
-	}
-	name := *text(unsafe.Add(stack, wordSize))
-	for p := name; *(*byte)(p) != 0; p = unsafe.Add(p, 1) {
-		if *(*byte)(p) == '/' {
-			name = unsafe.Add(p, 1)
-		}
-	}
-	return isBwrap(name) || argc > 1 && isBwrap(*text(unsafe.Add(stack, 2*wordSize)))
-}
-
-// isBwrap compares a C string with bwrap's name.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func isBwrap(name unsafe.Pointer) bool {
-	for i := range len(bwrapName) {
-		if *(*byte)(unsafe.Add(name, i)) != *(*byte)(unsafe.Add(unsafe.Pointer(&bwrapName), i)) {
-			return false
-		}
-	}
-	return true
+	return argc > 0 && equal(base(*text(unsafe.Add(stack, wordSize))), "bwrap") || argc > 1 && equal(*text(unsafe.Add(stack, 2*wordSize)), "bwrap")
 }

@@ -2,10 +2,19 @@ package entry
 
 // Numbers of system calls: arch/x86/entry/syscalls/syscall_64.tbl.
 const (
-	sysWrite       = 1
-	sysRtSigaction = 13
-	sysClone       = 56
-	sysWait4       = 61
-	sysExitGroup   = 231
-	sysPrlimit64   = 302
+	sysWrite         = 1
+	sysRtSigaction   = 13
+	sysClone         = 56
+	sysWait4         = 61
+	sysExitGroup     = 231
+	sysPrlimit64     = 302
+	sysExit          = 60
+	sysGetpid        = 39
+	sysGetppid       = 110
+	sysGetuid        = 102
+	sysPrctl         = 157
+	sysFutex         = 202
+	sysRtSigprocmask = 14
+	sysWaitid        = 247
+	sysArchPrctl     = 158
 )

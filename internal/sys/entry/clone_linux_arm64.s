@@ -1,10 +1,10 @@
 #include "textflag.h"
 
-// func vclone(flags, stack uintptr, pidfd *int32, entry uintptr, argument unsafe.Pointer) (pid uintptr)
+// func Clone(flags, stack uintptr, pidfd *int32, entry uintptr, argument unsafe.Pointer) (pid uintptr)
 //
 // The kernel keeps all registers but R0, so the child has entry and argument where the parent put them, and g in R28. It begins with an
 // empty stack and calls entry as Go's register ABI has it: the argument in R0.
-TEXT ·vclone(SB),NOSPLIT,$0-48
+TEXT ·Clone(SB),NOSPLIT,$0-48
 	MOVD	flags+0(FP), R0
 	MOVD	stack+8(FP), R1
 	MOVD	pidfd+16(FP), R2
@@ -21,13 +21,3 @@ child:
 	MOVD	R9, R0
 	BL	(R10)
 	BRK	$0 // not reached
-
-// func crash()
-TEXT ·crash(SB),NOSPLIT|NOFRAME,$0-0
-	MOVD	ZR, R0
-	MOVD	R0, (R0)
-	RET
-
-// func foreign()
-TEXT ·foreign(SB),NOSPLIT|NOFRAME,$0-0
-	RET
