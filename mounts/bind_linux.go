@@ -221,9 +221,15 @@ func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 	return nil
 }
 
-// move attaches the detached copy in l.tree at dest, which it opens without following symlinks.
+// move attaches the detached copy in l.tree at dest. It names dest by a path only if no symlink can be on the way.
 func (l *lowering) move(dest string) {
 	p := l.p
+	if l.direct(dest) {
+		p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.tree), sys.Str(""), sys.Of(l.root), sys.Str(relative(dest)),
+			sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH"))
+		p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
+		return
+	}
 	l.openDest(dest, l.dst)
 	// Both ends are descriptors, so a symlink that is planted now has no effect.
 	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.tree), sys.Str(""), sys.Of(l.dst), sys.Str(""),

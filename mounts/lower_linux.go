@@ -173,7 +173,11 @@ func (l *lowering) newRoot() {
 	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.root), sys.Str(""), sys.AtCWD(), sys.Str("/"),
 		sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH"))
 	p.Add(unix.SYS_CLOSE, sys.Of(fs))
+	l.enterRoot()
 }
+
+// enterRoot makes the new root the working directory: that is where paths for mount(2) begin (byPath).
+func (l *lowering) enterRoot() { l.p.Add(unix.SYS_FCHDIR, sys.Of(l.root)) }
 
 // newRootOld is newRoot by mount(2), which returns no descriptor of the new mount: openStacked opens it.
 func (l *lowering) newRootOld() {
@@ -181,6 +185,7 @@ func (l *lowering) newRootOld() {
 	p.Add(unix.SYS_MOUNT, sys.Str("nsrun"), sys.Str("/"), sys.Str("tmpfs"),
 		sys.Words(unix.MS_NOSUID|unix.MS_NODEV, "MS_NOSUID|MS_NODEV"), sys.Str("mode=0755"))
 	l.openStacked(l.root)
+	l.enterRoot()
 }
 
 // openStacked opens the empty file system that has just been stacked on "/". ".." of the root directory leads into it.
@@ -205,7 +210,7 @@ func (l *lowering) openStacked(slot sys.Slot) {
 // (pivot_root(2), NOTES).
 func (l *lowering) pivot() {
 	p := l.p
-	p.Add(unix.SYS_FCHDIR, sys.Of(l.root))
+	l.enterRoot()
 	p.Add(unix.SYS_CLOSE, sys.Of(l.root))
 	p.Add(unix.SYS_PIVOT_ROOT, sys.Str("."), sys.Str("."))
 	p.Add(unix.SYS_UMOUNT2, sys.Str("."), sys.Words(unix.MNT_DETACH, "MNT_DETACH"))

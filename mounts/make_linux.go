@@ -43,35 +43,42 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	if op.Kind == Proc {
 		// hidepid=ptraceable shows only the processes that the reader may trace. Pid 1 is not among them, so the command cannot look into
 		// it. Kernels before Linux 5.8 refuse the option; there, permissions alone protect pid 1 (proc_pid(5), hidepid).
-		l.enter(dest)
-		l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("."), sys.Null(), sys.Words(unix.MS_REMOUNT|flags.ms(), "MS_REMOUNT|nosuid|nodev|noexec"),
-			sys.Str("hidepid=ptraceable")).Tolerate(unix.EINVAL, 0)
+		l.byPath(dest, func(place string) {
+			l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str(place), sys.Null(), sys.Words(unix.MS_REMOUNT|flags.ms(), "MS_REMOUNT|nosuid|nodev|noexec"),
+				sys.Str("hidepid=ptraceable")).Tolerate(unix.EINVAL, 0)
+		})
 	}
 	l.view.cover(dest, n)
 	return nil
 }
 
-// mountOn mounts a new file system on dest. It enters a directory that only the sandbox can change, which takes one call less than a
-// descriptor number.
+// mountOn mounts a new file system on dest.
 func (l *lowering) mountOn(dest, fstype, options string, flags Flags) {
-	if !l.view.private(dest) {
-		l.mountByNumber(dest, fstype, options, flags)
-		return
-	}
-	l.enter(dest)
-	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
+	l.byPath(dest, func(place string) {
+		l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str(place), sys.Str(fstype), msWords(flags), optional(options))
+	})
 }
 
-// mountByNumber mounts a new file system on dest, which a path in /proc/self/fd names. It does not enter dest: fchdir needs search
-// permission, which the caller, and even root in a user namespace, may lack on a directory of the host.
-func (l *lowering) mountByNumber(dest, fstype, options string, flags Flags) {
+// byPath calls body with a path for mount(2) that leads to dest: from the working directory, which is the new root, if no symlink can be on
+// the way, and otherwise by number.
+func (l *lowering) byPath(dest string, body func(place string)) {
+	if l.direct(dest) {
+		body(relative(dest))
+		return
+	}
+	l.byNumber(dest, body)
+}
+
+// byNumber calls body with a path in /proc/self/fd that names dest, which it opens without following symlinks. It does not enter dest:
+// fchdir needs search permission, which the caller, and even root in a user namespace, may lack on a directory of the host.
+func (l *lowering) byNumber(dest string, body func(place string)) {
 	l.openDest(dest, l.dst)
 	l.numbered(l.dst, l.fdDest)
-	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str(l.procFD(l.fdDest)), sys.Str(fstype), msWords(flags), optional(options))
+	body(l.procFD(l.fdDest))
 	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 }
 
-// enter makes dest the working directory, so that mount(2) can name it as ".".
+// enter makes dest the working directory. The caller must make the new root the working directory again: enterRoot.
 func (l *lowering) enter(dest string) {
 	l.openDest(dest, l.dst)
 	l.p.Add(unix.SYS_FCHDIR, sys.Of(l.dst))
@@ -234,7 +241,7 @@ func (l *lowering) mask(op Op) error {
 	}
 	if dir {
 		// Read-only and as small as a tmpfs can be: it only hides what is below.
-		l.mountByNumber(op.Dest, "tmpfs", "size=4k,nr_inodes=2", Flags{ReadOnly, NoSuid, NoDev, NoExec})
+		l.mountOn(op.Dest, "tmpfs", "size=4k,nr_inodes=2", Flags{ReadOnly, NoSuid, NoDev, NoExec})
 		return nil
 	}
 	if err := l.openNull(); err != nil {

@@ -155,6 +155,10 @@ func relative(dest string) string {
 	return strings.TrimPrefix(dest, "/")
 }
 
+// direct reports whether a path from the new root leads to dest and nowhere else. All directories above dest are the sandbox's own, so no
+// symlink is on the way, and no other process can put one there. dest itself is no symlink either: the view knows what is in them.
+func (l *lowering) direct(dest string) bool { return l.view.private(parent(dest)) }
+
 // openDest opens dest below the new root into slot and follows no symlink. CVE-2026-87766 was a mount point made through a planted symlink.
 func (l *lowering) openDest(dest string, slot sys.Slot) {
 	if l.have.Openat2 {

@@ -27,6 +27,12 @@ func (c *checker) attach(src sys.Slot, flags mounts.Flags, at string, dir, recur
 		c.close(OldRoot, src)
 	}
 	c.setFlags(tree, flags, dir)
+	if c.ahead(0, unix.SYS_MOVE_MOUNT) {
+		c.call(Places, unix.SYS_MOVE_MOUNT).slot(tree).str("").slot(c.root).str(named(at)).num(unix.MOVE_MOUNT_F_EMPTY_PATH)
+		c.direct(at)
+		c.close(OldRoot, tree)
+		return
+	}
 	dst := c.place(at)
 	c.call(Places, unix.SYS_MOVE_MOUNT).slot(tree).str("").slot(dst).str("").num(moveEmpty)
 	c.close(OldRoot, tree)

@@ -34,6 +34,7 @@ type layer struct {
 // may be open. CVE-2024-21626 was such a descriptor.
 func (c *checker) rootStage() {
 	c.newRoot()
+	c.call(Places, unix.SYS_FCHDIR).slot(c.root) // paths for mount(2) begin there
 	ops, from := mounts.Expand(c.Plan.Mounts)
 	for i, op := range ops {
 		c.op = from[i]
@@ -168,13 +169,40 @@ func (c *checker) mayMake(at string) {
 		c.failFor(Places, "%q leaves the new root", at)
 	}
 	for _, l := range slices.Backward(c.layers) {
-		if below(at, l.path) && at != l.path {
-			if !l.own {
-				c.failFor(Places, "%s is made in the host's %s", at, l.path)
-			}
+		switch {
+		case at == l.path:
+			c.failFor(Places, "%s is made where something is already", at)
+		case below(at, l.path) && !l.own:
+			c.failFor(Places, "%s is made in the host's %s", at, l.path)
+		case below(at, l.path):
 			return
 		}
 	}
+}
+
+// direct requires that a path below the new root leads to a place and nowhere else: each directory above the place lies in a file system of
+// the sandbox, which has no symlinks but those of the plan.
+//
+// Claim Places: a symlink that is planted in a directory of the host would lead elsewhere (CVE-2019-16884).
+func (c *checker) direct(at string) {
+	inner := at
+	for _, l := range slices.Backward(c.layers) {
+		if inner == l.path || !below(inner, l.path) {
+			continue
+		}
+		if !l.own {
+			c.failFor(Places, "%s is named by a path, but %s is not the sandbox's own", at, l.path)
+		}
+		inner = l.path
+	}
+}
+
+// named returns a path as a call names it from the new root.
+func named(at string) string {
+	if at == "" {
+		return "."
+	}
+	return at
 }
 
 // below reports whether a relative path is dir or lies below it.
@@ -227,9 +255,7 @@ func (c *checker) source(path string) sys.Slot {
 // place requires that a path is opened from the new root's descriptor, beneath it and without following any symlink. CVE-2026-87766 was a
 // mount point made through a planted symlink.
 func (c *checker) place(at string) sys.Slot {
-	if at == "" {
-		at = "."
-	}
+	at = named(at)
 	if c.Plan.Mechanisms.Openat2 {
 		return c.call(Places, unix.SYS_OPENAT2).slot(c.root).str(at).words(oPath, 0, beneath).num(24).opens()
 	}
@@ -280,34 +306,32 @@ func (c *checker) fileSystem(op mounts.Op, at string) {
 	c.point(at)
 	c.mountType(string(op.Kind), options, flags, at)
 	if op.Kind == mounts.Proc {
-		c.enter(at)
 		// hidepid hides the processes that the command may not trace, and pid 1 is one of them (claim Lifetime, CVE-2019-5736).
-		c.call(Lifetime, unix.SYS_MOUNT).null().str(".").null().word(unix.MS_REMOUNT | attributes(flags)).str("hidepid=ptraceable").or(noHidepid)
+		c.byPath(at, func(place string) {
+			c.call(Lifetime, unix.SYS_MOUNT).null().str(place).null().word(unix.MS_REMOUNT | attributes(flags)).str("hidepid=ptraceable").or(noHidepid)
+		})
 	}
 	c.layers = append(c.layers, layer{at, op.Kind == mounts.Tmpfs, flags.Has(mounts.ReadOnly)})
 }
 
-// mountType requires mount(2) on a place that was opened without following symlinks: "." after fchdir, or a path in /proc/self/fd. Both
-// name what is open, so the choice is harmless.
+// mountType requires a new file system on a place.
 func (c *checker) mountType(fstype, options string, flags mounts.Flags, at string) {
-	dst := c.place(at)
-	if c.ahead(0, unix.SYS_FCHDIR) {
-		c.call(Places, unix.SYS_FCHDIR).slot(dst)
-		c.close(OldRoot, dst)
-		c.call(Flags, unix.SYS_MOUNT).str(fstype).str(".").str(fstype).word(attributes(flags)).optional(options)
-		return
-	}
-	c.number(c.call(Places, unix.SYS_DUP3).slot(dst), &c.second).num(unix.O_CLOEXEC)
-	c.close(OldRoot, dst)
-	c.call(Flags, unix.SYS_MOUNT).str(fstype).str(procFD(c.second)).str(fstype).word(attributes(flags)).optional(options)
-	c.call(OldRoot, unix.SYS_CLOSE).num(c.second)
+	c.byPath(at, func(place string) {
+		c.call(Flags, unix.SYS_MOUNT).str(fstype).str(place).str(fstype).word(attributes(flags)).optional(options)
+	})
 }
 
-// enter requires that the working directory becomes the place, so that the next mount(2) can name it as ".".
-func (c *checker) enter(at string) {
-	dst := c.place(at)
-	c.call(Places, unix.SYS_FCHDIR).slot(dst)
-	c.close(OldRoot, dst)
+// byPath requires the mount(2) that body requires, on a path that leads to a place: one from the working directory, which is the new root,
+// or one in /proc/self/fd that names the place, which was opened without following symlinks.
+func (c *checker) byPath(at string, body func(place string)) {
+	if c.ahead(0, unix.SYS_MOUNT) {
+		body(named(at))
+		c.direct(at)
+		return
+	}
+	c.placeNumber(at)
+	body(procFD(c.second))
+	c.call(OldRoot, unix.SYS_CLOSE).num(c.second)
 }
 
 // symlink requires a symlink with the plan's target in a file system of the sandbox. Nothing can be made below it later.
