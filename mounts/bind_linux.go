@@ -211,14 +211,19 @@ func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 		sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 			"OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH|AT_RECURSIVE")).Keep(l.tree)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
+	l.finish(flags, dest, dir)
+	return nil
+}
+
+// finish sets flags on the detached copy in l.tree, then attaches it at dest. In the other order a read-only grant could be written for a
+// moment.
+func (l *lowering) finish(flags Flags, dest string, dir bool) {
 	recursive := uint64(0)
 	if dir {
 		recursive = unix.AT_RECURSIVE
 	}
-	// Flags first, then the mount. In the other order a read-only grant could be written for a moment.
 	l.setFlags(l.tree, flags, recursive)
 	l.move(dest)
-	return nil
 }
 
 // move attaches the detached copy in l.tree at dest. It names dest by a path only if no symlink can be on the way.

@@ -109,6 +109,7 @@ func (l *lowering) compatProc(op Op) error {
 		return err
 	}
 	dest := l.resolved.Dest
+	l.proc = dest
 	l.enter(dest)
 	for _, name := range compatCovered {
 		cover := Op{Kind: Rebind, Dest: join(dest, name), Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev}}
@@ -121,6 +122,7 @@ func (l *lowering) compatProc(op Op) error {
 		}
 	}
 	l.enterRoot()
+	l.proc = ""
 	return nil
 }
 

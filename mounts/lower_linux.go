@@ -22,6 +22,7 @@ type lowering struct {
 	mounts   []Mount  // the host's, read when first needed
 	writable []string // sources of writable binds
 	resolved Resolved // of the current operation
+	proc     string   // where the current operation has mounted a procfs, if the operation is a part of Proc
 
 	root           sys.Slot // O_PATH descriptor of the new root
 	src, dst, tree sys.Slot // of the current operation
@@ -68,7 +69,10 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 	}
 	for i, op := range simple {
 		p.At(sys.Step{Stage: "mount", Index: from[i] + 1, Op: string(op.Kind), Path: op.Dest})
-		l.resolved = Resolved{Op: from[i], Dest: op.Dest}
+		l.resolved, l.proc = Resolved{Op: from[i], Dest: op.Dest}, ""
+		if whole := tree.Ops[from[i]]; whole.Kind == Proc {
+			l.proc = whole.Dest
+		}
 		if err := l.op(op); err != nil {
 			return nil, l.fail(from[i], tree.Ops[from[i]], op, err)
 		}

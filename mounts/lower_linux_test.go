@@ -254,6 +254,33 @@ func TestProcIsCovered(t *testing.T) {
 	assert.Contains(t, text, `"proc/keys"`)
 	assert.Contains(t, text, `"proc/acpi"`, "a directory is covered by an empty tmpfs")
 	assert.NotContains(t, text, "kcore", "what this kernel has not got needs no cover")
+	assert.Equal(t, 1, strings.Count(text, "RESOLVE_BENEATH"), "only the kernel makes names in a new procfs, but mount(2) follows a symlink at the end")
+}
+
+// TestANewProcfsIsNamedByAPathOnlyForItsParts: the parts lead through no symlink; in /proc/self and /proc/net they would.
+func TestANewProcfsIsNamedByAPathOnlyForItsParts(t *testing.T) {
+	host := fakeHost{"/dev/null": "char 1:3", "/proc/keys": "file", "/proc/7/status": "file", "/home/me/w/x": "file"}
+	proc := Op{Kind: Proc, Dest: "/proc"}
+	text, _, err := lower(t, newWay, host, proc, Op{Kind: Mask, Dest: "/proc/7/status"})
+	require.NoError(t, err)
+	assert.Contains(t, text, `move_mount($4, "", $1, "proc/keys", MOVE_MOUNT_F_EMPTY_PATH)`)
+	assert.Contains(t, text, `openat2($1, "proc/7/status", {O_PATH, RESOLVE_NO_SYMLINKS|RESOLVE_BENEATH}, 24)`)
+	proc.Dest = "/w/p"
+	text, _, err = lower(t, newWay, host, Op{Kind: Bind, Source: "/home/me/w", Dest: "/w"}, Op{Kind: Tmpfs, Dest: "/w/x", Optional: true}, proc)
+	require.Error(t, err, "nothing is created on the host: %s", text)
+}
+
+// linkedHost resolves /proc/self, as Host.Stat does.
+type linkedHost struct{ fakeHost }
+
+func (h linkedHost) Stat(name string) (Stat, error) {
+	return h.fakeHost.Stat(strings.Replace(name, "/proc/self/", "/proc/7/", 1))
+}
+
+func TestNothingIsMaskedThroughASymlink(t *testing.T) {
+	host := linkedHost{fakeHost{"/proc/7/status": "file"}}
+	_, _, err := lower(t, newWay, host, Op{Kind: Proc, Dest: "/proc"}, Op{Kind: Mask, Dest: "/proc/self/status", Optional: true})
+	require.ErrorContains(t, err, "/proc/self/status is reached through a symlink")
 }
 
 // TestNothingIsEverCreatedOnTheHost checks every creating call of many trees: its place must be in a file system of the sandbox's.

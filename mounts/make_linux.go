@@ -60,9 +60,9 @@ func (l *lowering) mountOn(dest, fstype, options string, flags Flags) {
 }
 
 // byPath calls body with a path for mount(2) that leads to dest: from the working directory, which is the new root, if no symlink can be on
-// the way, and otherwise by number.
+// the way, and otherwise by number. mount(2) would follow a symlink at the end, too, so no place in a procfs is named so.
 func (l *lowering) byPath(dest string, body func(place string)) {
-	if l.direct(dest) {
+	if l.view.private(parent(dest)) {
 		body(relative(dest))
 		return
 	}
@@ -214,11 +214,18 @@ func (l *lowering) rebind(op Op) error {
 	if err != nil || !found {
 		return err
 	}
+	p := l.p
+	if l.have.NewAPI && l.direct(op.Dest) {
+		p.Add(unix.SYS_OPEN_TREE, sys.Of(l.root), sys.Str(relative(op.Dest)),
+			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE,
+				"OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_SYMLINK_NOFOLLOW|AT_RECURSIVE")).Keep(l.tree)
+		l.finish(op.Flags, op.Dest, dir)
+		return nil
+	}
 	l.openDest(op.Dest, l.src)
 	if l.have.NewAPI {
 		return l.attach(op.Flags, op.Dest, op.Dest, dir)
 	}
-	p := l.p
 	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")
 	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.fdDest), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
@@ -296,9 +303,13 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	if Absent(err) && op.Optional {
 		return false, false, nil
 	}
+	switch {
+	case err != nil:
 	// A mount on a symlink would land on its target instead.
-	if err == nil && stat.Type() == unix.S_IFLNK {
+	case stat.Type() == unix.S_IFLNK:
 		err = fmt.Errorf("%s is a symlink; nothing is mounted on one", op.Dest)
+	case stat.Path != join(n.source, rest):
+		err = fmt.Errorf("%s is reached through a symlink; nothing is mounted through one", op.Dest)
 	}
 	return stat.Type() == unix.S_IFDIR, true, err
 }

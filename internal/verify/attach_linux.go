@@ -26,6 +26,11 @@ func (c *checker) attach(src sys.Slot, flags mounts.Flags, at string, dir, recur
 	if src != c.null {
 		c.close(OldRoot, src)
 	}
+	c.finish(tree, flags, at, dir)
+}
+
+// finish requires that a detached copy gets its flags and is then attached at a place.
+func (c *checker) finish(tree sys.Slot, flags mounts.Flags, at string, dir bool) {
 	c.setFlags(tree, flags, dir)
 	if c.ahead(0, unix.SYS_MOVE_MOUNT) {
 		c.call(Places, unix.SYS_MOVE_MOUNT).slot(tree).str("").slot(c.root).str(named(at)).num(unix.MOVE_MOUNT_F_EMPTY_PATH)

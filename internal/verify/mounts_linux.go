@@ -16,6 +16,7 @@ const (
 	oName      = oPath | unix.O_NOFOLLOW
 	beneath    = unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH
 	cloneTree  = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH
+	copyNamed  = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_SYMLINK_NOFOLLOW | unix.AT_RECURSIVE
 	moveEmpty  = unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH
 	remount    = unix.MS_REMOUNT | unix.MS_BIND
 	stagedFile = ".nsrun-file"
@@ -180,11 +181,19 @@ func (c *checker) mayMake(at string) {
 	}
 }
 
-// direct requires that a path below the new root leads to a place and nowhere else: each directory above the place lies in a file system of
-// the sandbox, which has no symlinks but those of the plan.
+// direct requires that a path below the new root leads to a place and nowhere else, if a symlink at the end is not followed. In a new procfs
+// only the kernel makes names, and the parts of it that the plan's operation covers lie below no symlink.
+func (c *checker) direct(at string) {
+	if proc := relative(c.Plan.Mounts[c.op].Dest); c.Plan.Mounts[c.op].Kind == mounts.Proc && !c.Resolved[c.op].Missing && below(at, proc) {
+		at = proc
+	}
+	c.private(at)
+}
+
+// private requires that each directory above a place lies in a file system of the sandbox, which has no symlinks but those of the plan.
 //
 // Claim Places: a symlink that is planted in a directory of the host would lead elsewhere (CVE-2019-16884).
-func (c *checker) direct(at string) {
+func (c *checker) private(at string) {
 	inner := at
 	for _, l := range slices.Backward(c.layers) {
 		if inner == l.path || !below(inner, l.path) {
@@ -326,7 +335,7 @@ func (c *checker) mountType(fstype, options string, flags mounts.Flags, at strin
 func (c *checker) byPath(at string, body func(place string)) {
 	if c.ahead(0, unix.SYS_MOUNT) {
 		body(named(at))
-		c.direct(at)
+		c.private(at)
 		return
 	}
 	c.placeNumber(at)
@@ -411,14 +420,17 @@ func (c *checker) opensNull() bool {
 	return v.Arg(0) == uint64(cwd) && !v.IsSlot(0)
 }
 
-// masks reports whether the program covers at next: it looks for the call that opens at below the new root, before any mount is made. An
+// masks reports whether the program covers at next: it looks for the first call that opens a place below the new root or mounts on one. An
 // entry that the kernel does not have is not covered. Which those are is no part of the plan, so an entry that is left out altogether is not
 // noticed here.
 func (c *checker) masks(at string) bool {
 	const longest = 64 // more than the calls that open a path name by name and copy /dev/null
 	for i := c.next; i < min(c.end, c.next+longest); i++ {
 		switch v := c.p.View(i); {
-		case v.NR() == unix.SYS_MOVE_MOUNT, v.NR() == unix.SYS_MOUNT && v.Kind() == sys.KindCall:
+		case v.NR() == unix.SYS_MOVE_MOUNT:
+			name, _ := v.Str(3)
+			return name == at
+		case v.NR() == unix.SYS_MOUNT && v.Kind() == sys.KindCall:
 			return false
 		case v.IsSlot(0) && sys.Slot(v.Arg(0)) == c.root:
 			if name, _ := v.Str(1); c.Plan.Mechanisms.Openat2 {
@@ -445,8 +457,11 @@ func (c *checker) walksTo(i int, at string) bool {
 // rebind requires that a copy of what is at a place gets flags and is mounted on the same place. It makes parts of /proc read-only through
 // which the host could be controlled, such as /proc/sys.
 func (c *checker) rebind(op mounts.Op, at string, file bool) {
-	src := c.place(at)
-	if c.Plan.Mechanisms.MountAPI {
+	if c.ahead(0, unix.SYS_OPEN_TREE) {
+		tree := c.call(Places, unix.SYS_OPEN_TREE).slot(c.root).str(at).num(copyNamed).opens()
+		c.direct(at)
+		c.finish(tree, op.Flags, at, !file)
+	} else if src := c.place(at); c.Plan.Mechanisms.MountAPI {
 		c.attach(src, op.Flags, at, !file, true)
 	} else {
 		c.number(c.call(Places, unix.SYS_DUP3).slot(src), &c.second).num(unix.O_CLOEXEC)
