@@ -146,7 +146,8 @@ func (l *lowering) symlink(op Op, target string) error {
 	return nil
 }
 
-// staged is the path at which a file is made that will be mounted over a file of the host. It is unlinked as soon as the file is mounted.
+// staged is the path at which a file is made that will be mounted over a file of the host. It is unlinked as soon as the file is mounted. The
+// kernel mounts no file that has no name (d_set_mounted in fs/dcache.c), so O_TMPFILE is no way.
 const staged = "/.nsrun-file"
 
 // file makes a file with op.Data. Below a directory of the host it cannot be made, so a file of that name must exist there, and the new
@@ -159,7 +160,8 @@ func (l *lowering) file(op Op) error {
 	n, _, rest := l.view.find(op.Dest)
 	if n.origin == private && n.dir && rest != "" {
 		l.makeParents(op.Dest)
-		l.write(op.Dest, op.Data, mode)
+		l.write(op.Dest, op.Data, mode, l.dst)
+		l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 		l.view.set(op.Dest, node{origin: private})
 		l.resolved.File = true
 		return nil
@@ -174,10 +176,9 @@ func (l *lowering) file(op Op) error {
 	}
 	// The place is on the host, so the file is made in the root tmpfs and mounted from there. It is data: nosuid, nodev and noexec cost
 	// nothing.
-	l.write(staged, op.Data, mode)
-	l.openDest(staged, l.src)
+	l.write(staged, op.Data, mode, l.src)
 	flags := append(Flags{NoSuid, NoDev, NoExec}, op.Flags...)
-	if err := l.attach(flags, staged, dest, false); err != nil {
+	if err := l.attach(flags, "", dest, false); err != nil {
 		return err
 	}
 	// The mount keeps the file. Without this, the sandbox would have it under a second name.
@@ -187,16 +188,16 @@ func (l *lowering) file(op Op) error {
 	return nil
 }
 
-// write makes a new file with data. O_EXCL and O_NOFOLLOW refuse a file or symlink that exists already; a short write fails the start.
-func (l *lowering) write(dest string, data []byte, mode uint32) {
+// write makes a new file with data and leaves it open in slot. O_EXCL and O_NOFOLLOW refuse a file or symlink that exists already; a short
+// write fails the start.
+func (l *lowering) write(dest string, data []byte, mode uint32, slot sys.Slot) {
 	p := l.p
 	p.Add(unix.SYS_OPENAT, sys.Of(l.root), sys.Str(relative(dest)),
 		sys.Words(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC"),
-		octalMode(mode)).Keep(l.dst)
+		octalMode(mode)).Keep(slot)
 	if len(data) > 0 {
-		p.Add(unix.SYS_WRITE, sys.Of(l.dst), sys.Bytes(data), sys.Int(len(data))).Min(len(data))
+		p.Add(unix.SYS_WRITE, sys.Of(slot), sys.Bytes(data), sys.Int(len(data))).Min(len(data))
 	}
-	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 
 // remount adds op.Flags to the mount at op.Dest, without its submounts.

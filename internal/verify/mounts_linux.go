@@ -356,25 +356,25 @@ func (c *checker) symlink(target, at string) {
 func (c *checker) file(op mounts.Op, at string) {
 	c.point(at)
 	if c.aheadStr(unix.SYS_OPENAT, 1, at) {
-		c.writeFile(op, at)
+		c.close(OldRoot, c.writeFile(op, at))
 		return
 	}
-	c.writeFile(op, stagedFile)
-	src := c.place(stagedFile)
+	src := c.writeFile(op, stagedFile)
 	c.attach(src, append(mounts.Flags{mounts.NoSuid, mounts.NoDev, mounts.NoExec}, op.Flags...), at, false, true)
 	c.call(Places, unix.SYS_UNLINKAT).slot(c.root).str(stagedFile).num(0)
 	c.layers = append(c.layers, layer{path: at})
 }
 
-// writeFile requires that a new file is made (O_EXCL, O_NOFOLLOW) and that all of its content is written: a short write is a failure.
-func (c *checker) writeFile(op mounts.Op, at string) {
+// writeFile requires that a new file is made (O_EXCL, O_NOFOLLOW) and that all of its content is written: a short write is a failure. It
+// returns the slot in which the file is open.
+func (c *checker) writeFile(op mounts.Op, at string) sys.Slot {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	s := c.call(Places, unix.SYS_OPENAT).slot(c.root).str(at).num(flags).num(int(orMode(op.Mode, 0o644))).opens()
 	c.mayMake(at)
 	if n := len(op.Data); n > 0 {
 		c.call(Places, unix.SYS_WRITE).slot(s).mem(op.Data).num(n).atLeast(n)
 	}
-	c.close(OldRoot, s)
+	return s
 }
 
 // remount requires that flags are added to the mount at a place. A layer never loses its read-only mark (claim Flags).
