@@ -205,14 +205,20 @@ func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 	if !l.have.NewAPI {
 		return l.attachOld(flags, source, dest)
 	}
-	p := l.p
-	// AT_EMPTY_PATH copies what the descriptor has open; no path is resolved a second time.
-	p.Add(unix.SYS_OPEN_TREE, sys.Of(l.src), sys.Str(""),
-		sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
-			"OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH|AT_RECURSIVE")).Keep(l.tree)
-	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
+	l.copyTree(l.src, l.tree, unix.AT_RECURSIVE)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.src))
 	l.finish(flags, dest, dir)
 	return nil
+}
+
+// copyTree makes a detached copy of what from has open, with AT_RECURSIVE of its submounts, too. No path is resolved a second time.
+func (l *lowering) copyTree(from, to sys.Slot, recursive uint64) {
+	words := "OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH"
+	if recursive != 0 {
+		words += "|AT_RECURSIVE"
+	}
+	l.p.Add(unix.SYS_OPEN_TREE, sys.Of(from), sys.Str(""),
+		sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive, words)).Keep(to)
 }
 
 // finish sets flags on the detached copy in l.tree, then attaches it at dest. In the other order a read-only grant could be written for a
@@ -223,23 +229,22 @@ func (l *lowering) finish(flags Flags, dest string, dir bool) {
 		recursive = unix.AT_RECURSIVE
 	}
 	l.setFlags(l.tree, flags, recursive)
-	l.move(dest)
+	l.move(l.tree, dest)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
 }
 
-// move attaches the detached copy in l.tree at dest. It names dest by a path only if no symlink can be on the way.
-func (l *lowering) move(dest string) {
+// move attaches the detached copy in tree at dest. It names dest by a path only if no symlink can be on the way.
+func (l *lowering) move(tree sys.Slot, dest string) {
 	p := l.p
 	if l.direct(dest) {
-		p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.tree), sys.Str(""), sys.Of(l.root), sys.Str(relative(dest)),
+		p.Add(unix.SYS_MOVE_MOUNT, sys.Of(tree), sys.Str(""), sys.Of(l.root), sys.Str(relative(dest)),
 			sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH"))
-		p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
 		return
 	}
 	l.openDest(dest, l.dst)
 	// Both ends are descriptors, so a symlink that is planted now has no effect.
-	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.tree), sys.Str(""), sys.Of(l.dst), sys.Str(""),
+	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(tree), sys.Str(""), sys.Of(l.dst), sys.Str(""),
 		sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH|MOVE_MOUNT_T_EMPTY_PATH"))
-	p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
 	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 

@@ -26,7 +26,7 @@ type lowering struct {
 
 	root           sys.Slot // O_PATH descriptor of the new root
 	src, dst, tree sys.Slot // of the current operation
-	null           sys.Slot // the host's /dev/null, once it has been opened
+	null           sys.Slot // the first mask of a file; without the new API, the host's /dev/null
 	haveNull       bool
 
 	// Descriptor numbers that paths in /proc/self/fd name. prefix stands before /proc while a compat tree is built.

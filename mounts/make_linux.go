@@ -252,24 +252,38 @@ func (l *lowering) mask(op Op) error {
 		l.mountOn(op.Dest, "tmpfs", "size=4k,nr_inodes=2", Flags{ReadOnly, NoSuid, NoDev, NoExec})
 		return nil
 	}
-	if err := l.openNull(); err != nil {
-		return err
-	}
 	if l.have.NewAPI {
-		l.p.Add(unix.SYS_OPEN_TREE, sys.Of(l.null), sys.Str(""),
-			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH, "OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH")).Keep(l.tree)
-		// The copy gets its flags before it is attached, so the host's device is never in the sandbox on a writable mount.
-		l.setFlags(l.tree, maskFlags, 0)
-		l.move(op.Dest)
-		return nil
+		return l.maskFile(op.Dest)
+	}
+	if err := l.openNull(l.null); err != nil {
+		return err
 	}
 	// attachOld closes its source. A duplicate keeps /dev/null open for the next mask.
 	l.p.Add(unix.SYS_FCNTL, sys.Of(l.null), sys.Words(unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"), sys.Int(0)).Keep(l.src)
 	return l.attachOld(maskFlags, "/dev/null", op.Dest)
 }
 
-// openNull opens the host's /dev/null once, after a check of its device number: CVE-2025-31133.
-func (l *lowering) openNull() error {
+// maskFile covers a file with the host's /dev/null. The first mask gets its flags before it is attached, so the host's device is never in
+// the sandbox on a writable mount. The others are copies of the first, and a copy has its flags (clone_mnt in fs/namespace.c).
+func (l *lowering) maskFile(dest string) error {
+	if l.haveNull {
+		l.copyTree(l.null, l.tree, 0)
+		l.move(l.tree, dest)
+		l.p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
+		return nil
+	}
+	if err := l.openNull(l.src); err != nil {
+		return err
+	}
+	l.copyTree(l.src, l.null, 0)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.src))
+	l.setFlags(l.null, maskFlags, 0)
+	l.move(l.null, dest)
+	return nil
+}
+
+// openNull opens the host's /dev/null once into slot, after a check of its device number: CVE-2025-31133.
+func (l *lowering) openNull(slot sys.Slot) error {
 	if l.haveNull {
 		return nil
 	}
@@ -281,7 +295,7 @@ func (l *lowering) openNull() error {
 	if err != nil {
 		return fmt.Errorf("the mask: %w", err)
 	}
-	l.openSource(stat.Path, l.null)
+	l.openSource(stat.Path, slot)
 	l.haveNull = true
 	return nil
 }

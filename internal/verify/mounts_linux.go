@@ -235,7 +235,7 @@ func (c *checker) bind(op mounts.Op, seen mounts.Resolved, at string, whole bool
 		source = c.device(source)
 	}
 	src := c.source(source)
-	c.attach(src, op.Flags, at, whole && !seen.File, true)
+	c.attach(src, op.Flags, at, whole && !seen.File)
 	c.layers = append(c.layers, layer{at, false, op.Flags.Has(mounts.ReadOnly)})
 }
 
@@ -360,7 +360,7 @@ func (c *checker) file(op mounts.Op, at string) {
 		return
 	}
 	src := c.writeFile(op, stagedFile)
-	c.attach(src, append(mounts.Flags{mounts.NoSuid, mounts.NoDev, mounts.NoExec}, op.Flags...), at, false, true)
+	c.attach(src, append(mounts.Flags{mounts.NoSuid, mounts.NoDev, mounts.NoExec}, op.Flags...), at, false)
 	c.call(Places, unix.SYS_UNLINKAT).slot(c.root).str(stagedFile).num(0)
 	c.layers = append(c.layers, layer{path: at})
 }
@@ -398,12 +398,13 @@ func (c *checker) mask(at string, maybe bool) {
 		return
 	}
 	api := c.Plan.Mechanisms.MountAPI
-	if c.null == 0 && c.opensNull() {
+	first := c.null == 0 && c.opensNull()
+	if first {
 		c.null = c.source(c.device("/dev/null"))
 	}
 	switch {
 	case api && c.ahead(0, unix.SYS_OPEN_TREE):
-		c.attach(c.null, flags, at, false, false)
+		c.maskFile(first, flags, at)
 	case !api && c.ahead(0, unix.SYS_FCNTL):
 		src := c.call(Places, unix.SYS_FCNTL).slot(c.null).num(unix.F_DUPFD_CLOEXEC).num(0).opens()
 		c.attachOld(src, flags, at, false)
@@ -411,6 +412,21 @@ func (c *checker) mask(at string, maybe bool) {
 		c.mountType("tmpfs", "size=4k,nr_inodes=2", mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev, mounts.NoExec}, at)
 	}
 	c.layers = append(c.layers, layer{path: at, ro: true})
+}
+
+// maskFile requires that a copy of the host's /dev/null gets its flags and is then attached at a place, or that a copy of the first mask is:
+// a copy has the flags of its original.
+func (c *checker) maskFile(first bool, flags mounts.Flags, at string) {
+	tree := c.call(Places, unix.SYS_OPEN_TREE).slot(c.null).str("").num(cloneTree).opens()
+	if first {
+		c.close(OldRoot, c.null)
+		c.setFlags(tree, flags, false)
+		c.null = tree
+	}
+	c.move(tree, at)
+	if !first {
+		c.close(OldRoot, tree)
+	}
 }
 
 // opensNull reports whether the next call opens a path from AT_FDCWD: the first mask of a file opens the host's /dev/null there.
@@ -462,7 +478,7 @@ func (c *checker) rebind(op mounts.Op, at string, file bool) {
 		c.direct(at)
 		c.finish(tree, op.Flags, at, !file)
 	} else if src := c.place(at); c.Plan.Mechanisms.MountAPI {
-		c.attach(src, op.Flags, at, !file, true)
+		c.attach(src, op.Flags, at, !file)
 	} else {
 		c.number(c.call(Places, unix.SYS_DUP3).slot(src), &c.second).num(unix.O_CLOEXEC)
 		c.close(OldRoot, src)
