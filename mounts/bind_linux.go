@@ -66,8 +66,7 @@ func (l *lowering) bind(op Op) error {
 // accept returns an error if the operation does not permit what is at the source.
 func (l *lowering) accept(op Op, stat Stat) error {
 	// A program in an earlier sandbox may have written below a writable grant. Anything there may be a symlink that it planted.
-	noFollow := op.NoFollow || slices.ContainsFunc(l.writable, func(w string) bool { return w != op.Source && within(op.Source, w) })
-	if noFollow && len(stat.Links) > 0 {
+	if len(stat.Links) > 0 && (op.NoFollow || l.belowWritable(op.Source)) {
 		return planted(op.Source, stat.Links[0], stat.Path)
 	}
 	// The resolved path counts, because a symlink in a permitted directory may lead out of it.
@@ -78,6 +77,26 @@ func (l *lowering) accept(op Op, stat Stat) error {
 		return err
 	}
 	return l.noKernelFiles(op, stat)
+}
+
+// noteWritable records the sources of writable binds.
+func (l *lowering) noteWritable(ops []Op) {
+	l.writable = map[string]bool{}
+	for _, op := range ops {
+		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
+			l.writable[op.Source] = true
+		}
+	}
+}
+
+// belowWritable reports whether the source of a writable bind is above the absolute path source.
+func (l *lowering) belowWritable(source string) bool {
+	for source != "/" {
+		if source = parent(source); l.writable[source] {
+			return true
+		}
+	}
+	return false
 }
 
 // kernelTypes are file systems that control or reveal the kernel.

@@ -19,10 +19,10 @@ type lowering struct {
 	have     Have
 	resolver Resolver
 	view     view
-	mounts   []Mount  // the host's, read when first needed
-	writable []string // sources of writable binds
-	resolved Resolved // of the current operation
-	proc     string   // where the current operation has mounted a procfs, if the operation is a part of Proc
+	mounts   []Mount         // the host's, read when first needed
+	writable map[string]bool // sources of writable binds
+	resolved Resolved        // of the current operation
+	proc     string          // where the current operation has mounted a procfs, if the operation is a part of Proc
 
 	root           sys.Slot // O_PATH descriptor of the new root
 	src, dst, tree sys.Slot // of the current operation
@@ -56,11 +56,7 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 	if tree.Compat {
 		return l.lowerCompatTree(tree)
 	}
-	for _, op := range tree.Ops {
-		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
-			l.writable = append(l.writable, op.Source)
-		}
-	}
+	l.noteWritable(tree.Ops)
 	l.newRoot()
 	simple, from := Expand(tree.Ops)
 	result := make([]Resolved, len(tree.Ops))
