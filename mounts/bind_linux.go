@@ -66,8 +66,7 @@ func (l *lowering) bind(op Op) error {
 // accept returns an error if the operation does not permit what is at the source.
 func (l *lowering) accept(op Op, stat Stat) error {
 	// A program in an earlier sandbox may have written below a writable grant. Anything there may be a symlink that it planted.
-	noFollow := op.NoFollow || slices.ContainsFunc(l.writable, func(w string) bool { return w != op.Source && within(op.Source, w) })
-	if noFollow && len(stat.Links) > 0 {
+	if len(stat.Links) > 0 && (op.NoFollow || l.belowWritable(op.Source)) {
 		return planted(op.Source, stat.Links[0], stat.Path)
 	}
 	// The resolved path counts, because a symlink in a permitted directory may lead out of it.
@@ -78,6 +77,26 @@ func (l *lowering) accept(op Op, stat Stat) error {
 		return err
 	}
 	return l.noKernelFiles(op, stat)
+}
+
+// noteWritable records the sources of writable binds.
+func (l *lowering) noteWritable(ops []Op) {
+	l.writable = map[string]bool{}
+	for _, op := range ops {
+		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
+			l.writable[op.Source] = true
+		}
+	}
+}
+
+// belowWritable reports whether the source of a writable bind is above the absolute path source.
+func (l *lowering) belowWritable(source string) bool {
+	for source != "/" {
+		if source = parent(source); l.writable[source] {
+			return true
+		}
+	}
+	return false
 }
 
 // kernelTypes are file systems that control or reveal the kernel.
@@ -205,30 +224,46 @@ func (l *lowering) attach(flags Flags, source, dest string, dir bool) error {
 	if !l.have.NewAPI {
 		return l.attachOld(flags, source, dest)
 	}
-	p := l.p
-	// AT_EMPTY_PATH copies what the descriptor has open; no path is resolved a second time.
-	p.Add(unix.SYS_OPEN_TREE, sys.Of(l.src), sys.Str(""),
-		sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
-			"OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH|AT_RECURSIVE")).Keep(l.tree)
-	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
+	l.copyTree(l.src, l.tree, unix.AT_RECURSIVE)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.src))
+	l.finish(flags, dest, dir)
+	return nil
+}
+
+// copyTree makes a detached copy of what from has open, with AT_RECURSIVE of its submounts, too. No path is resolved a second time.
+func (l *lowering) copyTree(from, to sys.Slot, recursive uint64) {
+	words := "OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH"
+	if recursive != 0 {
+		words += "|AT_RECURSIVE"
+	}
+	l.p.Add(unix.SYS_OPEN_TREE, sys.Of(from), sys.Str(""),
+		sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive, words)).Keep(to)
+}
+
+// finish sets flags on the detached copy in l.tree, then attaches it at dest. In the other order a read-only grant could be written for a
+// moment.
+func (l *lowering) finish(flags Flags, dest string, dir bool) {
 	recursive := uint64(0)
 	if dir {
 		recursive = unix.AT_RECURSIVE
 	}
-	// Flags first, then the mount. In the other order a read-only grant could be written for a moment.
 	l.setFlags(l.tree, flags, recursive)
-	l.move(dest)
-	return nil
+	l.move(l.tree, dest)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
 }
 
-// move attaches the detached copy in l.tree at dest, which it opens without following symlinks.
-func (l *lowering) move(dest string) {
+// move attaches the detached copy in tree at dest. It names dest by a path only if no symlink can be on the way.
+func (l *lowering) move(tree sys.Slot, dest string) {
 	p := l.p
+	if l.direct(dest) {
+		p.Add(unix.SYS_MOVE_MOUNT, sys.Of(tree), sys.Str(""), sys.Of(l.root), sys.Str(relative(dest)),
+			sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH"))
+		return
+	}
 	l.openDest(dest, l.dst)
 	// Both ends are descriptors, so a symlink that is planted now has no effect.
-	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.tree), sys.Str(""), sys.Of(l.dst), sys.Str(""),
+	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(tree), sys.Str(""), sys.Of(l.dst), sys.Str(""),
 		sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH|MOVE_MOUNT_T_EMPTY_PATH"))
-	p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
 	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 

@@ -121,12 +121,14 @@ func (l *lowering) compatRoot() {
 	p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str(newRoot), directory).Keep(l.root)
 	p.At(sys.Step{Stage: "root", Op: "pivot"})
 	p.Add(unix.SYS_PIVOT_ROOT, sys.Str("."), sys.Str(oldRoot))
+	l.enterRoot()
 }
 
 // reopenRoot opens the new root again after something has been mounted over all of it.
 func (l *lowering) reopenRoot() {
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.root))
 	l.p.Add(unix.SYS_OPENAT, sys.Of(l.base), sys.Str(newRoot), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).Keep(l.root)
+	l.enterRoot()
 }
 
 // mounted records that n is mounted at dest.

@@ -109,10 +109,11 @@ func (l *lowering) compatProc(op Op) error {
 		return err
 	}
 	dest := l.resolved.Dest
+	l.proc = dest
+	l.enter(dest)
 	for _, name := range compatCovered {
 		cover := Op{Kind: Rebind, Dest: join(dest, name), Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev}}
 		l.part(partCover, path.Join(op.Dest, name))
-		l.enter(dest)
 		l.p.Add(unix.SYS_FACCESSAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.W_OK, "W_OK"))
 		var err error
 		l.p.Then(func() { err = l.rebind(cover) }, unix.EACCES, unix.ENOENT, unix.EROFS)
@@ -120,6 +121,8 @@ func (l *lowering) compatProc(op Op) error {
 			return err
 		}
 	}
+	l.enterRoot()
+	l.proc = ""
 	return nil
 }
 

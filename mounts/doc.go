@@ -15,7 +15,8 @@
 //
 // Two rules hold for every operation. First, nothing is ever created on the host: mount points are made only in the sandbox's own tmpfs
 // file systems, and must exist already in a directory of the host. Second, no destination is reached through a symlink: each is opened from
-// a descriptor of the new root, with openat2(RESOLVE_NO_SYMLINKS) or, without openat2, name by name. A tree with Compat set follows
+// a descriptor of the new root, with openat2(RESOLVE_NO_SYMLINKS) or, without openat2, name by name. A path names it only if all directories
+// above it are the sandbox's own, or a new procfs's. A tree with Compat set follows
 // bubblewrap's rules instead, and keeps neither: see [Tree].
 //
 // The caller needs a mount namespace of its own and CAP_SYS_ADMIN over it. The package does not protect what a tree shows: a writable bind

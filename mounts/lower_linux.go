@@ -19,13 +19,14 @@ type lowering struct {
 	have     Have
 	resolver Resolver
 	view     view
-	mounts   []Mount  // the host's, read when first needed
-	writable []string // sources of writable binds
-	resolved Resolved // of the current operation
+	mounts   []Mount         // the host's, read when first needed
+	writable map[string]bool // sources of writable binds
+	resolved Resolved        // of the current operation
+	proc     string          // where the current operation has mounted a procfs, if the operation is a part of Proc
 
 	root           sys.Slot // O_PATH descriptor of the new root
 	src, dst, tree sys.Slot // of the current operation
-	null           sys.Slot // the host's /dev/null, once it has been opened
+	null           sys.Slot // the first mask of a file; without the new API, the host's /dev/null
 	haveNull       bool
 
 	// Descriptor numbers that paths in /proc/self/fd name. prefix stands before /proc while a compat tree is built.
@@ -55,11 +56,7 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 	if tree.Compat {
 		return l.lowerCompatTree(tree)
 	}
-	for _, op := range tree.Ops {
-		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
-			l.writable = append(l.writable, op.Source)
-		}
-	}
+	l.noteWritable(tree.Ops)
 	l.newRoot()
 	simple, from := Expand(tree.Ops)
 	result := make([]Resolved, len(tree.Ops))
@@ -68,7 +65,10 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 	}
 	for i, op := range simple {
 		p.At(sys.Step{Stage: "mount", Index: from[i] + 1, Op: string(op.Kind), Path: op.Dest})
-		l.resolved = Resolved{Op: from[i], Dest: op.Dest}
+		l.resolved, l.proc = Resolved{Op: from[i], Dest: op.Dest}, ""
+		if whole := tree.Ops[from[i]]; whole.Kind == Proc {
+			l.proc = whole.Dest
+		}
 		if err := l.op(op); err != nil {
 			return nil, l.fail(from[i], tree.Ops[from[i]], op, err)
 		}
@@ -173,7 +173,11 @@ func (l *lowering) newRoot() {
 	p.Add(unix.SYS_MOVE_MOUNT, sys.Of(l.root), sys.Str(""), sys.AtCWD(), sys.Str("/"),
 		sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH"))
 	p.Add(unix.SYS_CLOSE, sys.Of(fs))
+	l.enterRoot()
 }
+
+// enterRoot makes the new root the working directory: that is where paths for mount(2) begin (byPath).
+func (l *lowering) enterRoot() { l.p.Add(unix.SYS_FCHDIR, sys.Of(l.root)) }
 
 // newRootOld is newRoot by mount(2), which returns no descriptor of the new mount: openStacked opens it.
 func (l *lowering) newRootOld() {
@@ -181,6 +185,7 @@ func (l *lowering) newRootOld() {
 	p.Add(unix.SYS_MOUNT, sys.Str("nsrun"), sys.Str("/"), sys.Str("tmpfs"),
 		sys.Words(unix.MS_NOSUID|unix.MS_NODEV, "MS_NOSUID|MS_NODEV"), sys.Str("mode=0755"))
 	l.openStacked(l.root)
+	l.enterRoot()
 }
 
 // openStacked opens the empty file system that has just been stacked on "/". ".." of the root directory leads into it.
@@ -205,7 +210,7 @@ func (l *lowering) openStacked(slot sys.Slot) {
 // (pivot_root(2), NOTES).
 func (l *lowering) pivot() {
 	p := l.p
-	p.Add(unix.SYS_FCHDIR, sys.Of(l.root))
+	l.enterRoot()
 	p.Add(unix.SYS_CLOSE, sys.Of(l.root))
 	p.Add(unix.SYS_PIVOT_ROOT, sys.Str("."), sys.Str("."))
 	p.Add(unix.SYS_UMOUNT2, sys.Str("."), sys.Words(unix.MNT_DETACH, "MNT_DETACH"))

@@ -92,17 +92,36 @@ func TestBindInTheNewWay(t *testing.T) {
 	text, _, err := lower(t, newWay, plainHost, Op{Kind: Bind, Source: "/usr", Dest: "/a/usr", Flags: Flags{ReadOnly, NoSuid, NoDev}})
 	require.NoError(t, err)
 	assert.Contains(t, text, `# mount 1 (bind /a/usr)
-   8  mkdirat($1, "a", 0755)
-   9  mkdirat($1, "a/usr", 0755)
-  10  openat2(AT_FDCWD, "/usr", {O_PATH, RESOLVE_NO_SYMLINKS}, 24) = $2
-  11  open_tree($2, "", OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH|AT_RECURSIVE) = $4
-  12  close($2)
-  13  mount_setattr($4, "", AT_EMPTY_PATH|AT_RECURSIVE, {set ro|nosuid|nodev}, 32)
-  14  openat2($1, "a/usr", {O_PATH, RESOLVE_NO_SYMLINKS|RESOLVE_BENEATH}, 24) = $3
-  15  move_mount($4, "", $3, "", MOVE_MOUNT_F_EMPTY_PATH|MOVE_MOUNT_T_EMPTY_PATH)
+   9  mkdirat($1, "a", 0755)
+  10  mkdirat($1, "a/usr", 0755)
+  11  openat2(AT_FDCWD, "/usr", {O_PATH, RESOLVE_NO_SYMLINKS}, 24) = $2
+  12  open_tree($2, "", OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH|AT_RECURSIVE) = $4
+  13  close($2)
+  14  mount_setattr($4, "", AT_EMPTY_PATH|AT_RECURSIVE, {set ro|nosuid|nodev}, 32)
+  15  move_mount($4, "", $1, "a/usr", MOVE_MOUNT_F_EMPTY_PATH)
 `)
 	assert.Contains(t, text, `mount_setattr($1, "", AT_EMPTY_PATH, {set ro|nosuid|nodev}, 32)`, "the root ends read-only")
 	assert.True(t, strings.Index(text, "pivot_root") < strings.Index(text, "umount2(\".\", MNT_DETACH)"))
+}
+
+// TestDestinationsBelowABindAreNotNamedByAPath: in a directory of the host, somebody could plant a symlink (CVE-2019-16884). A file system of the
+// sandbox that covers one is reached through it, too.
+func TestDestinationsBelowABindAreNotNamedByAPath(t *testing.T) {
+	for _, have := range []Have{newWay, {Openat2: true}} {
+		text, _, err := lower(t, have, plainHost,
+			Op{Kind: Bind, Source: "/home/me/w", Dest: "/w"}, Op{Kind: Bind, Source: "/usr", Dest: "/w/sub"}, Op{Kind: Tmpfs, Dest: "/w/sub"},
+			Op{Kind: Tmpfs, Dest: "/w/sub/in"}, Op{Kind: Bind, Source: "/usr", Dest: "/w/sub/usr"}, Op{Kind: Proc, Dest: "/w/sub/proc"})
+		require.NoError(t, err)
+		for _, by := range []string{`$1, "w/sub`, `mount("tmpfs", "w/sub`, `mount("proc", "w/sub`, `mount(NULL, "w/sub`} {
+			for line := range strings.Lines(text) {
+				made := strings.Contains(line, "mkdirat") // in the sandbox's own tmpfs
+				assert.False(t, !made && !strings.Contains(line, "RESOLVE_BENEATH") && strings.Contains(line, by), line)
+			}
+		}
+		text, _, err = lower(t, have, plainHost, Op{Kind: Bind, Source: "/home/me/w", Dest: "/w"}, Op{Kind: Tmpfs, Dest: "/w"}, Op{Kind: Tmpfs, Dest: "/w/in"})
+		require.NoError(t, err)
+		assert.Contains(t, text, `mount("tmpfs", "w/in", "tmpfs"`, "nothing of the bind that is covered is on the way")
+	}
 }
 
 func TestBindInTheOldWayKeepsLockedFlagsOfEachSubmount(t *testing.T) {
@@ -230,11 +249,38 @@ func TestFollowDestGoesWhereTheLinkLeadsInside(t *testing.T) {
 func TestProcIsCovered(t *testing.T) {
 	text, _, err := lower(t, newWay, plainHost, Op{Kind: Proc, Dest: "/proc"})
 	require.NoError(t, err)
-	assert.Contains(t, text, `mount(NULL, ".", NULL, MS_REMOUNT|nosuid|nodev|noexec, "hidepid=ptraceable"), or EINVAL`)
+	assert.Contains(t, text, `mount(NULL, "proc", NULL, MS_REMOUNT|nosuid|nodev|noexec, "hidepid=ptraceable"), or EINVAL`)
 	assert.Contains(t, text, `"proc/sys"`)
 	assert.Contains(t, text, `"proc/keys"`)
 	assert.Contains(t, text, `"proc/acpi"`, "a directory is covered by an empty tmpfs")
 	assert.NotContains(t, text, "kcore", "what this kernel has not got needs no cover")
+	assert.Equal(t, 1, strings.Count(text, "RESOLVE_BENEATH"), "only the kernel makes names in a new procfs, but mount(2) follows a symlink at the end")
+}
+
+// TestANewProcfsIsNamedByAPathOnlyForItsParts: the parts lead through no symlink; in /proc/self and /proc/net they would.
+func TestANewProcfsIsNamedByAPathOnlyForItsParts(t *testing.T) {
+	host := fakeHost{"/dev/null": "char 1:3", "/proc/keys": "file", "/proc/7/status": "file", "/home/me/w/x": "file"}
+	proc := Op{Kind: Proc, Dest: "/proc"}
+	text, _, err := lower(t, newWay, host, proc, Op{Kind: Mask, Dest: "/proc/7/status"})
+	require.NoError(t, err)
+	assert.Contains(t, text, `"", $1, "proc/keys", MOVE_MOUNT_F_EMPTY_PATH)`)
+	assert.Contains(t, text, `openat2($1, "proc/7/status", {O_PATH, RESOLVE_NO_SYMLINKS|RESOLVE_BENEATH}, 24)`)
+	proc.Dest = "/w/p"
+	text, _, err = lower(t, newWay, host, Op{Kind: Bind, Source: "/home/me/w", Dest: "/w"}, Op{Kind: Tmpfs, Dest: "/w/x", Optional: true}, proc)
+	require.Error(t, err, "nothing is created on the host: %s", text)
+}
+
+// linkedHost resolves /proc/self, as Host.Stat does.
+type linkedHost struct{ fakeHost }
+
+func (h linkedHost) Stat(name string) (Stat, error) {
+	return h.fakeHost.Stat(strings.Replace(name, "/proc/self/", "/proc/7/", 1))
+}
+
+func TestNothingIsMaskedThroughASymlink(t *testing.T) {
+	host := linkedHost{fakeHost{"/proc/7/status": "file"}}
+	_, _, err := lower(t, newWay, host, Op{Kind: Proc, Dest: "/proc"}, Op{Kind: Mask, Dest: "/proc/self/status", Optional: true})
+	require.ErrorContains(t, err, "/proc/self/status is reached through a symlink")
 }
 
 // TestNothingIsEverCreatedOnTheHost checks every creating call of many trees: its place must be in a file system of the sandbox's.

@@ -43,35 +43,42 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	if op.Kind == Proc {
 		// hidepid=ptraceable shows only the processes that the reader may trace. Pid 1 is not among them, so the command cannot look into
 		// it. Kernels before Linux 5.8 refuse the option; there, permissions alone protect pid 1 (proc_pid(5), hidepid).
-		l.enter(dest)
-		l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("."), sys.Null(), sys.Words(unix.MS_REMOUNT|flags.ms(), "MS_REMOUNT|nosuid|nodev|noexec"),
-			sys.Str("hidepid=ptraceable")).Tolerate(unix.EINVAL, 0)
+		l.byPath(dest, func(place string) {
+			l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str(place), sys.Null(), sys.Words(unix.MS_REMOUNT|flags.ms(), "MS_REMOUNT|nosuid|nodev|noexec"),
+				sys.Str("hidepid=ptraceable")).Tolerate(unix.EINVAL, 0)
+		})
 	}
 	l.view.cover(dest, n)
 	return nil
 }
 
-// mountOn mounts a new file system on dest. It enters a directory that only the sandbox can change, which takes one call less than a
-// descriptor number.
+// mountOn mounts a new file system on dest.
 func (l *lowering) mountOn(dest, fstype, options string, flags Flags) {
-	if !l.view.private(dest) {
-		l.mountByNumber(dest, fstype, options, flags)
-		return
-	}
-	l.enter(dest)
-	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str("."), sys.Str(fstype), msWords(flags), optional(options))
+	l.byPath(dest, func(place string) {
+		l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str(place), sys.Str(fstype), msWords(flags), optional(options))
+	})
 }
 
-// mountByNumber mounts a new file system on dest, which a path in /proc/self/fd names. It does not enter dest: fchdir needs search
-// permission, which the caller, and even root in a user namespace, may lack on a directory of the host.
-func (l *lowering) mountByNumber(dest, fstype, options string, flags Flags) {
+// byPath calls body with a path for mount(2) that leads to dest: from the working directory, which is the new root, if no symlink can be on
+// the way, and otherwise by number. mount(2) would follow a symlink at the end, too, so no place in a procfs is named so.
+func (l *lowering) byPath(dest string, body func(place string)) {
+	if l.view.private(parent(dest)) {
+		body(relative(dest))
+		return
+	}
+	l.byNumber(dest, body)
+}
+
+// byNumber calls body with a path in /proc/self/fd that names dest, which it opens without following symlinks. It does not enter dest:
+// fchdir needs search permission, which the caller, and even root in a user namespace, may lack on a directory of the host.
+func (l *lowering) byNumber(dest string, body func(place string)) {
 	l.openDest(dest, l.dst)
 	l.numbered(l.dst, l.fdDest)
-	l.p.Add(unix.SYS_MOUNT, sys.Str(fstype), sys.Str(l.procFD(l.fdDest)), sys.Str(fstype), msWords(flags), optional(options))
+	body(l.procFD(l.fdDest))
 	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
 }
 
-// enter makes dest the working directory, so that mount(2) can name it as ".".
+// enter makes dest the working directory. The caller must make the new root the working directory again: enterRoot.
 func (l *lowering) enter(dest string) {
 	l.openDest(dest, l.dst)
 	l.p.Add(unix.SYS_FCHDIR, sys.Of(l.dst))
@@ -139,7 +146,8 @@ func (l *lowering) symlink(op Op, target string) error {
 	return nil
 }
 
-// staged is the path at which a file is made that will be mounted over a file of the host. It is unlinked as soon as the file is mounted.
+// staged is the path at which a file is made that will be mounted over a file of the host. It is unlinked as soon as the file is mounted. The
+// kernel mounts no file that has no name (d_set_mounted in fs/dcache.c), so O_TMPFILE is no way.
 const staged = "/.nsrun-file"
 
 // file makes a file with op.Data. Below a directory of the host it cannot be made, so a file of that name must exist there, and the new
@@ -152,7 +160,8 @@ func (l *lowering) file(op Op) error {
 	n, _, rest := l.view.find(op.Dest)
 	if n.origin == private && n.dir && rest != "" {
 		l.makeParents(op.Dest)
-		l.write(op.Dest, op.Data, mode)
+		l.write(op.Dest, op.Data, mode, l.dst)
+		l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 		l.view.set(op.Dest, node{origin: private})
 		l.resolved.File = true
 		return nil
@@ -167,10 +176,9 @@ func (l *lowering) file(op Op) error {
 	}
 	// The place is on the host, so the file is made in the root tmpfs and mounted from there. It is data: nosuid, nodev and noexec cost
 	// nothing.
-	l.write(staged, op.Data, mode)
-	l.openDest(staged, l.src)
+	l.write(staged, op.Data, mode, l.src)
 	flags := append(Flags{NoSuid, NoDev, NoExec}, op.Flags...)
-	if err := l.attach(flags, staged, dest, false); err != nil {
+	if err := l.attach(flags, "", dest, false); err != nil {
 		return err
 	}
 	// The mount keeps the file. Without this, the sandbox would have it under a second name.
@@ -180,16 +188,16 @@ func (l *lowering) file(op Op) error {
 	return nil
 }
 
-// write makes a new file with data. O_EXCL and O_NOFOLLOW refuse a file or symlink that exists already; a short write fails the start.
-func (l *lowering) write(dest string, data []byte, mode uint32) {
+// write makes a new file with data and leaves it open in slot. O_EXCL and O_NOFOLLOW refuse a file or symlink that exists already; a short
+// write fails the start.
+func (l *lowering) write(dest string, data []byte, mode uint32, slot sys.Slot) {
 	p := l.p
 	p.Add(unix.SYS_OPENAT, sys.Of(l.root), sys.Str(relative(dest)),
 		sys.Words(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, "O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC"),
-		octalMode(mode)).Keep(l.dst)
+		octalMode(mode)).Keep(slot)
 	if len(data) > 0 {
-		p.Add(unix.SYS_WRITE, sys.Of(l.dst), sys.Bytes(data), sys.Int(len(data))).Min(len(data))
+		p.Add(unix.SYS_WRITE, sys.Of(slot), sys.Bytes(data), sys.Int(len(data))).Min(len(data))
 	}
-	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }
 
 // remount adds op.Flags to the mount at op.Dest, without its submounts.
@@ -207,11 +215,18 @@ func (l *lowering) rebind(op Op) error {
 	if err != nil || !found {
 		return err
 	}
+	p := l.p
+	if l.have.NewAPI && l.direct(op.Dest) {
+		p.Add(unix.SYS_OPEN_TREE, sys.Of(l.root), sys.Str(relative(op.Dest)),
+			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE,
+				"OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_SYMLINK_NOFOLLOW|AT_RECURSIVE")).Keep(l.tree)
+		l.finish(op.Flags, op.Dest, dir)
+		return nil
+	}
 	l.openDest(op.Dest, l.src)
 	if l.have.NewAPI {
 		return l.attach(op.Flags, op.Dest, op.Dest, dir)
 	}
-	p := l.p
 	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")
 	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.fdDest), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
@@ -234,27 +249,41 @@ func (l *lowering) mask(op Op) error {
 	}
 	if dir {
 		// Read-only and as small as a tmpfs can be: it only hides what is below.
-		l.mountByNumber(op.Dest, "tmpfs", "size=4k,nr_inodes=2", Flags{ReadOnly, NoSuid, NoDev, NoExec})
+		l.mountOn(op.Dest, "tmpfs", "size=4k,nr_inodes=2", Flags{ReadOnly, NoSuid, NoDev, NoExec})
 		return nil
-	}
-	if err := l.openNull(); err != nil {
-		return err
 	}
 	if l.have.NewAPI {
-		l.p.Add(unix.SYS_OPEN_TREE, sys.Of(l.null), sys.Str(""),
-			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH, "OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_EMPTY_PATH")).Keep(l.tree)
-		// The copy gets its flags before it is attached, so the host's device is never in the sandbox on a writable mount.
-		l.setFlags(l.tree, maskFlags, 0)
-		l.move(op.Dest)
-		return nil
+		return l.maskFile(op.Dest)
+	}
+	if err := l.openNull(l.null); err != nil {
+		return err
 	}
 	// attachOld closes its source. A duplicate keeps /dev/null open for the next mask.
 	l.p.Add(unix.SYS_FCNTL, sys.Of(l.null), sys.Words(unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"), sys.Int(0)).Keep(l.src)
 	return l.attachOld(maskFlags, "/dev/null", op.Dest)
 }
 
-// openNull opens the host's /dev/null once, after a check of its device number: CVE-2025-31133.
-func (l *lowering) openNull() error {
+// maskFile covers a file with the host's /dev/null. The first mask gets its flags before it is attached, so the host's device is never in
+// the sandbox on a writable mount. The others are copies of the first, and a copy has its flags (clone_mnt in fs/namespace.c).
+func (l *lowering) maskFile(dest string) error {
+	if l.haveNull {
+		l.copyTree(l.null, l.tree, 0)
+		l.move(l.tree, dest)
+		l.p.Add(unix.SYS_CLOSE, sys.Of(l.tree))
+		return nil
+	}
+	if err := l.openNull(l.src); err != nil {
+		return err
+	}
+	l.copyTree(l.src, l.null, 0)
+	l.p.Add(unix.SYS_CLOSE, sys.Of(l.src))
+	l.setFlags(l.null, maskFlags, 0)
+	l.move(l.null, dest)
+	return nil
+}
+
+// openNull opens the host's /dev/null once into slot, after a check of its device number: CVE-2025-31133.
+func (l *lowering) openNull(slot sys.Slot) error {
 	if l.haveNull {
 		return nil
 	}
@@ -266,7 +295,7 @@ func (l *lowering) openNull() error {
 	if err != nil {
 		return fmt.Errorf("the mask: %w", err)
 	}
-	l.openSource(stat.Path, l.null)
+	l.openSource(stat.Path, slot)
 	l.haveNull = true
 	return nil
 }
@@ -289,9 +318,13 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	if Absent(err) && op.Optional {
 		return false, false, nil
 	}
+	switch {
+	case err != nil:
 	// A mount on a symlink would land on its target instead.
-	if err == nil && stat.Type() == unix.S_IFLNK {
+	case stat.Type() == unix.S_IFLNK:
 		err = fmt.Errorf("%s is a symlink; nothing is mounted on one", op.Dest)
+	case stat.Path != join(n.source, rest):
+		err = fmt.Errorf("%s is reached through a symlink; nothing is mounted through one", op.Dest)
 	}
 	return stat.Type() == unix.S_IFDIR, true, err
 }

@@ -155,6 +155,16 @@ func relative(dest string) string {
 	return strings.TrimPrefix(dest, "/")
 }
 
+// direct reports whether a path from the new root leads to dest and nowhere else, if a symlink at the end is not followed. All directories
+// above dest are the sandbox's own, so no symlink is on the way, and no other process can put one there.
+//
+// The same holds for what covers parts of a new procfs while l.proc is set. Only the kernel makes names there, and those in procReadOnly,
+// procMasked and BootID lead through no symlink.
+func (l *lowering) direct(dest string) bool {
+	n, at, _ := l.view.find(parent(dest))
+	return n.secure || n.origin == kernel && at == l.proc && l.view.private(parent(at))
+}
+
 // openDest opens dest below the new root into slot and follows no symlink. CVE-2026-87766 was a mount point made through a planted symlink.
 func (l *lowering) openDest(dest string, slot sys.Slot) {
 	if l.have.Openat2 {

@@ -49,15 +49,16 @@ func (l *lowering) overlay(op Op) error {
 	p := l.p
 	if op.Scratch {
 		l.mkdir(scratch, 0o700)
+		l.mountOn(scratch, "tmpfs", tmpfsOptions(Op{Size: op.Size, Inodes: op.Inodes}), Flags{NoSuid, NoDev})
 		l.enter(scratch)
-		p.Add(unix.SYS_MOUNT, sys.Str("tmpfs"), sys.Str("."), sys.Str("tmpfs"), msWords(Flags{NoSuid, NoDev}), sys.Str(tmpfsOptions(Op{Size: op.Size, Inodes: op.Inodes})))
-		l.enter(scratch) // again, to stand in what was just mounted
 		p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str("upper"), octalMode(0o755))
 		p.Add(unix.SYS_MKDIRAT, sys.AtCWD(), sys.Str("work"), octalMode(0o755))
 	}
-	l.mountByNumber(dest, "overlay", options+",userxattr", op.Flags) // by number: the working directory must stay where upper and work are
+	l.byNumber(dest, func(place string) { // the working directory is where upper and work are
+		p.Add(unix.SYS_MOUNT, sys.Str("overlay"), sys.Str(place), sys.Str("overlay"), msWords(op.Flags), sys.Str(options+",userxattr"))
+	})
 	if op.Scratch {
-		p.Add(unix.SYS_FCHDIR, sys.Of(l.root))
+		l.enterRoot()
 		p.Add(unix.SYS_UMOUNT2, sys.Str(relative(scratch)), sys.Words(unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW, "MNT_DETACH|UMOUNT_NOFOLLOW"))
 		p.Add(unix.SYS_UNLINKAT, sys.Of(l.root), sys.Str(relative(scratch)), sys.Words(unix.AT_REMOVEDIR, "AT_REMOVEDIR"))
 	}

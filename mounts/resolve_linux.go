@@ -11,11 +11,7 @@ import (
 // The result has one entry for each operation.
 func Resolve(ops []Op, resolver Resolver) ([]Resolved, error) {
 	l := &lowering{resolver: resolver}
-	for _, op := range ops {
-		if op.Kind == Bind && !op.Flags.Has(ReadOnly) {
-			l.writable = append(l.writable, op.Source)
-		}
-	}
+	l.noteWritable(ops)
 	all := make([]Resolved, len(ops))
 	for i, op := range ops {
 		resolved, err := l.recordResolved(op)

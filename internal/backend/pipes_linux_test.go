@@ -12,6 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// TestTheSearchForFIFOsStaysInTheTree: a directory may become a symlink while the search goes on.
+func TestTheSearchForFIFOsStaysInTheTree(t *testing.T) {
+	work := t.TempDir()
+	require.NoError(t, os.MkdirAll(work+"/tree/dir/sub", 0o755))
+	require.NoError(t, os.MkdirAll(work+"/out/sub", 0o755))
+	require.NoError(t, os.Symlink("../out", work+"/tree/link"))
+	top, err := openDir(unix.AT_FDCWD, work+"/tree", 0)
+	require.NoError(t, err)
+	defer unix.Close(top)
+	for name, want := range map[string]error{"dir": nil, "dir/sub": nil, "link": unix.ENOTDIR, "link/sub": unix.ENOTDIR, "none": unix.ENOENT} {
+		fd, err := openBelow(top, name)
+		require.ErrorIs(t, err, want, name)
+		if err == nil {
+			unix.Close(fd)
+		}
+	}
+	require.NoError(t, unix.Mkfifo(work+"/out/p", 0o666))
+	found, err := FindPipes([]Tree{{Source: work + "/tree", Dest: "/in"}})
+	require.NoError(t, err)
+	assert.Empty(t, found)
+}
+
 func TestTheSearchForFIFOsIsBounded(t *testing.T) {
 	work := t.TempDir()
 	many, pipes := filepath.Join(work, "many"), filepath.Join(work, "pipes")

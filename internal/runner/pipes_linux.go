@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/backend"
@@ -13,27 +15,38 @@ func pipesOf(p policy.Policy) (plan.Pipes, error) {
 	if p.Bare() || p.Backend == policy.BackendLandlock {
 		return plan.Pipes{}, nil
 	}
-	var trees []backend.Tree
+	writable := map[string]bool{}
 	for _, e := range p.FS {
-		if e.Kind != policy.Bind || e.Write || !insideWritable(p.FS, e.Dest) {
+		if e.Write && (e.Kind == policy.Bind || e.Kind == policy.Tmpfs) {
+			writable[e.Dest] = true
+		}
+	}
+	var trees []backend.Tree
+	without := map[string]map[string]bool{} // of each tree, by its place
+	for _, e := range p.FS {
+		if e.Kind != policy.Bind || e.Write || !slices.ContainsFunc(above(e.Dest), func(dir string) bool { return writable[dir] }) {
 			continue
 		}
-		t := backend.Tree{Source: e.Source, Dest: e.Dest, Without: map[string]bool{}}
-		for _, o := range p.FS {
-			if o.Dest != e.Dest && policy.Inside(o.Dest, e.Dest) {
-				t.Without[strings.TrimPrefix(o.Dest, e.Dest+"/")] = true
+		if without[e.Dest] == nil {
+			without[e.Dest] = map[string]bool{}
+		}
+		trees = append(trees, backend.Tree{Source: e.Source, Dest: e.Dest, Without: without[e.Dest]})
+	}
+	for _, e := range p.FS {
+		for _, dir := range above(e.Dest) {
+			if names := without[dir]; names != nil {
+				names[strings.TrimPrefix(e.Dest[len(dir):], "/")] = true
 			}
 		}
-		trees = append(trees, t)
 	}
 	return backend.FindPipes(trees)
 }
 
-func insideWritable(all []policy.FS, dest string) bool {
-	for _, o := range all {
-		if o.Write && (o.Kind == policy.Bind || o.Kind == policy.Tmpfs) && o.Dest != dest && policy.Inside(dest, o.Dest) {
-			return true
-		}
+// above returns the directories above a clean path, innermost first.
+func above(dest string) (dirs []string) {
+	for len(dest) > 1 {
+		dest = path.Dir(dest)
+		dirs = append(dirs, dest)
 	}
-	return false
+	return dirs
 }

@@ -13,23 +13,32 @@ import (
 //
 // Claim Flags: the copy has its flags while no path leads to it, so there is no moment in which a read-only grant can be written. That
 // takes open_tree and mount_setattr (Linux 5.12).
-func (c *checker) attach(src sys.Slot, flags mounts.Flags, at string, dir, recursive bool) {
+func (c *checker) attach(src sys.Slot, flags mounts.Flags, at string, dir bool) {
 	if !c.Plan.Mechanisms.MountAPI {
 		c.attachOld(src, flags, at, dir)
 		return
 	}
-	clone := cloneTree
-	if recursive {
-		clone |= unix.AT_RECURSIVE
-	}
-	tree := c.call(Places, unix.SYS_OPEN_TREE).slot(src).str("").num(clone).opens()
-	if src != c.null {
-		c.close(OldRoot, src)
-	}
+	tree := c.call(Places, unix.SYS_OPEN_TREE).slot(src).str("").num(cloneTree | unix.AT_RECURSIVE).opens()
+	c.close(OldRoot, src)
+	c.finish(tree, flags, at, dir)
+}
+
+// finish requires that a detached copy gets its flags and is then attached at a place.
+func (c *checker) finish(tree sys.Slot, flags mounts.Flags, at string, dir bool) {
 	c.setFlags(tree, flags, dir)
+	c.move(tree, at)
+	c.close(OldRoot, tree)
+}
+
+// move requires that a detached copy is attached at a place.
+func (c *checker) move(tree sys.Slot, at string) {
+	if c.ahead(0, unix.SYS_MOVE_MOUNT) {
+		c.call(Places, unix.SYS_MOVE_MOUNT).slot(tree).str("").slot(c.root).str(named(at)).num(unix.MOVE_MOUNT_F_EMPTY_PATH)
+		c.direct(at)
+		return
+	}
 	dst := c.place(at)
 	c.call(Places, unix.SYS_MOVE_MOUNT).slot(tree).str("").slot(dst).str("").num(moveEmpty)
-	c.close(OldRoot, tree)
 	c.close(OldRoot, dst)
 }
 

@@ -16,6 +16,7 @@ const (
 	oName      = oPath | unix.O_NOFOLLOW
 	beneath    = unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH
 	cloneTree  = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH
+	copyNamed  = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_SYMLINK_NOFOLLOW | unix.AT_RECURSIVE
 	moveEmpty  = unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH
 	remount    = unix.MS_REMOUNT | unix.MS_BIND
 	stagedFile = ".nsrun-file"
@@ -34,6 +35,7 @@ type layer struct {
 // may be open. CVE-2024-21626 was such a descriptor.
 func (c *checker) rootStage() {
 	c.newRoot()
+	c.call(Places, unix.SYS_FCHDIR).slot(c.root) // paths for mount(2) begin there
 	ops, from := mounts.Expand(c.Plan.Mounts)
 	for i, op := range ops {
 		c.op = from[i]
@@ -168,13 +170,48 @@ func (c *checker) mayMake(at string) {
 		c.failFor(Places, "%q leaves the new root", at)
 	}
 	for _, l := range slices.Backward(c.layers) {
-		if below(at, l.path) && at != l.path {
-			if !l.own {
-				c.failFor(Places, "%s is made in the host's %s", at, l.path)
-			}
+		switch {
+		case at == l.path:
+			c.failFor(Places, "%s is made where something is already", at)
+		case below(at, l.path) && !l.own:
+			c.failFor(Places, "%s is made in the host's %s", at, l.path)
+		case below(at, l.path):
 			return
 		}
 	}
+}
+
+// direct requires that a path below the new root leads to a place and nowhere else, if a symlink at the end is not followed. In a new procfs
+// only the kernel makes names, and the parts of it that the plan's operation covers lie below no symlink.
+func (c *checker) direct(at string) {
+	if proc := relative(c.Plan.Mounts[c.op].Dest); c.Plan.Mounts[c.op].Kind == mounts.Proc && !c.Resolved[c.op].Missing && below(at, proc) {
+		at = proc
+	}
+	c.private(at)
+}
+
+// private requires that each directory above a place lies in a file system of the sandbox, which has no symlinks but those of the plan.
+//
+// Claim Places: a symlink that is planted in a directory of the host would lead elsewhere (CVE-2019-16884).
+func (c *checker) private(at string) {
+	inner := at
+	for _, l := range slices.Backward(c.layers) {
+		if inner == l.path || !below(inner, l.path) {
+			continue
+		}
+		if !l.own {
+			c.failFor(Places, "%s is named by a path, but %s is not the sandbox's own", at, l.path)
+		}
+		inner = l.path
+	}
+}
+
+// named returns a path as a call names it from the new root.
+func named(at string) string {
+	if at == "" {
+		return "."
+	}
+	return at
 }
 
 // below reports whether a relative path is dir or lies below it.
@@ -198,7 +235,7 @@ func (c *checker) bind(op mounts.Op, seen mounts.Resolved, at string, whole bool
 		source = c.device(source)
 	}
 	src := c.source(source)
-	c.attach(src, op.Flags, at, whole && !seen.File, true)
+	c.attach(src, op.Flags, at, whole && !seen.File)
 	c.layers = append(c.layers, layer{at, false, op.Flags.Has(mounts.ReadOnly)})
 }
 
@@ -227,9 +264,7 @@ func (c *checker) source(path string) sys.Slot {
 // place requires that a path is opened from the new root's descriptor, beneath it and without following any symlink. CVE-2026-87766 was a
 // mount point made through a planted symlink.
 func (c *checker) place(at string) sys.Slot {
-	if at == "" {
-		at = "."
-	}
+	at = named(at)
 	if c.Plan.Mechanisms.Openat2 {
 		return c.call(Places, unix.SYS_OPENAT2).slot(c.root).str(at).words(oPath, 0, beneath).num(24).opens()
 	}
@@ -280,34 +315,32 @@ func (c *checker) fileSystem(op mounts.Op, at string) {
 	c.point(at)
 	c.mountType(string(op.Kind), options, flags, at)
 	if op.Kind == mounts.Proc {
-		c.enter(at)
 		// hidepid hides the processes that the command may not trace, and pid 1 is one of them (claim Lifetime, CVE-2019-5736).
-		c.call(Lifetime, unix.SYS_MOUNT).null().str(".").null().word(unix.MS_REMOUNT | attributes(flags)).str("hidepid=ptraceable").or(noHidepid)
+		c.byPath(at, func(place string) {
+			c.call(Lifetime, unix.SYS_MOUNT).null().str(place).null().word(unix.MS_REMOUNT | attributes(flags)).str("hidepid=ptraceable").or(noHidepid)
+		})
 	}
 	c.layers = append(c.layers, layer{at, op.Kind == mounts.Tmpfs, flags.Has(mounts.ReadOnly)})
 }
 
-// mountType requires mount(2) on a place that was opened without following symlinks: "." after fchdir, or a path in /proc/self/fd. Both
-// name what is open, so the choice is harmless.
+// mountType requires a new file system on a place.
 func (c *checker) mountType(fstype, options string, flags mounts.Flags, at string) {
-	dst := c.place(at)
-	if c.ahead(0, unix.SYS_FCHDIR) {
-		c.call(Places, unix.SYS_FCHDIR).slot(dst)
-		c.close(OldRoot, dst)
-		c.call(Flags, unix.SYS_MOUNT).str(fstype).str(".").str(fstype).word(attributes(flags)).optional(options)
-		return
-	}
-	c.number(c.call(Places, unix.SYS_DUP3).slot(dst), &c.second).num(unix.O_CLOEXEC)
-	c.close(OldRoot, dst)
-	c.call(Flags, unix.SYS_MOUNT).str(fstype).str(procFD(c.second)).str(fstype).word(attributes(flags)).optional(options)
-	c.call(OldRoot, unix.SYS_CLOSE).num(c.second)
+	c.byPath(at, func(place string) {
+		c.call(Flags, unix.SYS_MOUNT).str(fstype).str(place).str(fstype).word(attributes(flags)).optional(options)
+	})
 }
 
-// enter requires that the working directory becomes the place, so that the next mount(2) can name it as ".".
-func (c *checker) enter(at string) {
-	dst := c.place(at)
-	c.call(Places, unix.SYS_FCHDIR).slot(dst)
-	c.close(OldRoot, dst)
+// byPath requires the mount(2) that body requires, on a path that leads to a place: one from the working directory, which is the new root,
+// or one in /proc/self/fd that names the place, which was opened without following symlinks.
+func (c *checker) byPath(at string, body func(place string)) {
+	if c.ahead(0, unix.SYS_MOUNT) {
+		body(named(at))
+		c.private(at)
+		return
+	}
+	c.placeNumber(at)
+	body(procFD(c.second))
+	c.call(OldRoot, unix.SYS_CLOSE).num(c.second)
 }
 
 // symlink requires a symlink with the plan's target in a file system of the sandbox. Nothing can be made below it later.
@@ -323,25 +356,25 @@ func (c *checker) symlink(target, at string) {
 func (c *checker) file(op mounts.Op, at string) {
 	c.point(at)
 	if c.aheadStr(unix.SYS_OPENAT, 1, at) {
-		c.writeFile(op, at)
+		c.close(OldRoot, c.writeFile(op, at))
 		return
 	}
-	c.writeFile(op, stagedFile)
-	src := c.place(stagedFile)
-	c.attach(src, append(mounts.Flags{mounts.NoSuid, mounts.NoDev, mounts.NoExec}, op.Flags...), at, false, true)
+	src := c.writeFile(op, stagedFile)
+	c.attach(src, append(mounts.Flags{mounts.NoSuid, mounts.NoDev, mounts.NoExec}, op.Flags...), at, false)
 	c.call(Places, unix.SYS_UNLINKAT).slot(c.root).str(stagedFile).num(0)
 	c.layers = append(c.layers, layer{path: at})
 }
 
-// writeFile requires that a new file is made (O_EXCL, O_NOFOLLOW) and that all of its content is written: a short write is a failure.
-func (c *checker) writeFile(op mounts.Op, at string) {
+// writeFile requires that a new file is made (O_EXCL, O_NOFOLLOW) and that all of its content is written: a short write is a failure. It
+// returns the slot in which the file is open.
+func (c *checker) writeFile(op mounts.Op, at string) sys.Slot {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	s := c.call(Places, unix.SYS_OPENAT).slot(c.root).str(at).num(flags).num(int(orMode(op.Mode, 0o644))).opens()
 	c.mayMake(at)
 	if n := len(op.Data); n > 0 {
 		c.call(Places, unix.SYS_WRITE).slot(s).mem(op.Data).num(n).atLeast(n)
 	}
-	c.close(OldRoot, s)
+	return s
 }
 
 // remount requires that flags are added to the mount at a place. A layer never loses its read-only mark (claim Flags).
@@ -356,74 +389,15 @@ func (c *checker) remount(op mounts.Op, at string) {
 	}
 }
 
-// mask requires that the host's /dev/null covers a file, or an empty read-only tmpfs covers a directory. Which of the two is right, only the
-// host knows; the kernel refuses to mount a file on a directory and a directory on a file (mount(2), ENOTDIR). The read-only flag keeps root in
-// the sandbox from changing the mode of the host's /dev/null. maybe is set for the entries of /proc, which not every kernel has.
-func (c *checker) mask(at string, maybe bool) {
-	flags := mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoExec}
-	if maybe && !c.masks(at) {
-		return
-	}
-	api := c.Plan.Mechanisms.MountAPI
-	if c.null == 0 && c.opensNull() {
-		c.null = c.source(c.device("/dev/null"))
-	}
-	switch {
-	case api && c.ahead(0, unix.SYS_OPEN_TREE):
-		c.attach(c.null, flags, at, false, false)
-	case !api && c.ahead(0, unix.SYS_FCNTL):
-		src := c.call(Places, unix.SYS_FCNTL).slot(c.null).num(unix.F_DUPFD_CLOEXEC).num(0).opens()
-		c.attachOld(src, flags, at, false)
-	default:
-		c.mountType("tmpfs", "size=4k,nr_inodes=2", mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev, mounts.NoExec}, at)
-	}
-	c.layers = append(c.layers, layer{path: at, ro: true})
-}
-
-// opensNull reports whether the next call opens a path from AT_FDCWD: the first mask of a file opens the host's /dev/null there.
-func (c *checker) opensNull() bool {
-	v := c.p.View(c.next)
-	cwd := unix.AT_FDCWD // negative, so no constant of an unsigned type
-	return v.Arg(0) == uint64(cwd) && !v.IsSlot(0)
-}
-
-// masks reports whether the program covers at next: it looks for the call that opens at below the new root, before any mount is made. An
-// entry that the kernel does not have is not covered. Which those are is no part of the plan, so an entry that is left out altogether is not
-// noticed here.
-func (c *checker) masks(at string) bool {
-	const longest = 64 // more than the calls that open a path name by name and copy /dev/null
-	for i := c.next; i < min(c.end, c.next+longest); i++ {
-		switch v := c.p.View(i); {
-		case v.NR() == unix.SYS_MOVE_MOUNT, v.NR() == unix.SYS_MOUNT && v.Kind() == sys.KindCall:
-			return false
-		case v.IsSlot(0) && sys.Slot(v.Arg(0)) == c.root:
-			if name, _ := v.Str(1); c.Plan.Mechanisms.Openat2 {
-				return name == at
-			}
-			return c.walksTo(i, at)
-		}
-	}
-	return false
-}
-
-// walksTo reports whether the calls from i on walk to the path name by name, as walk requires.
-func (c *checker) walksTo(i int, at string) bool {
-	for name := range strings.SplitSeq(at, "/") {
-		i++
-		if have, _ := c.p.View(i).Str(1); have != name {
-			return false
-		}
-		i += 3
-	}
-	return c.p.View(i+1).NR() == unix.SYS_READLINKAT
-}
-
 // rebind requires that a copy of what is at a place gets flags and is mounted on the same place. It makes parts of /proc read-only through
 // which the host could be controlled, such as /proc/sys.
 func (c *checker) rebind(op mounts.Op, at string, file bool) {
-	src := c.place(at)
-	if c.Plan.Mechanisms.MountAPI {
-		c.attach(src, op.Flags, at, !file, true)
+	if c.ahead(0, unix.SYS_OPEN_TREE) {
+		tree := c.call(Places, unix.SYS_OPEN_TREE).slot(c.root).str(at).num(copyNamed).opens()
+		c.direct(at)
+		c.finish(tree, op.Flags, at, !file)
+	} else if src := c.place(at); c.Plan.Mechanisms.MountAPI {
+		c.attach(src, op.Flags, at, !file)
 	} else {
 		c.number(c.call(Places, unix.SYS_DUP3).slot(src), &c.second).num(unix.O_CLOEXEC)
 		c.close(OldRoot, src)

@@ -70,7 +70,7 @@ type checker struct {
 
 	op            int      // index of the plan's current mount
 	layers        []layer  // what has been mounted or linked at which path, in order
-	root, null    sys.Slot // the new root; the host's /dev/null, for masks
+	root, null    sys.Slot // the new root; the first mask of a file; before Linux 5.12, the host's /dev/null
 	first, second int      // descriptor numbers that paths in /proc/self/fd name
 	terminal      sys.Slot // the command's end
 	children      sys.Slot // a signalfd
