@@ -127,7 +127,7 @@ func (s *pipeSearch) read(fd int, dir string, t Tree) (dirs []string, all bool, 
 			return dirs, err == nil, err
 		}
 		for rest := s.buf[:n]; len(rest) > 0; {
-			var e entry
+			var e dirEntry
 			if e, rest = nextEntry(rest); e.name == "." || e.name == ".." {
 				continue
 			}
@@ -148,22 +148,22 @@ func (s *pipeSearch) read(fd int, dir string, t Tree) (dirs []string, all bool, 
 	}
 }
 
-// entry is a name in a directory, with its type as in d_type of getdents64(2).
-type entry struct {
+// dirEntry is a name in a directory, with its type as in d_type of getdents64(2).
+type dirEntry struct {
 	name string
 	typ  uint8
 }
 
 // nextEntry decodes the first struct linux_dirent64 in buf, and returns the rest of buf. [os.File.ReadDir] would call lstat(2) for each name.
-func nextEntry(buf []byte) (entry, []byte) {
+func nextEntry(buf []byte) (dirEntry, []byte) {
 	const lengthAt, typeAt, nameAt = 16, 18, 19
 	length := binary.NativeEndian.Uint16(buf[lengthAt:])
 	name, _, _ := bytes.Cut(buf[nameAt:length], []byte{0})
-	return entry{string(name), buf[typeAt]}, buf[length:]
+	return dirEntry{string(name), buf[typeAt]}, buf[length:]
 }
 
 // kind returns the entry's type. A file system that does not report types is asked for it.
-func (e entry) kind(dir int) uint8 {
+func (e dirEntry) kind(dir int) uint8 {
 	var st unix.Stat_t
 	if e.typ != unix.DT_UNKNOWN || unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return e.typ
