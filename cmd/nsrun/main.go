@@ -79,10 +79,11 @@ func verbNames() (names []string) {
 	return names
 }
 
-// A bubblewrap is looked at from outside by its first thread, which stands for the process in /proc: its name, its capabilities. Main runs on
-// that thread here, and stays on it. A run has no need of that, and saves the thread that Go then starts (30 us).
+// A process is looked at from outside by its first thread, which stands for it in /proc. Main runs on that thread here, and stays on it where
+// that matters: root's bubblewrap gives its capabilities up, and the verb bwrap changes its name. Others save the thread that Go then starts
+// (40 us).
 func init() {
-	if isBwrap(os.Args) || len(os.Args) > 1 && os.Args[1] == "bwrap" {
+	if isBwrap(os.Args) && os.Geteuid() == 0 || len(os.Args) > 1 && os.Args[1] == "bwrap" {
 		runtime.LockOSThread()
 	}
 }

@@ -31,6 +31,8 @@ func giveUp() {
 		_ = p.Run()
 	}
 	if !installOnAll(filter) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		if root {
 			header, none := stages.NoCapabilities()
 			_ = sys.AllThreads(unix.SYS_CAPSET, header, none)
@@ -39,9 +41,10 @@ func giveUp() {
 	}
 }
 
-// installOnAll installs a filter on every thread, and reports whether every thread has it. The calling thread has no_new_privs.
+// installOnAll sets no_new_privs, installs a filter on every thread, and reports whether every thread has both.
 func installOnAll(filter []unix.SockFilter) bool {
 	var p sys.Program
+	p.Add(unix.SYS_PRCTL, sys.Int(unix.PR_SET_NO_NEW_PRIVS), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
 	notSynced := int32(0) // the number of a thread that the kernel could not change
 	p.Add(unix.SYS_SECCOMP, sys.Int(unix.SECCOMP_SET_MODE_FILTER), sys.Int(unix.SECCOMP_FILTER_FLAG_TSYNC),
 		sys.Struct(&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})).Into(&notSynced)

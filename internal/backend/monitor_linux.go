@@ -26,6 +26,7 @@ type monitor struct {
 
 	sole      bool // Options.Sole
 	witnessed bool // the exec stages have reached exec
+	released  bool // the set-up may go on
 }
 
 // runCompat runs a plan that has plan.Bwrap. It returns before the sandbox is gone, so the process should end soon.
@@ -62,12 +63,18 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 func (m *monitor) start() (err error) {
 	if m.sole {
 		defaultSignals()
-		_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // of this thread; giveUp sets it for all others after the start
 	}
 	if stages.Joins(m.plan.Bwrap) {
 		if err := unix.SetsockoptInt(m.ch.status, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 			return &Error{Stage: "channels", Err: err}
 		}
+	}
+	if b := m.plan.Bwrap; b.InfoFD == nil && b.StatusFD == nil && b.UsernsBlockFD == nil && !stages.Joins(b) {
+		// There is nobody to inform. The message waits in the socket, and the sandbox does not wait for this process to wake up.
+		if err := sendRelease(m.ch.status); err != nil {
+			return err
+		}
+		m.released = true
 	}
 	m.pid, m.pidfd, err = m.lowered.Program.Fork(m.lowered.Flags, m.ch.childReport)
 	m.ch.closeChild()
@@ -128,7 +135,10 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 		m.waitGone()
 		return 0, err
 	}
-	err := sendRelease(m.ch.status)
+	var err error
+	if !m.released {
+		err = sendRelease(m.ch.status)
+	}
 	if m.sole { // while the sandbox is set up
 		closeInherited(m.plan.Bwrap.StatusFD)
 		giveUp()

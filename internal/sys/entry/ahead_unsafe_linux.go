@@ -130,8 +130,10 @@ func setMask(mask, old *uint64) {
 }
 
 // RestoreMask is for the child of [ForkAhead]: it sets the mask of blocked signals to that which this process was started with.
+// It is not inlined, for the stack of its caller has no room for more.
 //
 //go:nosplit
+//go:noinline
 //go:norace
 //go:nocheckptr
 func RestoreMask() { setMask(&ahead.mask, nil) }
