@@ -97,7 +97,7 @@ func TestEntryPointLeavesNoTrace(t *testing.T) {
 	assert.Equal(t, "77\n"+hard, stdout)
 }
 
-// TestIgnoredSignalsReachTheCommand as bubblewrap lets them, all but SIGCHLD, and as nothing else does.
+// TestIgnoredSignalsReachTheCommand as bubblewrap lets them. (SIGCHLD is a scene of e2e/bwrap: some shells cannot ignore it.)
 func TestIgnoredSignalsReachTheCommand(t *testing.T) {
 	nsrun := realBinary(t)
 	const show = ` /bin/grep SigIgn /proc/self/status`
@@ -108,7 +108,7 @@ func TestIgnoredSignalsReachTheCommand(t *testing.T) {
 		require.NoError(t, err, stdout)
 		return signals
 	}
-	for trap, want := range map[string]uint64{"": 0, `trap "" HUP TERM PIPE; `: 0x5001, `trap "" CHLD USR1 TSTP; `: 0x90200} {
+	for trap, want := range map[string]uint64{"": 0, `trap "" HUP TERM PIPE; `: 0x5001, `trap "" USR1 TSTP; `: 0x80200} {
 		without := ignored(trap + "exec" + show)
 		require.Equal(t, want, without&want, "the shell ignores them")
 		const chld = 1 << (syscall.SIGCHLD - 1)
