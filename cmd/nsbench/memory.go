@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun"
+	"golang.org/x/sys/unix"
 )
 
 // memoryRounds is how often an idle sandbox is measured: the figures hardly differ.
@@ -184,6 +185,9 @@ func rollup(pids []int, field string, sandboxes int) (sum sample, err error) {
 			continue
 		}
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended, and has no memory
+		}
 		if errors.Is(err, os.ErrPermission) {
 			err = fmt.Errorf("%w; run nsbench as root", err)
 		}
