@@ -7,7 +7,7 @@ import "unsafe"
 // and its like. Without the entry point (cgo, another program that imports nsrun) none of this happens, and a start is slower: all else is
 // the same, but that ignored signals are unknown.
 
-// Enabled switches the work of begin off for measurements. A start of `nsrun version` takes 0.87 of its time with it.
+// enabled switches the work of begin off for measurements. A start of `nsrun version` takes 0.87 of its time with it.
 const enabled = true
 
 // makeAhead switches off what ahead_unsafe_linux.go does.
@@ -15,17 +15,13 @@ const makeAhead = true
 
 // found is what begin has found out and done.
 var found struct {
-	ran      bool
 	lowered  bool    // nofile was lowered for the time that Go's runtime starts
 	inserted [2]bool // oneProcessor and noTraceback were added to the environment
 	nofile   Limit   // as this process was started with
 	ignored  uint64
 }
 
-// Ran reports whether the program's entry point called begin.
-func Ran() bool { return found.ran }
-
-// Ignored returns the set of the signals that this process was started with ignored: bit n-1 is signal n. It is empty unless [Ran].
+// Ignored returns the set of the signals that this process was started with ignored: bit n-1 is signal n. It is empty if begin has not run.
 func Ignored() uint64 { return found.ignored }
 
 // Inserted returns the names of the variables that begin has added to this process's environment. The program removes them before it looks
@@ -58,7 +54,6 @@ func begin(stack unsafe.Pointer) unsafe.Pointer {
 	if !enabled {
 		return stack
 	}
-	found.ran = true
 	bwrap := calledBwrap(stack)
 	for i := range needs {
 		check(&needs[i], bwrap)

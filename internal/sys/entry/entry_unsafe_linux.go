@@ -5,7 +5,7 @@
 // syscall is initialised. The language specification orders initialisation by import path among packages whose imports are done; this
 // package imports nothing but unsafe and its path sorts before "syscall", so it comes first. A test holds that to be true.
 //
-// In the program nsrun, [Start] runs even before Go's runtime: see begin_unsafe_linux.go. In another program that imports nsrun it does
+// In the program nsrun, begin runs even before Go's runtime: see begin_unsafe_linux.go. In another program that imports nsrun it does
 // not, and what it would have found stays unknown.
 //
 // This package restores nothing but the limit that it has lowered itself, and protects against nothing.
