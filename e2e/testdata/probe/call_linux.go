@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -55,11 +56,19 @@ func call(args []string) error {
 	return reached("%d", int64(r))
 }
 
-func int80(args []string) error {
+// int80 makes a system call of the 32-bit ABI. Where the kernel, or what runs it as a guest, has not got that ABI, the instruction faults (SIGSEGV): no
+// answer, inside and outside.
+func int80(args []string) (err error) {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
 	}
+	debug.SetPanicOnFault(true)
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = na("no int 0x80 here: %v", fault)
+		}
+	}()
 	r, ok := compat(uint32(n))
 	switch {
 	case !ok:
