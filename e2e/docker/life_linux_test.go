@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,8 +127,16 @@ func TestKilled(t *testing.T) {
 		sleep := number(w, 3)
 		for _, delay := range []time.Duration{30, 80, 110, 130, 150, 170, 190, 210, 230, 260, 300, 0} {
 			cmd := w.command("--", "sh", "-c", "setsid sleep "+sleep)
+			said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+			require.NoError(t, err)
+			cmd.Stderr = said
 			require.NoError(t, cmd.Start())
 			if delay == 0 {
+				defer func() {
+					if text, _ := os.ReadFile(said.Name()); t.Failed() {
+						t.Logf("the last run said: %s", text)
+					}
+				}()
 				testenv.Eventually(t, func() bool { return len(sleepers(sleep)) > 0 }, "the command runs")
 				left, err := os.ReadDir(w.path("tmp"))
 				require.NoError(t, err)
@@ -142,6 +151,25 @@ func TestKilled(t *testing.T) {
 				return err == nil && len(left) == 0 && containers(t) == "" && len(sleepers(sleep)) == 0 && len(clients(w.dir)) == 0
 			}, fmt.Sprintf("all is gone, killed after %d ms", delay))
 		}
+	})
+}
+
+// An image that nsrun began to send when it was killed is whole, or is not there: the next run has the same image. The client kills nsrun
+// here before it reads anything, and the image is larger than a pipe holds.
+func TestKilledWithTheImage(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		args := []string{"--workspace", w.path("work")}
+		for i := range 200 { // 512 bytes each
+			args = append(args, "--ro", filepath.Dir(w.write(t, fmt.Sprintf("many/%d/%d/file", w.id, i), "")))
+		}
+		client := w.write(t, "path/docker", "#!/bin/sh\n[ \"$1\" = import ] && { kill -KILL $PPID; sleep 0.2; }\nexec "+built.path+"/docker \"$@\"\n")
+		require.NoError(t, os.Chmod(client, 0o755))
+		cmd := w.command(append(args, "--", "true")...)
+		cmd.Env = append(slices.Clip(cmd.Env), "PATH="+filepath.Dir(client)+":/usr/bin:/bin")
+		testenv.Returns(t, "a run that its client kills", func() { _ = cmd.Run() })
+		require.Equal(t, -1, cmd.ProcessState.ExitCode(), "nsrun was killed")
+		testenv.Eventually(t, func() bool { return len(clients(w.dir)) == 0 }, "the client has ended")
+		assert.Equal(t, "yes\n", w.shell(t, "echo yes", args...))
 	})
 }
 

@@ -14,8 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
 )
 
 // ContainerCLI is the command line client of a container engine.
@@ -185,13 +187,19 @@ func (c ContainerCLI) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// ask runs the client for a quick answer. If the client fails, ask returns its message as an error.
+// ask runs the client for a quick answer. If the client fails, ask returns its message as an error. stdin is there before the client is: it would
+// take input for complete that ends because this process was killed.
 func (c ContainerCLI) ask(timeout time.Duration, stdin []byte, args ...string) (string, error) {
 	ctx, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
 	cmd := c.command(ctx, args...)
 	if stdin != nil {
-		cmd.Stdin = bytes.NewReader(stdin)
+		file, err := whole(stdin)
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		cmd.Stdin = file
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -203,6 +211,23 @@ func (c ContainerCLI) ask(timeout time.Duration, stdin []byte, args ...string) (
 		return "", c.lastError(stderr.Bytes(), err)
 	}
 	return strings.TrimSpace(stdout.String()), nil
+}
+
+// whole returns a file that has all of data to read. It is a pipe where one can hold so much (pipe(7): 1 MiB, as a rule): AppArmor lets a client
+// that it confines, such as a snap's, inherit that, and replaces other files by /dev/null.
+func whole(data []byte) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	if size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, len(data)); err == nil && size >= len(data) {
+		if _, err := w.Write(data); err == nil {
+			return r, nil
+		}
+	}
+	r.Close()
+	return sys.MemoryFile(data)
 }
 
 // lastError returns the error that a client printed, without the words that all its messages have.

@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -54,4 +56,22 @@ func TestAClientIsLookedForAsExecvpDoes(t *testing.T) {
 	t.Setenv("PATH", filepath.Join(dir, "good"))
 	_, err := lookPath("tool", func(string) bool { return false })
 	assert.ErrorIs(t, err, exec.ErrNotFound, "one that is not taken")
+}
+
+// TestWholeInput: what a client reads is all there when whole returns, a pipe if one can hold it.
+func TestWholeInput(t *testing.T) {
+	for size, pipe := range map[int]bool{1024: true, 100_000: true, 3 << 20: false} {
+		data := bytes.Repeat([]byte{7}, size)
+		file, err := whole(data)
+		require.NoError(t, err)
+		info, err := file.Stat()
+		require.NoError(t, err)
+		if os.Getuid() != 0 { // whose pipes have no limit
+			assert.Equal(t, pipe, info.Mode()&fs.ModeNamedPipe != 0, size)
+		}
+		got, err := io.ReadAll(file)
+		require.NoError(t, err)
+		assert.Equal(t, data, got)
+		require.NoError(t, file.Close())
+	}
 }
