@@ -181,7 +181,7 @@ func rollup(pids []int, field string, sandboxes int) (sum sample, err error) {
 	for len(pids) > 0 {
 		pid := pids[0]
 		pids = append(pids[1:], all.children(pid)...)
-		if all[pid].name == idle {
+		if all[pid].name == idle || sharesMemory(pid, all[pid].parent) {
 			continue
 		}
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -204,6 +204,14 @@ func rollup(pids []int, field string, sandboxes int) (sum sample, err error) {
 		return sum, fmt.Errorf("there is no process but %s", idle)
 	}
 	return sum, nil
+}
+
+// sharesMemory reports whether a process has the memory of another one, as a session's supervisors have their server's: smaps_rollup then says
+// the same of both. Where the kernel does not answer, it is false, and that memory counts twice.
+func sharesMemory(pid, other int) bool {
+	const vm = 1 // KCMP_VM: kcmp(2)
+	different, _, e := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(other), vm, 0, 0, 0)
+	return e == 0 && different == 0
 }
 
 // sumField sums up the lines that begin with the field, in KiB: proc_pid_smaps(5).
