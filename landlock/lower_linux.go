@@ -24,13 +24,11 @@ func Build(p *sys.Program, r Ruleset) sys.Slot {
 	step("create ruleset", "")
 	create(p, r, ruleset)
 	fd := p.Slot()
+	exact := exactRights(r.Paths)
 	for _, rule := range r.Paths {
 		step("rule", rule.Path)
-		access := rule.Access
-		if rule.File {
-			access &= fileRights
-		}
-		if access == 0 {
+		access := rule.given()
+		if access == 0 || rule.Exact && given(exact, rule, access) {
 			continue
 		}
 		attr := &pathBeneath{Access: access}
@@ -61,6 +59,46 @@ func Build(p *sys.Program, r Ruleset) sys.Slot {
 		p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Of(ruleset), sys.Words(ruleNetPort, "LANDLOCK_RULE_NET_PORT"), sys.Struct(attr), sys.Int(0))
 	}
 	return ruleset
+}
+
+// given returns the rights that the rule gives: only some mean something for a file.
+func (r PathRule) given() Access {
+	if r.File {
+		return r.Access & fileRights
+	}
+	return r.Access
+}
+
+// exactRights returns what the rules give that are for directories with no symlink on the way: that which must be there, and all.
+func exactRights(rules []PathRule) (exact [2]map[string]Access) {
+	exact[0], exact[1] = make(map[string]Access, len(rules)), make(map[string]Access, len(rules))
+	for _, r := range rules {
+		if r.Exact && !r.File {
+			exact[1][r.Path] |= r.Access
+			if !r.Optional {
+				exact[0][r.Path] |= r.Access
+			}
+		}
+	}
+	return exact
+}
+
+// given reports whether a rule of one of the directories above a rule's path gives all of access. Then the rule gives nothing more: Landlock adds
+// up the rights on the way from a file to the root, over mount points too (is_access_to_paths_allowed in security/landlock/fs.c). Without a
+// rule of its own a directory loses them if the host moves it out of the one above. Where a directory is missing that need not be there, all
+// below it is missing too.
+func given(exact [2]map[string]Access, rule PathRule, access Access) bool {
+	above := exact[0]
+	if rule.Optional {
+		above = exact[1]
+	}
+	for path := rule.Path; len(path) > 1; {
+		path = path[:max(1, strings.LastIndexByte(path, '/'))]
+		if access&^above[path] == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // walk opens path, name by name, into fd. It opens the directory of the last name into parent, unless path is "/". A symlink on the way is

@@ -22,6 +22,14 @@ func (l *lowering) number() int {
 	return n
 }
 
+// picked returns the descriptor number in *n. The first call for n picks it, which takes system calls.
+func (l *lowering) picked(n *int) int {
+	if *n == 0 {
+		*n = l.number()
+	}
+	return *n
+}
+
 // bind shows the host's source at op.Dest. The source is resolved now and opened in the child without following symlinks, so a symlink
 // planted in between makes the start fail instead of leading elsewhere (CVE-2019-16884, CVE-2021-30465).
 func (l *lowering) bind(op Op) error {
@@ -255,8 +263,8 @@ func (l *lowering) finish(flags Flags, dest string, dir bool) {
 // move attaches the detached copy in tree at dest. It names dest by a path only if no symlink can be on the way.
 func (l *lowering) move(tree sys.Slot, dest string) {
 	p := l.p
-	if l.direct(dest) {
-		p.Add(unix.SYS_MOVE_MOUNT, sys.Of(tree), sys.Str(""), sys.Of(l.root), sys.Str(relative(dest)),
+	if dir, name, ok := l.place(dest); ok {
+		p.Add(unix.SYS_MOVE_MOUNT, sys.Of(tree), sys.Str(""), dir, sys.Str(name),
 			sys.Words(unix.MOVE_MOUNT_F_EMPTY_PATH, "MOVE_MOUNT_F_EMPTY_PATH"))
 		return
 	}
@@ -271,7 +279,7 @@ func (l *lowering) move(tree sys.Slot, dest string) {
 // of cleared flags is 0.
 func (l *lowering) setFlags(slot sys.Slot, flags Flags, recursive uint64) {
 	if !l.have.NewAPI {
-		l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+		l.p.Add(unix.SYS_DUP3, sys.Of(slot), sys.Int(l.picked(&l.fdDest)), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 		l.remountOld(flags, nil)
 		return
 	}
@@ -294,14 +302,14 @@ func (l *lowering) attachOld(flags Flags, source, dest string) error {
 	p := l.p
 	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")
 	// Paths in /proc/self/fd name what is open, so mount(2) resolves no path that could have changed.
-	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.fdSource), cloexec)
+	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.picked(&l.fdSource)), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
 	l.openDest(dest, l.dst)
-	p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.fdDest), cloexec)
+	p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.picked(&l.fdDest)), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
-	p.Add(unix.SYS_MOUNT, sys.Str(l.procFD(l.fdSource)), sys.Str(l.procFD(l.fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
-	p.Add(unix.SYS_CLOSE, sys.Int(l.fdSource))
-	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	p.Add(unix.SYS_MOUNT, sys.Str(l.procFD(l.picked(&l.fdSource))), sys.Str(l.procFD(l.picked(&l.fdDest))), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
+	p.Add(unix.SYS_CLOSE, sys.Int(l.picked(&l.fdSource)))
+	p.Add(unix.SYS_CLOSE, sys.Int(l.picked(&l.fdDest)))
 	if dest == "/" {
 		l.reopenRoot() // the remount must reach the new mount, not the one below it
 	}
@@ -321,7 +329,7 @@ func (l *lowering) attachOld(flags Flags, source, dest string) error {
 // remountAt opens dest again, which is now the mounted tree, and sets flags and the locked options on it.
 func (l *lowering) remountAt(dest string, flags Flags, locked []string) {
 	l.openDest(dest, l.dst)
-	l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.fdDest), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
+	l.p.Add(unix.SYS_DUP3, sys.Of(l.dst), sys.Int(l.picked(&l.fdDest)), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC"))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 	l.remountOld(flags, locked)
 }
@@ -342,8 +350,8 @@ func (l *lowering) remountOld(flags Flags, locked []string) {
 			words += "|" + string(w.flag)
 		}
 	}
-	l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str(l.procFD(l.fdDest)), sys.Null(), sys.Words(ms, words), sys.Null())
-	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str(l.procFD(l.picked(&l.fdDest))), sys.Null(), sys.Words(ms, words), sys.Null())
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.picked(&l.fdDest)))
 }
 
 // procFD returns the path of descriptor fd. mount(2) follows it to what is open there.

@@ -75,10 +75,11 @@ func (l *lowering) lowerCompatTree(tree Tree) ([]Resolved, error) {
 		result[i].Covered = l.view.nodes[result[i].Dest].op != i+1
 	}
 	l.p.At(sys.Step{Stage: "root", Op: "pivot"})
+	l.dropAnchor()
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.base))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.host))
 	l.pivot()
-	return result, nil
+	return result, l.noNumber
 }
 
 func (l *lowering) compatError(op Op, err error) error {
@@ -105,7 +106,7 @@ const (
 // of the host serves as a mount point.
 func (l *lowering) compatRoot() {
 	p := l.p
-	l.base, l.host = p.Slot(), p.Slot()
+	l.base, l.host, l.anchor = p.Slot(), p.Slot(), p.Slot()
 	path, directory := sys.Words(unix.O_PATH|unix.O_CLOEXEC, "O_PATH|O_CLOEXEC"), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")
 	p.At(sys.Step{Stage: "root", Op: "slave"})
 	p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str("/"), sys.Null(), sys.Words(unix.MS_REC|unix.MS_SLAVE, "MS_REC|MS_SLAVE"), sys.Null())
@@ -135,6 +136,9 @@ func (l *lowering) reopenRoot() {
 func (l *lowering) mounted(dest string, n node) {
 	n.op = l.index + 1
 	l.view.cover(dest, n)
+	if within(l.anchored, dest) { // which is covered now
+		l.dropAnchor()
+	}
 	if dest == "/" {
 		l.reopenRoot()
 	}
@@ -158,8 +162,9 @@ func (l *lowering) source(op Op) (*Stat, error) {
 	return &stat, nil
 }
 
-// closed reports whether source names a descriptor that this process does not have open. A walk to that path would open descriptors itself
-// and could find one of those instead.
+// closed reports whether source names a descriptor that this process has not got from its caller. A walk to that path would open descriptors
+// itself and could find one of those instead. Descriptors of this process's own are close-on-exec, and those of its caller, which has executed
+// it, are not.
 func (l *lowering) closed(source string) bool {
 	rest, ok := strings.CutPrefix(source, "/proc/self/fd/")
 	number, _, _ := strings.Cut(rest, "/")
@@ -167,11 +172,8 @@ func (l *lowering) closed(source string) bool {
 	if !ok || err != nil {
 		return false
 	}
-	if host, ok := l.resolver.(*Host); ok {
-		host.Close()
-	}
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return errors.Is(err, unix.EBADF)
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return errors.Is(err, unix.EBADF) || err == nil && flags&unix.FD_CLOEXEC != 0
 }
 
 // magic handles a source that leads through a procfs link which only the kernel can follow, such as /proc/self/ns/user: launchers bind that
@@ -287,16 +289,15 @@ func (l *lowering) point(op Op, dir bool) (string, error) {
 	return s.path, nil
 }
 
-// within calls body to make something in the directory above dest. If only the sandbox can change that directory, body gets the new root's
-// descriptor and a path. Otherwise it gets a descriptor of the directory, opened without following symlinks, and a name, so that no symlink
-// can come in between.
+// within calls body to make something in the directory above dest. If only the sandbox can change that directory, body gets a descriptor and
+// a path (place). Otherwise it gets a descriptor of the directory, opened without following symlinks, and a name, so that no symlink can
+// come in between.
 func (l *lowering) within(dest string, body func(dir sys.Arg, name string)) {
-	parent := path.Dir(dest)
-	if l.view.private(parent) {
-		body(sys.Of(l.root), relative(dest))
+	if dir, name, ok := l.place(dest); ok {
+		body(dir, name)
 		return
 	}
-	l.openDest(parent, l.dst)
+	l.openDest(path.Dir(dest), l.dst)
 	body(sys.Of(l.dst), path.Base(dest))
 	l.p.Add(unix.SYS_CLOSE, sys.Of(l.dst))
 }

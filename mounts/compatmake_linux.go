@@ -313,9 +313,9 @@ func (l *lowering) compatChmod(op Op) error {
 	} else {
 		l.openDest(s.path, opened)
 	}
-	l.numbered(opened, l.fdDest)
-	l.p.Add(unix.SYS_FCHMODAT, sys.AtCWD(), sys.Str(l.procFD(l.fdDest)), octalMode(op.Mode))
-	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	l.numbered(opened, l.picked(&l.fdDest))
+	l.p.Add(unix.SYS_FCHMODAT, sys.AtCWD(), sys.Str(l.procFD(l.picked(&l.fdDest))), octalMode(op.Mode))
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.picked(&l.fdDest)))
 	return nil
 }
 
@@ -344,9 +344,6 @@ func (l *lowering) compatOverlay(op Op) error {
 		l.openSource(dir, l.src)
 		l.numbered(l.src, number)
 		names, numbers = append(names, l.procFD(number)), append(numbers, number)
-	}
-	if l.noNumber != nil {
-		return l.noNumber
 	}
 	options := "lowerdir=" + strings.Join(names[:len(op.Layers)], ":")
 	switch {

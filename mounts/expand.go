@@ -41,27 +41,36 @@ func BootID(dest string) Op {
 // Expand replaces the composite operations [Dev] and [Proc] by simple ones, and returns for each simple one the index of the operation that
 // it came from. [Lower] carries out the result in this order.
 func Expand(ops []Op) (simple []Op, from []int) {
+	n := len(ops)
+	for i := range ops {
+		switch ops[i].Kind {
+		case Dev:
+			n += len(deviceNodes) + len(devLinks) + 3
+		case Proc:
+			n += len(procReadOnly) + len(procMasked) + 1
+		}
+	}
+	simple, from = make([]Op, 0, n), make([]int, 0, n)
 	for i, op := range ops {
-		var parts []Op
 		switch op.Kind {
 		case Dev:
-			parts = expandDev(op)
+			simple = appendDev(simple, op.Dest)
 		case Proc:
-			parts = expandProc(op)
+			simple = appendProc(simple, op.Dest)
 		default:
-			parts = []Op{op}
+			simple = append(simple, op)
 		}
-		for _, part := range parts {
-			simple, from = append(simple, part), append(from, i)
+		for len(from) < len(simple) {
+			from = append(from, i)
 		}
 	}
 	return simple, from
 }
 
-// expandDev returns the operations of a minimal /dev: a tmpfs with bound device nodes, symlinks and a private devpts.
-func expandDev(op Op) []Op {
-	at := func(name string) string { return op.Dest + "/" + name }
-	ops := []Op{{Kind: Tmpfs, Dest: op.Dest, Flags: Flags{NoSuid, NoDev, NoExec}, Size: 1 << 16, Inodes: 64, Mode: 0o755}}
+// appendDev appends the operations of a minimal /dev: a tmpfs with bound device nodes, symlinks and a private devpts.
+func appendDev(ops []Op, dest string) []Op {
+	at := func(name string) string { return dest + "/" + name }
+	ops = append(ops, Op{Kind: Tmpfs, Dest: dest, Flags: Flags{NoSuid, NoDev, NoExec}, Size: 1 << 16, Inodes: 64, Mode: 0o755})
 	for _, n := range deviceNodes {
 		ops = append(ops, Op{Kind: Bind, Source: "/dev/" + n.Name, Dest: at(n.Name),
 			// A device works through a read-only mount, but its mode and times cannot be changed: root in the sandbox would change the
@@ -75,17 +84,17 @@ func expandDev(op Op) []Op {
 		Op{Kind: Devpts, Dest: at("pts")},
 		Op{Kind: Dir, Dest: at("shm")},
 		// Last, so that no program can put files beside the nodes (attack case FS31). What is mounted below keeps its flags.
-		Op{Kind: Remount, Dest: op.Dest, Flags: Flags{ReadOnly, NoSuid, NoDev, NoExec}})
+		Op{Kind: Remount, Dest: dest, Flags: Flags{ReadOnly, NoSuid, NoDev, NoExec}})
 }
 
-// expandProc returns the operations of a procfs: the mount itself, then what covers the places that reveal or control the host.
-func expandProc(op Op) []Op {
-	ops := []Op{{Kind: Proc, Dest: op.Dest, Flags: Flags{NoSuid, NoDev, NoExec}}}
+// appendProc appends the operations of a procfs: the mount itself, then what covers the places that reveal or control the host.
+func appendProc(ops []Op, dest string) []Op {
+	ops = append(ops, Op{Kind: Proc, Dest: dest, Flags: Flags{NoSuid, NoDev, NoExec}})
 	for _, name := range procReadOnly {
-		ops = append(ops, Op{Kind: Rebind, Dest: op.Dest + "/" + name, Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev, NoExec}})
+		ops = append(ops, Op{Kind: Rebind, Dest: dest + "/" + name, Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev, NoExec}})
 	}
 	for _, name := range procMasked {
-		ops = append(ops, Op{Kind: Mask, Dest: op.Dest + "/" + name, Optional: true})
+		ops = append(ops, Op{Kind: Mask, Dest: dest + "/" + name, Optional: true})
 	}
-	return append(ops, BootID(op.Dest))
+	return append(ops, BootID(dest))
 }

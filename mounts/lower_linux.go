@@ -29,15 +29,17 @@ type lowering struct {
 	null           sys.Slot // the first mask of a file; without the new API, the host's /dev/null
 	haveNull       bool
 
-	// Descriptor numbers that paths in /proc/self/fd name. prefix stands before /proc while a compat tree is built.
+	// Descriptor numbers that paths in /proc/self/fd name, 0 before picked. prefix stands before /proc while a compat tree is built.
 	fdSource, fdDest int
 	taken            []int // numbers in use
 	noNumber         error // why there are too few
 	prefix           string
 
 	// Of a compat tree.
-	index      int             // of the current operation
-	base, host sys.Slot        // the tmpfs that everything is built in, and the host's root
+	index      int      // of the current operation
+	base, host sys.Slot // the tmpfs that everything is built in, and the host's root
+	anchor     sys.Slot // descriptor of anchored, unless that is empty
+	anchored   string
 	made       map[string]node // what operations will have made on the host, by host path
 	boundFDs   []int           // descriptors that a bind has used
 	magicLinks []string        // sources behind a procfs link that only the kernel can follow
@@ -49,9 +51,6 @@ type lowering struct {
 // directory is the new root, and no descriptor is left open. The result has one entry for each operation of tree.
 func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved, error) {
 	l := &lowering{p: p, have: have, resolver: resolver, view: newView()}
-	if l.fdSource, l.fdDest = l.number(), l.number(); l.noNumber != nil {
-		return nil, l.noNumber
-	}
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
 	if tree.Compat {
 		return l.lowerCompatTree(tree)
@@ -63,7 +62,13 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 	for i := len(simple) - 1; i >= 0; i-- {
 		result[from[i]].Op = from[i]
 	}
+	early := p.Early()
 	for i, op := range simple {
+		// A procfs is that of the process that mounts it.
+		if early && (op.Kind == Proc || op.Kind == Overlay) {
+			early = false
+			l.endEarly()
+		}
 		p.At(sys.Step{Stage: "mount", Index: from[i] + 1, Op: string(op.Kind), Path: op.Dest})
 		l.resolved, l.proc = Resolved{Op: from[i], Dest: op.Dest}, ""
 		if whole := tree.Ops[from[i]]; whole.Kind == Proc {
@@ -75,6 +80,10 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 		if op.Dest == tree.Ops[from[i]].Dest {
 			result[from[i]] = l.resolved
 		}
+		p.Publish()
+	}
+	if early {
+		l.endEarly()
 	}
 	if err := l.checkDir(tree.Dir); err != nil {
 		return nil, err
@@ -88,7 +97,21 @@ func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved,
 		p.Add(unix.SYS_CLOSE, sys.Of(l.null))
 	}
 	l.pivot()
-	return result, nil
+	return result, l.noNumber
+}
+
+// endEarly ends the calls that another process makes early. What it has open is closed, but for the new root, which is the working directory
+// that this process then has from it.
+func (l *lowering) endEarly() {
+	if l.haveNull {
+		l.p.Add(unix.SYS_CLOSE, sys.Of(l.null))
+		l.haveNull = false
+	}
+	l.p.Publish()
+	l.p.EndEarly()
+	l.p.At(sys.Step{Stage: "root", Op: "open"})
+	l.p.Add(unix.SYS_OPENAT, sys.AtCWD(), sys.Str("."), sys.Words(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, "O_PATH|O_DIRECTORY|O_CLOEXEC")).
+		Keep(l.root).Late()
 }
 
 // fail turns err into an error that names the operation of the tree, whole. part is the simple operation that failed.

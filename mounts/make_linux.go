@@ -73,9 +73,9 @@ func (l *lowering) byPath(dest string, body func(place string)) {
 // fchdir needs search permission, which the caller, and even root in a user namespace, may lack on a directory of the host.
 func (l *lowering) byNumber(dest string, body func(place string)) {
 	l.openDest(dest, l.dst)
-	l.numbered(l.dst, l.fdDest)
-	body(l.procFD(l.fdDest))
-	l.p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	l.numbered(l.dst, l.picked(&l.fdDest))
+	body(l.procFD(l.picked(&l.fdDest)))
+	l.p.Add(unix.SYS_CLOSE, sys.Int(l.picked(&l.fdDest)))
 }
 
 // enter makes dest the working directory. The caller must make the new root the working directory again: enterRoot.
@@ -216,8 +216,8 @@ func (l *lowering) rebind(op Op) error {
 		return err
 	}
 	p := l.p
-	if l.have.NewAPI && l.direct(op.Dest) {
-		p.Add(unix.SYS_OPEN_TREE, sys.Of(l.root), sys.Str(relative(op.Dest)),
+	if at, name, ok := l.place(op.Dest); ok && l.have.NewAPI {
+		p.Add(unix.SYS_OPEN_TREE, at, sys.Str(name),
 			sys.Words(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE,
 				"OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC|AT_SYMLINK_NOFOLLOW|AT_RECURSIVE")).Keep(l.tree)
 		l.finish(op.Flags, op.Dest, dir)
@@ -228,10 +228,10 @@ func (l *lowering) rebind(op Op) error {
 		return l.attach(op.Flags, op.Dest, op.Dest, dir)
 	}
 	cloexec := sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")
-	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.fdDest), cloexec)
+	p.Add(unix.SYS_DUP3, sys.Of(l.src), sys.Int(l.picked(&l.fdDest)), cloexec)
 	p.Add(unix.SYS_CLOSE, sys.Of(l.src))
-	p.Add(unix.SYS_MOUNT, sys.Str(l.procFD(l.fdDest)), sys.Str(l.procFD(l.fdDest)), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
-	p.Add(unix.SYS_CLOSE, sys.Int(l.fdDest))
+	p.Add(unix.SYS_MOUNT, sys.Str(l.procFD(l.picked(&l.fdDest))), sys.Str(l.procFD(l.picked(&l.fdDest))), sys.Null(), sys.Words(unix.MS_BIND|unix.MS_REC, "MS_BIND|MS_REC"), sys.Null())
+	p.Add(unix.SYS_CLOSE, sys.Int(l.picked(&l.fdDest)))
 	// The bind covers the place, which is opened again to reach the new mount.
 	l.remountAt(op.Dest, op.Flags, nil)
 	return nil

@@ -155,16 +155,6 @@ func relative(dest string) string {
 	return strings.TrimPrefix(dest, "/")
 }
 
-// direct reports whether a path from the new root leads to dest and nowhere else, if a symlink at the end is not followed. All directories
-// above dest are the sandbox's own, so no symlink is on the way, and no other process can put one there.
-//
-// The same holds for what covers parts of a new procfs while l.proc is set. Only the kernel makes names there, and those in procReadOnly,
-// procMasked and BootID lead through no symlink.
-func (l *lowering) direct(dest string) bool {
-	n, at, _ := l.view.find(parent(dest))
-	return n.secure || n.origin == kernel && at == l.proc && l.view.private(parent(at))
-}
-
 // openDest opens dest below the new root into slot and follows no symlink. CVE-2026-87766 was a mount point made through a planted symlink.
 func (l *lowering) openDest(dest string, slot sys.Slot) {
 	if l.have.Openat2 {
@@ -181,7 +171,7 @@ func (l *lowering) openDest(dest string, slot sys.Slot) {
 func (l *lowering) openSource(source string, slot sys.Slot) {
 	root, name := sys.AtCWD(), source
 	// In a compat tree "/" is no longer the host's root by then, so the path begins at a descriptor of it.
-	if l.host != 0 {
+	if l.compat() {
 		root, name = sys.Of(l.host), relative(source)
 	}
 	// Compat trees only: the kernel alone can follow this procfs link, so RESOLVE_NO_SYMLINKS cannot be used.
@@ -194,7 +184,7 @@ func (l *lowering) openSource(source string, slot sys.Slot) {
 		l.p.Add(unix.SYS_OPENAT2, root, sys.Str(name), sys.Struct(how), sys.Size(how)).Keep(slot)
 		return
 	}
-	if l.host != 0 {
+	if l.compat() {
 		l.walkTo(root, name, slot)
 		return
 	}

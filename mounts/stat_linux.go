@@ -33,28 +33,38 @@ type Resolver interface {
 	Mountinfo() ([]Mount, error)
 }
 
-// Host is the [Resolver] that asks the running kernel. The zero value is ready to use; call Close afterwards. It keeps a descriptor of the
-// directory that it looked into last, because paths often lie side by side.
+// Host is the [Resolver] that asks the running kernel. The zero value is ready to use; call Close afterwards. It keeps descriptors of some
+// directories that it has looked into, because paths often lie side by side.
 type Host struct {
 	// Mapped is set if the tree is built in a user namespace that maps only the caller. Then Stat also reaches what the capabilities of
 	// such a namespace reach.
 	Mapped bool
 
-	dir string // path of fd, free of symlinks; empty if there is no fd
-	fd  int
+	dirs []directory // the one opened first comes first
 }
+
+// directory is one that Host has open.
+type directory struct {
+	path string // free of symlinks
+	fd   int
+
+	asked, replaceable, magic bool // of a symlink in it; known if asked is set
+}
+
+// maxDirs is how many directories a Host keeps open.
+const maxDirs = 4
 
 // Absent reports whether an error of a [Resolver] means that nothing is there. No other error is a reason to leave something out.
 func Absent(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
 const maxLinks = 40 // as the kernel's MAXSYMLINKS
 
-// Close closes the descriptor that is kept.
+// Close closes the descriptors that are kept.
 func (h *Host) Close() {
-	if h.dir != "" {
-		unix.Close(h.fd)
-		h.dir = ""
+	for _, d := range h.dirs {
+		unix.Close(d.fd)
 	}
+	h.dirs = h.dirs[:0]
 }
 
 // Stat resolves path through descriptors: one openat2 for a directory without symlinks on the way, and one fstatat for each name in it. Any
@@ -64,40 +74,60 @@ func (h *Host) Stat(name string) (Stat, error) {
 		return h.walk(name) // ".." after a symlink is the parent of its target, so the path cannot be cleaned
 	}
 	name = path.Clean(name)
-	err := h.enter(path.Dir(name))
+	dir, err := h.enter(path.Dir(name))
 	var st unix.Stat_t
 	if err == nil {
-		err = unix.Fstatat(h.fd, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW)
+		err = unix.Fstatat(dir.fd, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
 		return h.walk(name) // EPERM: the seccomp filter of a container refuses openat2
 	case errors.Is(err, unix.EACCES) && h.Mapped:
 		return h.walk(name)
+	case err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return dir.link(name, &st)
 	case err != nil:
 		return Stat{}, &os.PathError{Op: "look at", Path: name, Err: err}
 	}
-	stat := Stat{Path: name, Mode: st.Mode, Rdev: st.Rdev}
-	if stat.Type() == unix.S_IFLNK {
-		return h.walk(name)
+	return Stat{Path: name, Mode: st.Mode, Rdev: st.Rdev}, nil
+}
+
+// link describes a symlink in the directory d.
+func (d *directory) link(name string, st *unix.Stat_t) (stat Stat, err error) {
+	stat = Stat{Path: name, Mode: st.Mode, Rdev: st.Rdev}
+	if stat.Target, err = readlink(d.fd, path.Base(name)); err == nil && !d.asked {
+		d.magic, err = hasMagic(d.fd)
+		d.replaceable, d.asked = replaceable(d.fd, d.path), err == nil
+	}
+	if err != nil {
+		return Stat{}, &os.PathError{Op: "look at", Path: name, Err: err}
+	}
+	stat.Magic = d.magic
+	if d.replaceable || own(st.Uid) {
+		stat.Links = []string{name}
 	}
 	return stat, nil
 }
 
-// enter opens the directory dir, unless it is the one that is kept.
-func (h *Host) enter(dir string) error {
-	if h.dir == dir {
-		return nil
+// enter opens a directory, unless it is open.
+func (h *Host) enter(dir string) (*directory, error) {
+	for i := range h.dirs {
+		if h.dirs[i].path == dir {
+			return &h.dirs[i], nil
+		}
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	h.Close()
-	h.dir, h.fd = dir, fd
-	return nil
+	if len(h.dirs) == maxDirs {
+		unix.Close(h.dirs[0].fd)
+		h.dirs = append(h.dirs[:0], h.dirs[1:]...)
+	}
+	h.dirs = append(h.dirs, directory{path: dir, fd: fd})
+	return &h.dirs[len(h.dirs)-1], nil
 }
 
 // walker resolves a path name by name. It holds a descriptor of its current directory.
@@ -165,8 +195,8 @@ func (w *walker) next(name string) (Stat, error) {
 		w.dir, w.at = fd, stat.Path
 		return stat, nil
 	}
-	stat.Magic, err = w.magic(fd)
-	if w.replaceable(fd) {
+	stat.Magic, err = hasMagic(w.dir)
+	if owned(fd) || replaceable(w.dir, w.at) {
 		w.links = append(w.links, stat.Path)
 	}
 	unix.Close(fd)
@@ -208,37 +238,40 @@ func (w *walker) open(dir int, name string, flags int) (int, error) {
 // rootsOwn are the directories whose symlinks belong to the system's layout. Sandboxes that root started may have written anywhere else.
 var rootsOwn = []string{"/", "/etc", "/run", "/usr", "/usr/lib", "/usr/local", "/var"}
 
-// replaceable reports whether a sandbox that the caller started could have made the symlink link in the walker's current directory. That
-// holds if the caller can write to the directory, or owns the directory and could make it writable, or owns the symlink. Root can write
+// replaceable reports whether a sandbox that the caller started could have made a symlink in the directory that dir has open. That holds if
+// the caller can write to it, or owns it and could make it writable; and anywhere, if the caller owns the symlink. Root can write
 // everywhere, so for root only symlinks in rootsOwn are trusted.
-func (w *walker) replaceable(link int) bool {
+func replaceable(dir int, path string) bool {
 	if os.Geteuid() == 0 {
-		return !slices.Contains(rootsOwn, w.at)
+		return !slices.Contains(rootsOwn, path)
 	}
-	var dir, own unix.Stat_t
-	if unix.Fstat(w.dir, &dir) != nil || unix.Fstat(link, &own) != nil {
+	if owned(dir) {
 		return true
 	}
-	uid := uint32(os.Geteuid())
-	if dir.Uid == uid || own.Uid == uid {
-		return true
-	}
-	err := unix.Faccessat(w.dir, ".", unix.W_OK, unix.AT_EACCESS)
+	err := unix.Faccessat(dir, ".", unix.W_OK, unix.AT_EACCESS)
 	refused := errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) // EPERM: immutable (chattr(1))
 	return !refused                                                                                    // any other error proves nothing
 }
 
-// magic reports whether the symlink link, in the walker's current directory, is a procfs link that the kernel resolves itself. The links in
-// the root of a procfs, such as self and mounts, are plain symlinks.
-func (w *walker) magic(link int) (bool, error) {
+// owned reports whether the caller owns what fd has open, or that cannot be known. Root's ownership means nothing: see replaceable.
+func owned(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) != nil || own(st.Uid)
+}
+
+func own(uid uint32) bool { return uid != 0 && uid == uint32(os.Geteuid()) }
+
+// hasMagic reports whether the symlinks in the directory that dir has open are procfs links that the kernel resolves itself. Those in the
+// root of a procfs, such as self and mounts, are plain symlinks.
+func hasMagic(dir int) (bool, error) {
 	const procRoot = 1 // PROC_ROOT_INO
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(link, &fs); err != nil || fs.Type != unix.PROC_SUPER_MAGIC {
+	if err := unix.Fstatfs(dir, &fs); err != nil || fs.Type != unix.PROC_SUPER_MAGIC {
 		return false, err
 	}
-	var dir unix.Stat_t
-	err := unix.Fstat(w.dir, &dir)
-	return dir.Ino != procRoot, err
+	var st unix.Stat_t
+	err := unix.Fstat(dir, &st)
+	return st.Ino != procRoot, err
 }
 
 // examine returns the type, mode and target of what fd has open.
@@ -249,14 +282,23 @@ func examine(fd int, name string) (Stat, error) {
 	}
 	stat := Stat{Path: name, Mode: st.Mode, Rdev: st.Rdev}
 	if stat.Type() == unix.S_IFLNK {
-		buf := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(fd, "", buf)
+		target, err := readlink(fd, "")
 		if err != nil {
 			return Stat{}, &os.PathError{Op: "readlink", Path: name, Err: err}
 		}
-		stat.Target = string(buf[:n])
+		stat.Target = target
 	}
 	return stat, nil
+}
+
+// readlink returns the target of a symlink in a directory, or of the symlink that dir itself has open.
+func readlink(dir int, name string) (string, error) {
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(dir, name, buf[:])
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
 }
 
 // Mountinfo reads /proc/self/mountinfo.

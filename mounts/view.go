@@ -102,6 +102,18 @@ func (v view) missing(dest string) (dirs []string) {
 	}
 }
 
+// top returns the mount point of the sandbox's own file system that dir lies in: the highest place above which something else begins.
+func (v view) top(dir string) string {
+	for dir != "/" {
+		n, at, _ := v.find(parent(dir))
+		if n.origin != private {
+			break
+		}
+		dir = at
+	}
+	return dir
+}
+
 // private reports whether everything at and above dest is the sandbox's own. Then no other process can change a name on the way to it, and
 // a path needs no walk.
 func (v view) private(dest string) bool {

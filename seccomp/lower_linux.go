@@ -32,6 +32,7 @@ func Lower(p *sys.Program, filters ...Filter) {
 		prog := &program{uint16(len(f)), &f[0]}
 		p.Add(unix.SYS_SECCOMP, sys.Words(int(unix.SECCOMP_SET_MODE_FILTER), "SECCOMP_SET_MODE_FILTER"), sys.Int(0),
 			sys.Struct(prog))
+		sys.Hold(p, f)
 	}
 }
 
@@ -48,6 +49,7 @@ func LowerRaw(p *sys.Program, raw []byte) {
 		prog.Filter = &f[0]
 	}
 	p.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_SECCOMP, "PR_SET_SECCOMP"), sys.Words(unix.SECCOMP_MODE_FILTER, "SECCOMP_MODE_FILTER"), sys.Struct(prog))
+	sys.Hold(p, f)
 }
 
 // Apply sets no_new_privs and installs filters on the calling thread, in the order given. Neither can be undone. It locks the goroutine to

@@ -19,7 +19,7 @@ import (
 // elsewhere are the flags of other programs in README.md and doc: the programs that have them.
 var elsewhere = map[string]string{
 	"--security-opt": "docker", "--rm": "docker", "--user": "docker, systemd-run", "--scope": "systemd-run", "--update-kernel": "grubby", "--args": "grubby",
-	"--config-file": "mypy", "--version": "rules of commands", "--no-ext-diff": "git", "--no-textconv": "git",
+	"--config-file": "mypy", "--version": "rules of commands", "--no-ext-diff": "git", "--no-textconv": "git", "--plot": "nsbench",
 }
 
 // TestDocNamesFlagsAndVerbs looks for each flag and verb that README.md and doc name in the help of nsrun, or of bwrap.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,7 +126,7 @@ type lowered struct {
 }
 
 var loweredLimits = []lowered{
-	{"v", "RLIMIT_AS", []int{4_000_000, 1_000_000, 800_000, 799_999, 400_000, 100_000, 65_536}},
+	{"v", "RLIMIT_AS", []int{4_000_000, 2_000_000, 1_500_000, 1_400_000, 1_399_999, 1_250_000, 1_200_000, 800_000, 400_000, 100_000, 65_536}},
 	{"d", "RLIMIT_DATA", []int{1_000_000, 200_000, 100_000, 99_999, 70_000}},
 	{"n", "RLIMIT_NOFILE", []int{256, 64, 32, 20, 16, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 0}},
 	{"u", "RLIMIT_NPROC", []int{500, 100, 30, 20, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}},
@@ -159,7 +160,13 @@ func TestLowLimitsAreNamed(t *testing.T) {
 
 // called runs a real nsrun under a name, and returns what it printed and its exit code.
 func called(nsrun string, argv ...string) (stdout, stderr string, code int) {
-	cmd := &exec.Cmd{Path: nsrun, Args: argv, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/usr"}
+	return calledIn("/usr/bin:/bin", nsrun, argv...)
+}
+
+// calledIn is called with a PATH. Where that leads to no bubblewrap, none is tried to find out why a start has failed: it leaves its own child to
+// who adopts it.
+func calledIn(path, nsrun string, argv ...string) (stdout, stderr string, code int) {
+	cmd := &exec.Cmd{Path: nsrun, Args: argv, Env: []string{"PATH=" + path}, Dir: "/usr"}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	_ = cmd.Run() // the exit code says whether it ran
@@ -201,14 +208,95 @@ func TestNamespacesMadeAheadAreRight(t *testing.T) {
 	}
 }
 
+// TestADiscardedGuessTakesNoNamespaces runs command lines whose guess is wrong where the user may have one sandbox's namespaces: the run waits until
+// the kernel has freed those that were made ahead, and takes no weaker backend.
+func TestADiscardedGuessTakesNoNamespaces(t *testing.T) {
+	nsrun := realBinary(t)
+	manifest := filepath.Join(filepath.Dir(nsrun), "shared.json")
+	require.NoError(t, os.WriteFile(manifest, []byte(`{"network": "host"}`), 0o644))
+	bwrap := filepath.Join(filepath.Dir(nsrun), "bwrap")
+	require.NoError(t, os.Symlink(nsrun, bwrap))
+	for line, most := range map[string]int{nsrun + " run -v --fallback degrade --manifest " + manifest + " -- /bin/true": 2,
+		bwrap + " --ro-bind / / --unshare-user --setenv A --unshare-net /bin/true": 1} {
+		for range 5 {
+			_, stderr, code, _ := under(t, nsrun, fmt.Sprintf(`exec unshare -Ur /bin/sh -c "echo %d >/proc/sys/user/max_user_namespaces && exec %s"`, most, line))
+			require.Equal(t, 0, code, "%s\n%s", line, stderr)
+			assert.NotContains(t, stderr, "lost", line)
+		}
+	}
+}
+
+// TestTheCommandGetsTheCallersSignalMask as bubblewrap lets it, however its namespaces were made.
+func TestTheCommandGetsTheCallersSignalMask(t *testing.T) {
+	nsrun := realBinary(t)
+	runtime.LockOSThread() // which the child is forked from
+	defer runtime.UnlockOSThread()
+	var all, was unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^uint64(0)
+	}
+	require.NoError(t, unix.PthreadSigmask(unix.SIG_SETMASK, &all, &was))
+	blocked := map[string]bool{}
+	for _, options := range []string{"--unshare-net", "--setenv A --unshare-net"} { // guessed rightly, and not
+		stdout, stderr, code := called(nsrun, strings.Fields("bwrap --bind / / --unshare-user --unshare-pid --proc /proc "+options+" /bin/grep SigBlk /proc/self/status")...)
+		assert.Equal(t, 0, code, stderr)
+		blocked[stdout] = true
+	}
+	require.NoError(t, unix.PthreadSigmask(unix.SIG_SETMASK, &was, nil))
+	assert.Len(t, blocked, 1)
+	for line := range blocked {
+		assert.Equal(t, "SigBlk:\tfffffffffffafeff\n", line, "all but SIGKILL, SIGSTOP and SIGCHLD")
+	}
+}
+
+// TestTheCommandGetsTheCallersProcessorsAndSlack, whichever of them the processes and threads of a start have for a time.
+func TestTheCommandGetsTheCallersProcessorsAndSlack(t *testing.T) {
+	nsrun := realBinary(t)
+	runtime.LockOSThread() // which the child is forked from
+	defer runtime.UnlockOSThread()
+	var all unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &all))
+	defer func() { require.NoError(t, unix.SchedSetaffinity(0, &all)) }()
+	sets := []unix.CPUSet{all}
+	for cpu := range 1024 {
+		if all.IsSet(cpu) && len(sets) < 9 {
+			var one unix.CPUSet
+			one.Set(cpu)
+			sets = append(sets, one)
+			if rest := all; all.Count() > 2 { // only there is a set that a process has asked for and that has several processors
+				rest.Clear(cpu)
+				sets = append(sets, rest)
+			}
+		}
+	}
+	const show = `/bin/grep Cpus_allowed: /proc/self/status; /bin/cat /proc/self/timerslack_ns`
+	for _, slack := range []string{"0", "1", "123456", "3000000"} {
+		for i := range sets {
+			require.NoError(t, unix.SchedSetaffinity(0, &sets[i]))
+			begin := "echo " + slack + " >/proc/self/timerslack_ns; exec "
+			want, _, code, _ := under(t, nsrun, begin+`/bin/sh -c "`+show+`"`)
+			require.Equal(t, 0, code)
+			if slack != "0" { // which is the default
+				require.Contains(t, want, "\n"+slack+"\n", "the control")
+			}
+			for _, line := range []string{`"$0" run --`, `"$0" run --backend landlock --`, `"$0" bwrap --bind / /`, `"$0" bwrap --bind / / --unshare-all --proc /proc`,
+				`"$0" bwrap --bind / / --setenv A --unshare-pid --proc /proc`} {
+				stdout, stderr, code, _ := under(t, nsrun, begin+line+` /bin/sh -c "`+show+`"`)
+				assert.Equal(t, 0, code, stderr)
+				assert.Equal(t, want, stdout, line)
+			}
+		}
+	}
+}
+
 // TestNothingMadeAheadIsLeft has a process adopt what nsrun leaves, which is nothing, however it ends.
 func TestNothingMadeAheadIsLeft(t *testing.T) {
 	if nsrun := os.Getenv("NSRUN_TEST_ADOPT"); nsrun != "" {
 		require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 		for _, line := range []string{"nsrun run -- /bin/true", "nsrun run --no-such-flag -- /bin/true", "nsrun run -- /no/such/command",
-			"nsrun run --backend landlock -- /bin/true", "nsrun run --help --", "bwrap --no-such-option x",
+			"nsrun run --backend landlock -- /bin/true", "nsrun run --ro /no/such/place -- /bin/true", "nsrun run --chdir /no/such/dir -- /bin/true", "nsrun run --help --", "bwrap --no-such-option x",
 			"bwrap --bind / / --dir", "bwrap --ro-bind /no/such/dir / true"} {
-			_, _, _ = called(nsrun, strings.Fields(line)...)
+			_, _, _ = calledIn("/nowhere", nsrun, strings.Fields(line)...)
 			_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 			assert.Equal(t, unix.ECHILD, err, line)
 		}
@@ -227,12 +315,12 @@ func TestNothingMadeAheadIsLeft(t *testing.T) {
 func TestKilledHelperHangsNothing(t *testing.T) {
 	nsrun := realBinary(t)
 	killed := 0
-	for i := range 60 {
+	for i := range 90 {
 		cmd := &exec.Cmd{Path: nsrun, Args: []string{"nsrun", "run", "--", "/bin/true"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/usr"}
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		require.NoError(t, cmd.Start())
-		time.Sleep(time.Duration(i) * 50 * time.Microsecond)
+		time.Sleep(time.Duration(i) * 60 * time.Microsecond)
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", cmd.Process.Pid, cmd.Process.Pid))
 		for _, word := range strings.Fields(string(children)) {
 			if pid, err := strconv.Atoi(word); err == nil && unix.Kill(pid, unix.SIGKILL) == nil {

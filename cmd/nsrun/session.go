@@ -38,16 +38,12 @@ func (a *app) session(args []string) int {
 	if onOneProcessor {
 		runtime.GOMAXPROCS(runtime.NumCPU())
 	}
+	runner.ForkHere()
 	ctx, end := untilSignal()
 	defer end(nil)
-	if out, ok := a.stdout.(*os.File); ok {
-		gone := hangup(out, 0) // what can be written to has no other word for it
-		go func() {
-			<-gone
-			end(session.ErrOutput)
-		}()
-	}
-	err := session.Serve(ctx, os.Stdin, a.stdout, hangup(os.Stdin, unix.POLLRDHUP), made, version)
+	out, _ := a.stdout.(*os.File)
+	left := hangup(os.Stdin, out, func() { end(session.ErrOutput) })
+	err := session.Serve(ctx, os.Stdin, a.stdout, left, made, version)
 	runner.Shutdown()
 	var step *fault.Error
 	switch {
@@ -74,15 +70,25 @@ func untilSignal() (context.Context, context.CancelCauseFunc) {
 	return ctx, end
 }
 
-// hangup returns a channel that is closed when the other end of a pipe or socket is. It costs a thread.
-func hangup(f *os.File, events int16) <-chan struct{} {
+// hangup returns a channel that is closed when the other end of in is, a pipe or socket, and calls gone when that of out is, unless out is nil.
+// It costs a thread.
+func hangup(in, out *os.File, gone func()) <-chan struct{} {
 	left := make(chan struct{})
+	fds := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLRDHUP}, {Fd: -1}} // what can be written to has no other word for it than POLLHUP or POLLERR
+	if out != nil {
+		fds[1].Fd = int32(out.Fd())
+	}
 	go func() {
-		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: events}}
-		for {
-			if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
-				close(left)
-				return
+		for ended := []func(){func() { close(left) }, gone}; fds[0].Fd >= 0 || fds[1].Fd >= 0; {
+			_, err := unix.Poll(fds, -1)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			for i := range fds {
+				if fds[i].Fd >= 0 && (fds[i].Revents != 0 || err != nil) {
+					fds[i].Fd = -1 // which poll(2) ignores
+					ended[i]()
+				}
 			}
 		}
 	}()

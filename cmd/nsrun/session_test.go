@@ -251,7 +251,7 @@ func TestSessionLeavesNoZombie(t *testing.T) {
 	for _, k := range []struct {
 		name string
 		by   func(*client)
-		left bool // a zombie, or two: a sandbox's pid 1 has its spawner's name
+		left bool // a zombie: the sandbox's pid 1, which has nsrun's name
 	}{
 		{"with its input", func(c *client) { _ = c.in.Close() }, false},
 		{"by SIGTERM", func(c *client) { _ = c.cmd.Process.Signal(unix.SIGTERM) }, false},
@@ -264,20 +264,20 @@ func TestSessionLeavesNoZombie(t *testing.T) {
 			require.NotNil(t, c.ask(`{"op":"exec","args":["true"]}`).OK)
 			k.by(c)
 			c.end()
-			testenv.Eventually(t, func() bool { return len(spawners()) > 0 == k.left }, "the end of the spawner")
-			for err := error(nil); err == nil; { // the sandbox's pid 1, too
+			testenv.Eventually(t, func() bool { return len(orphans()) > 0 == k.left }, "the end of the sandbox's pid 1")
+			for err := error(nil); err == nil; {
 				_, err = unix.Wait4(-1, nil, 0, nil)
 			}
 		})
 	}
 }
 
-// spawners lists the spawners that are children of this process, zombies too: those whose own parent has ended.
-func spawners() (pids []int) {
+// orphans lists processes of nsrun that are children of this process, zombies too: those whose own parent has ended.
+func orphans() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, name := range all {
 		status, _ := os.ReadFile(name)
-		if strings.HasPrefix(string(status), "Name:\tnsrun-spawner\n") && strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
+		if strings.HasPrefix(string(status), "Name:\tnsrun") && strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 			pids = append(pids, pid)
 		}

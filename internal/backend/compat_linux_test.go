@@ -151,6 +151,7 @@ func TestTheCommandWaitsForItsMonitor(t *testing.T) {
 			lowered, err := stages.Lower(p, &host, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: []int{ch.report, ch.status}}, false)
 			require.NoError(t, err)
 			m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1}
+			m.listen()
 			defer m.close()
 			require.NoError(t, m.start()) // which lets the set-up go on: there is nobody to inform
 			testenv.Eventually(t, func() bool {

@@ -115,7 +115,7 @@ var hints = [...]hint{
 	{"identity", stages.NestedOp, unix.EACCES, nestedHint},
 	{"identity", stages.NestedOp, unix.ENOENT, nestedHint},
 	{"server", "serve", unix.EAGAIN, "too many processes: raise the limit (ulimit -u), or end what earlier commands have left running"},
-	{"", "", unix.EMFILE, "raise the limit on open files (RLIMIT_NOFILE, ulimit -n): a sandbox needs some 20"},
+	{"", "", unix.EMFILE, "raise the limit on open files (RLIMIT_NOFILE, ulimit -n): a sandbox needs some 30"},
 	{"", "", unix.ENFILE, "raise the host's limit on open files (fs.file-max)"},
 	{"seccomp", "", unix.EINVAL, "the kernel refuses the filter: check the raw program"},
 }

@@ -32,9 +32,9 @@ func TestNoRuleFollowsALinkOnTheWay(t *testing.T) {
 				require.NoError(t, os.MkdirAll(dir+"/on/granted", 0o755))
 				require.NoError(t, os.MkdirAll(dir+"/other/granted", 0o755))
 				p, _ := touch(t, func(pol *policy.Policy) {
-					*pol = pol.Grant(dir, true, "test").Grant(dir+"/on/granted", true, "test")
+					*pol = pol.Grant(dir, false, "test").Grant(dir+"/on/granted", true, "test") // a rule of its own: it gives more
 					*pol, _ = policy.Normalize(*pol, policy.Operator{})
-					pol.Dir = dir
+					pol.Dir = dir + "/on/granted"
 				})
 				p.Mechanisms.Openat2 = openat2 && p.Mechanisms.Openat2
 				runtime.LockOSThread() // the sandbox dies with it
@@ -50,6 +50,7 @@ func TestNoRuleFollowsALinkOnTheWay(t *testing.T) {
 				require.NoError(t, err)
 				ch.closeChild()
 				r := &run{plan: p, lowered: lowered, pid: pid, pidfd: pidfd, parent: -1, command: -1, ch: ch, pumps: &pumps{}}
+				r.listen()
 				defer r.close()
 				// It opens the rules when this process has answered.
 				testenv.Eventually(t, func() bool { return children(t, strconv.Itoa(pid)) != "" }, "the process that becomes the command")
@@ -60,7 +61,7 @@ func TestNoRuleFollowsALinkOnTheWay(t *testing.T) {
 				_, err = r.finish()
 				if !exchange {
 					require.NoError(t, err)
-					assert.FileExists(t, dir+"/marker")
+					assert.FileExists(t, dir+"/on/granted/marker")
 					return
 				}
 				var e *Error
@@ -68,7 +69,7 @@ func TestNoRuleFollowsALinkOnTheWay(t *testing.T) {
 				assert.Equal(t, "landlock", e.Stage)
 				assert.Equal(t, dir+"/on/granted", e.Path)
 				assert.Equal(t, "a symlink appeared on the path since it was looked at; try again", e.Hint)
-				assert.NoFileExists(t, dir+"/marker", "the command has run")
+				assert.NoFileExists(t, dir+"/was/granted/marker", "the command has run")
 				if openat2 {
 					assert.ErrorIs(t, err, unix.ELOOP)
 				}

@@ -20,17 +20,16 @@ import (
 // Where the kernel cannot set the filter, every thread is asked by a signal.
 func giveUp() {
 	root := unix.Geteuid() == 0
-	filter := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
+	var room [maxWaitFilter]unix.SockFilter
+	filter := append(room[:0], unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
 	if root {
 		if arch, err := seccomp.Host(); err == nil {
-			filter = waitFilter(arch)
+			filter = waitFilter(room[:0], arch)
 		}
-		var p sys.Program
-		header, none := stages.NoCapabilities()
-		p.Add(unix.SYS_CAPSET, header, none)
-		_ = p.Run()
+		var none [2]unix.CapUserData
+		_ = unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
 	}
-	if !installOnAll(filter) {
+	if !sys.FilterThreads(filter) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if root {
@@ -41,23 +40,11 @@ func giveUp() {
 	}
 }
 
-// installOnAll sets no_new_privs, installs a filter on every thread, and reports whether every thread has both.
-func installOnAll(filter []unix.SockFilter) bool {
-	var p sys.Program
-	p.Add(unix.SYS_PRCTL, sys.Int(unix.PR_SET_NO_NEW_PRIVS), sys.Int(1), sys.Int(0), sys.Int(0), sys.Int(0))
-	notSynced := int32(0) // the number of a thread that the kernel could not change
-	p.Add(unix.SYS_SECCOMP, sys.Int(unix.SECCOMP_SET_MODE_FILTER), sys.Int(unix.SECCOMP_FILTER_FLAG_TSYNC),
-		sys.Struct(&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})).Into(&notSynced)
-	err := p.Run()
-	runtime.KeepAlive(filter)
-	return err == nil && notSynced == 0
-}
-
 // waitCalls are the system calls of a process that waits for its sandbox: those of this package, and those that Go's runtime makes by itself.
-// None opens a file, starts a program, or reaches another process but by a descriptor that is already open.
+// None opens a file, starts a program, or reaches another process but by a descriptor that is already open. None receives one, either: a
+// sandbox without a pid namespace could send that of any process.
 var waitCalls = []uint32{
-	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PPOLL, unix.SYS_RECVMSG, unix.SYS_SENDTO, unix.SYS_SHUTDOWN, unix.SYS_CLOSE, unix.SYS_WAIT4,
-	unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_FCNTL,
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PPOLL, unix.SYS_SENDTO, unix.SYS_CLOSE, unix.SYS_WAIT4, unix.SYS_PIDFD_SEND_SIGNAL,
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MADVISE,
 	unix.SYS_MPROTECT, unix.SYS_SIGALTSTACK, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGRETURN, unix.SYS_GETTID,
 	unix.SYS_GETPID, unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_RESTART_SYSCALL, unix.SYS_CLOCK_GETTIME, unix.SYS_EPOLL_CREATE1,
@@ -77,11 +64,19 @@ const (
 	dataNr   = 0
 	dataArch = 4
 	dataArg0 = 16
+	dataArg1 = 24
 )
 
-// waitFilter allows waitCalls, signals to this process, and new threads of it. Every other call fails with EPERM; but clone3(2), whose flags
-// a filter cannot see, is not there, and glibc then makes its threads by clone(2).
-func waitFilter(arch seccomp.Arch) []unix.SockFilter {
+// maxFcntl is a mask over the commands of fcntl(2) that are about a descriptor, its flags and its locks: those of higher numbers include
+// F_SETOWN, by which the kernel sends signals to others.
+const maxFcntl = 7
+
+// maxWaitFilter is room for waitFilter's instructions on the stack.
+const maxWaitFilter = 128
+
+// waitFilter appends to f a filter that allows waitCalls, signals to this process, and new threads of it. Every other call fails with EPERM;
+// but clone3(2), whose flags a filter cannot see, is not there, and glibc then makes its threads by clone(2).
+func waitFilter(f []unix.SockFilter, arch seccomp.Arch) []unix.SockFilter {
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 	}
@@ -92,13 +87,14 @@ func waitFilter(arch seccomp.Arch) []unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 	}
 	refuse, allow := ret(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM)), ret(unix.SECCOMP_RET_ALLOW)
-	f := []unix.SockFilter{load(dataArch), is(arch.Audit(), 1, 0), refuse, load(dataNr)}
+	f = append(f, load(dataArch), is(arch.Audit(), 1, 0), refuse, load(dataNr))
 	for _, nr := range waitCalls {
 		f = append(f, is(nr, 0, 1), allow)
 	}
 	self, any := uint32(unix.Getpid()), ^uint32(0)
-	for _, c := range []struct{ nr, mask, arg uint32 }{{unix.SYS_KILL, any, self}, {unix.SYS_TGKILL, any, self}, {unix.SYS_CLONE, ^uint32(threadIDs), newThread}} {
-		f = append(f, is(c.nr, 0, 5), load(dataArg0), unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: c.mask}, is(c.arg, 0, 1), allow, refuse)
+	for _, c := range []struct{ nr, at, mask, arg uint32 }{{unix.SYS_KILL, dataArg0, any, self}, {unix.SYS_TGKILL, dataArg0, any, self},
+		{unix.SYS_CLONE, dataArg0, ^uint32(threadIDs), newThread}, {unix.SYS_FCNTL, dataArg1, ^uint32(maxFcntl), 0}} {
+		f = append(f, is(c.nr, 0, 5), load(c.at), unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: c.mask}, is(c.arg, 0, 1), allow, refuse)
 	}
 	return append(f, is(unix.SYS_CLONE3, 0, 1), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)), refuse)
 }

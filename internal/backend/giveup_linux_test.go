@@ -20,7 +20,9 @@ func TestWaitFilterRefusesAllButTheWait(t *testing.T) {
 	arch, err := seccomp.Host()
 	require.NoError(t, err)
 	var filter seccomp.Filter
-	for _, i := range waitFilter(arch) {
+	instructions := waitFilter(nil, arch)
+	assert.LessOrEqual(t, len(instructions), maxWaitFilter)
+	for _, i := range instructions {
 		filter = append(filter, seccomp.Instruction{Code: i.Code, Jt: i.Jt, Jf: i.Jf, K: i.K})
 	}
 	require.NoError(t, filter.Check())
@@ -39,7 +41,8 @@ func TestWaitFilterRefusesAllButTheWait(t *testing.T) {
 	}
 	for _, nr := range []int{unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_PTRACE, unix.SYS_MOUNT, unix.SYS_BPF,
 		unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_SETNS, unix.SYS_UNSHARE,
-		unix.SYS_IO_URING_SETUP, unix.SYS_IOCTL, unix.SYS_CAPSET, unix.SYS_SETRESUID, unix.SYS_INIT_MODULE, unix.SYS_PRCTL} {
+		unix.SYS_IO_URING_SETUP, unix.SYS_IOCTL, unix.SYS_CAPSET, unix.SYS_SETRESUID, unix.SYS_INIT_MODULE, unix.SYS_PRCTL,
+		unix.SYS_RECVMSG, unix.SYS_SHUTDOWN} {
 		assert.Equal(t, refused, decide(arch.Audit(), nr), "call %d", nr)
 	}
 	for _, nr := range []int{unix.SYS_KILL, unix.SYS_TGKILL} {
@@ -51,6 +54,10 @@ func TestWaitFilterRefusesAllButTheWait(t *testing.T) {
 	assert.Equal(t, seccomp.Allow, decide(arch.Audit(), unix.SYS_CLONE, newThread))
 	assert.Equal(t, refused, decide(arch.Audit(), unix.SYS_CLONE, newThread|unix.CLONE_NEWNET))
 	assert.Equal(t, refused, decide(arch.Audit(), unix.SYS_CLONE, uint64(unix.SIGCHLD)), "a process")
+	for cmd, want := range map[uint64]seccomp.Action{unix.F_GETFD: seccomp.Allow, unix.F_SETFD: seccomp.Allow, unix.F_GETFL: seccomp.Allow, unix.F_SETFL: seccomp.Allow,
+		unix.F_SETOWN: refused, unix.F_SETSIG: refused, unix.F_SETOWN_EX: refused, unix.F_SETLEASE: refused, unix.F_NOTIFY: refused} {
+		assert.Equal(t, want, decide(arch.Audit(), unix.SYS_FCNTL, 3, cmd), "fcntl command %d", cmd)
+	}
 	assert.Equal(t, seccomp.Errno(uint16(unix.ENOSYS)), decide(arch.Audit(), unix.SYS_CLONE3))
 }
 

@@ -12,6 +12,9 @@ import (
 // endTimeout is the longest time that the end of a killed process takes on a machine under load.
 const endTimeout = 20 * time.Second
 
+// maxFew is how many sources take no heap: two channels, the caller, signals, and four of two pumps.
+const maxFew = 8
+
 // source is a descriptor that a loop waits for, and the function that serves it.
 type source struct {
 	fd     int         // a negative one is ignored
@@ -28,7 +31,12 @@ func once(fd int, serve func()) *source {
 // that is nil. turn returns how long the wait may take (negative: for ever), or ends the loop; idle reports that the last wait took all of
 // its time. turn checks the clocks, because no wait ends by its time if a source is always ready. All waiting for a sandbox is done here.
 func loop(turn func(idle bool) (wait time.Duration, more bool), sources ...*source) error {
-	fds := make([]unix.PollFd, len(sources))
+	var few [maxFew]unix.PollFd // on the stack, as it is written after the fork: see package sys
+	fds := few[:]
+	if len(sources) > maxFew {
+		fds = make([]unix.PollFd, len(sources))
+	}
+	fds = fds[:len(sources)]
 	for idle := false; ; {
 		wait, more := time.Duration(-1), true
 		if turn != nil {

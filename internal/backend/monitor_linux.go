@@ -24,6 +24,12 @@ type monitor struct {
 	pidfd   int
 	parent  int // pidfd of the process that started this one, or -1
 
+	// What it waits for, made by listen: orphan in every wait, next in until, status and end in await.
+	orphan, next, status, end *source
+	came                      bool            // by next
+	result                    unix.WaitStatus // of the command
+	failure                   error           // of what sent status, or of end
+
 	sole      bool // Options.Sole
 	witnessed bool // the exec stages have reached exec
 	released  bool // the set-up may go on
@@ -38,7 +44,8 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 	}
 	defer ch.close()
 	theirs := []int{ch.report, ch.status}
-	lowered, err := opts.seam.lowered(stages.Lower, p, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: theirs})
+	lowered, err := opts.seam.lowered(stages.Lower, p, stages.FDs{Report: ch.childReport, Status: ch.childStatus, Theirs: theirs,
+		Early: opts.Sole && opts.Inject == nil})
 	if err != nil {
 		return Outcome{}, wrapLowering(err, p)
 	}
@@ -46,6 +53,7 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 		opts.Inject(lowered.Program)
 	}
 	m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1, sole: opts.Sole}
+	m.listen()
 	defer m.close()
 	if err := m.start(); err != nil {
 		if m.pid > 0 {
@@ -57,6 +65,19 @@ func runCompat(p *plan.Plan, opts Options) (Outcome, error) {
 	status, err := m.supervise()
 	out.Status, out.Wall = status, time.Since(out.Started)
 	return out, err
+}
+
+// listen makes the sources, before the fork: see settle.
+func (m *monitor) listen() {
+	m.orphan = &source{fd: -1}
+	m.orphan.ready = func() bool {
+		m.orphaned()
+		m.orphan.fd = -1
+		return true
+	}
+	m.next = &source{ready: func() bool { m.came = true; return false }}
+	m.status = &source{fd: m.ch.status, ready: m.readStatus}
+	m.end = once(-1, func() { m.result, m.failure = m.reap() })
 }
 
 // start forks the sandbox, and finds the pid of the process to wait for.
@@ -76,6 +97,10 @@ func (m *monitor) start() (err error) {
 		}
 		m.released = true
 	}
+	m.lowered.Program.Ahead = true
+	if m.sole {
+		settle()
+	}
 	m.pid, m.pidfd, err = m.lowered.Program.Fork(m.lowered.Flags, m.ch.childReport)
 	m.ch.closeChild()
 	if err != nil {
@@ -85,6 +110,7 @@ func (m *monitor) start() (err error) {
 		if m.parent, err = parent(); err != nil {
 			return err
 		}
+		m.orphan.fd = m.parent
 		if m.parent < 0 { // the parent is in another pid namespace; a death signal of this thread is better than none
 			_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 		}
@@ -199,23 +225,12 @@ func (m *monitor) report() error {
 // until waits until fd is ready, and reports whether it became so. If the process that started this one ends meanwhile, until kills the
 // sandbox, and also this process if it exists only for the sandbox.
 func (m *monitor) until(fd int, events int16) bool {
-	came := false
-	_ = loop(nil, m.orphan(), &source{fd: fd, events: events, ready: func() bool { came = true; return false }})
-	return came
+	m.came, m.next.fd, m.next.events = false, fd, events
+	_ = loop(nil, m.orphan, m.next)
+	return m.came
 }
 
-// orphan is the source that ends the sandbox when the process that started this one has ended.
-func (m *monitor) orphan() *source {
-	s := &source{fd: m.parent}
-	s.ready = func() bool {
-		m.orphaned()
-		s.fd = -1
-		return true
-	}
-	return s
-}
-
-// orphaned ends what --die-with-parent ends.
+// orphaned ends what --die-with-parent ends, when the process that started this one has ended.
 func (m *monitor) orphaned() {
 	m.kill()
 	if m.sole {
@@ -230,25 +245,27 @@ func (m *monitor) failed(f sys.Failure) error {
 
 // await returns how the command ended: from the waiter's report, or from the first process if there is no report.
 func (m *monitor) await() (end unix.WaitStatus, err error) {
-	status := &source{fd: m.ch.status} // served before the pidfd: the end of the process must not hide the report
-	status.ready = func() bool {
-		buf := make([]byte, sys.ExitSize+1)
-		n, _ := unix.Read(status.fd, buf)
-		if e, ok := sys.ParseExit(buf[:max(n, 0)]); ok {
-			end = unix.WaitStatus(e.Status)
-			return false
-		}
-		if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
-			err = m.failed(f)
-			return false
-		}
-		status.fd = -1
-		return true
-	}
-	if failed := loop(nil, status, m.orphan(), once(m.pidfd, func() { end, err = m.reap() })); failed != nil {
+	m.end.fd = m.pidfd
+	if failed := loop(nil, m.status, m.orphan, m.end); failed != nil { // status first: the end of the process must not hide the report
 		return 0, &Error{Stage: "wait", Err: failed}
 	}
-	return end, err
+	return m.result, m.failure
+}
+
+// readStatus reads the waiter's report, and reports whether the end of the first process is still to be waited for.
+func (m *monitor) readStatus() bool {
+	buf := make([]byte, sys.ExitSize+1)
+	n, _ := unix.Read(m.status.fd, buf)
+	if e, ok := sys.ParseExit(buf[:max(n, 0)]); ok {
+		m.result = unix.WaitStatus(e.Status)
+		return false
+	}
+	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
+		m.failure = m.failed(f)
+		return false
+	}
+	m.status.fd = -1
+	return true
 }
 
 // reap waits for the first process.
@@ -341,7 +358,8 @@ func (m *monitor) writeDocument(fd *int, document string) error {
 // closeInherited closes the caller's descriptors, which the command has now. The reader of a pipe waits until every process has closed the
 // pipe's write end.
 func closeInherited(keep *int) {
-	open, err := sys.OpenFDs()
+	var room [64]int // on the stack: see package sys
+	open, err := sys.OpenFDs(room[:0])
 	if err != nil {
 		return
 	}
@@ -353,7 +371,7 @@ func closeInherited(keep *int) {
 }
 
 // defaultSignals restores the actions of the signals that Go's runtime handles, so that they end this process at once, without a message, or
-// are ignored as its caller wants it. SIGCHLD and SIGURG, which Go sends its threads, do neither by default.
+// are ignored as its caller wants it. SIGURG, which Go sends its threads, does neither by default. For SIGCHLD see settle.
 func defaultSignals() {
 	var p sys.Program
 	ignored := stages.IgnoredSignals()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/stages"
@@ -60,8 +61,25 @@ type OpenOptions struct {
 	seam   seam
 }
 
+// ForkThread starts a thread that lives as long as this process, and returns what [OpenOptions] has as Fork: sandboxes die with the thread that
+// has forked them (PR_SET_PDEATHSIG(2const)).
+func ForkThread() (fork func(f func())) {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return func(f func()) {
+		done := make(chan struct{})
+		work <- func() { f(); close(done) }
+		<-done
+	}
+}
+
 // Open makes the sandbox of a session, in a small process of a single purpose, and returns when the sandbox serves. The sandbox's first
-// process is a child of this one, and the caller arranges for it to be reaped. An error is an [*Error] with the step that failed; no
+// process is a child of this one, and is to be reaped: [NewSandbox] does so when it has ended. An error is an [*Error] with the step that failed; no
 // process is left then.
 func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	if !p.Serves() {
@@ -94,6 +112,7 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 		if out.Pidfd >= 0 {
 			_ = unix.PidfdSendSignal(out.Pidfd, unix.SIGKILL, nil, 0)
 			_, _ = await(out.Pidfd, endTimeout) // its cgroup can be removed only after its end
+			reap(out.Pidfd)
 			unix.Close(out.Pidfd)
 		}
 		return nil, endGroup(group, &Outcome{}, err)
@@ -128,6 +147,9 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	out.Resolved, out.Rules, out.Tried, out.Steps = lowered.Resolved, lowered.Rules, stages.Tried(p, target), lastSteps(lowered.Program)
 	return out, nil
 }
+
+// reap reaps a process that has ended, if it is a child of this process that nobody has reaped.
+func reap(pidfd int) { _ = unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|unix.WNOHANG, nil) }
 
 // serverChannels makes the report pipe and the request socket.
 func serverChannels() (report [2]*os.File, pair [2]int, err error) {

@@ -109,11 +109,13 @@ func TestCallerToBeKilled(t *testing.T) {
 		require.NoError(t, err)
 		ch.closeChild()
 		r := &run{plan: p, lowered: lowered, pid: pid, pidfd: pidfd, parent: -1, command: -1, ch: ch, pumps: &pumps{}}
+		r.listen()
 		os.NewFile(announce, "announce").WriteString(fmt.Sprintln(unix.Gettid()))
 		_, err = r.finish()
 		t.Fatal("the sandbox has ended first:", err)
 	}
 	m := &monitor{plan: p, lowered: lowered, ch: ch, parent: -1, pidfd: -1}
+	m.listen()
 	require.NoError(t, m.start())
 	os.NewFile(announce, "announce").WriteString(fmt.Sprintln(unix.Gettid()))
 	_, err = m.supervise()

@@ -24,7 +24,7 @@ type Process struct {
 	Started  time.Time
 
 	sandbox  *Sandbox
-	channel  *os.File
+	channel  *End
 	terminal bool // the command was to have a terminal
 	failed   bool // the supervisor has reported that the command was not executed
 
@@ -57,8 +57,12 @@ func (s *Sandbox) Start(c stages.Command, until <-chan struct{}) (*Process, erro
 	if err != nil {
 		return nil, &Error{Stage: "channels", Op: "socketpair", Err: err}
 	}
-	_ = unix.SetNonblock(pair[0], true)
-	p := &Process{sandbox: s, channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1, Started: time.Now(), done: make(chan struct{}), terminal: c.Terminal != nil}
+	channel, err := NewEnd(pair[0])
+	if err != nil {
+		unix.Close(pair[1])
+		return nil, &Error{Stage: "channels", Op: "socketpair", Err: err}
+	}
+	p := &Process{sandbox: s, channel: channel, pidfd: -1, Started: time.Now(), done: make(chan struct{}), terminal: c.Terminal != nil}
 	err = s.send(message, pair[1], c.Files, until)
 	unix.Close(pair[1])
 	if err == nil {
@@ -90,7 +94,7 @@ func (p *Process) giveUp(err error) {
 	default: // the command has not begun and may never begin, so the sandbox and its other commands go on
 		go func() {
 			defer p.Close()
-			_ = p.channel.SetReadDeadline(time.Time{})
+			_ = p.file().SetReadDeadline(time.Time{})
 			n, passed, _ := p.receive(make([]byte, sys.FailureSize))
 			closeAll(passed)
 			if n > 0 && !p.WaitGroupKilled(20*replyTimeout) {
@@ -109,8 +113,10 @@ func closeAll(fds []int) {
 
 // begun waits for the message that the command is being executed, or could not be.
 func (p *Process) begun(r *stages.Request, until <-chan struct{}) error {
-	forget := deadline(until, p.channel.SetReadDeadline)
-	Await(replyTimeout, p.channel)
+	forget := func() {}
+	if !Await(replyTimeout, p.channel)[0] {
+		forget = deadline(until, p.file().SetReadDeadline)
+	}
 	buf := make([]byte, sys.FailureSize)
 	n, passed, err := p.receive(buf)
 	forget()
@@ -142,52 +148,32 @@ func (p *Process) begun(r *stages.Request, until <-chan struct{}) error {
 // replyTimeout is the longest time in which a server that is not busy answers.
 const replyTimeout = 5 * time.Millisecond
 
-// Await waits at most d until one of the files can be read from, and reports which can. It occupies a thread meanwhile. It is for waits
-// that are shorter than the time in which Go parks a goroutine and wakes another thread for it.
-func Await(d time.Duration, files ...*os.File) []bool {
-	fds, ready := make([]unix.PollFd, 0, len(files)), make([]bool, len(files))
-	var with func(rest []*os.File)
-	with = func(rest []*os.File) {
-		if len(rest) == 0 {
-			ts := unix.NsecToTimespec(d.Nanoseconds())
-			if n, err := unix.Ppoll(fds, &ts, nil); n <= 0 || err != nil {
-				return
-			}
-			for i := range fds {
-				ready[i] = fds[i].Revents != 0
-			}
-			return
-		}
-		if rest[0] == nil { // poll(2) ignores negative descriptors
-			fds = append(fds, unix.PollFd{Fd: -1})
-			with(rest[1:])
-		} else if conn, err := rest[0].SyscallConn(); err == nil {
-			_ = conn.Control(func(fd uintptr) {
-				fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-				with(rest[1:])
-			})
-		}
-	}
-	with(files)
-	return ready
+// Channel returns the end that can be read from when [Process.Wait] has something to return.
+func (p *Process) Channel() *End { return p.channel }
+
+// file returns the channel as a file that can be waited for.
+func (p *Process) file() *os.File {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.channel.File()
 }
 
-// Channel returns a file that can be read from when [Process.Wait] has something to return.
-func (p *Process) Channel() *os.File { return p.channel }
-
-// receive receives one message. A message of no bytes is the end.
+// receive receives one message, and waits for it until the deadline of file. A message of no bytes is the end.
 func (p *Process) receive(buf []byte) (n int, passed []int, err error) {
-	conn, err := p.channel.SyscallConn()
-	if err != nil {
-		return 0, nil, err
-	}
 	oob := make([]byte, unix.CmsgSpace(2*4))
 	var oobn int
 	var failed error
-	err = conn.Read(func(fd uintptr) bool {
+	take := func(fd uintptr) bool {
 		n, oobn, failed = takeMessage(int(fd), buf, oob)
 		return !errors.Is(failed, unix.EAGAIN)
-	})
+	}
+	came := false
+	if err = p.channel.Control(func(fd uintptr) { came = take(fd) }); err == nil && !came {
+		var conn syscall.RawConn
+		if conn, err = p.file().SyscallConn(); err == nil {
+			err = conn.Read(take)
+		}
+	}
 	if err = errors.Join(err, failed); err != nil {
 		return 0, nil, err
 	}
@@ -203,7 +189,7 @@ func (p *Process) receive(buf []byte) (n int, passed []int, err error) {
 // end only after the kernel has repeated it.
 func takeMessage(fd int, buf, oob []byte) (n, oobn int, err error) {
 	for ends := 0; ends < 3; {
-		n, oobn, _, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		n, oobn, err = sys.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
 		switch {
 		case err == nil && n == 0, errors.Is(err, unix.ECONNRESET):
 			ends++
@@ -262,12 +248,9 @@ func asErrno(err error) unix.Errno {
 // Kill makes the supervisor kill the command and everything that it has started, or its process group if the sandbox is not
 // [Sandbox.Scoped]. It does not wait: see [Process.WaitGroupKilled].
 func (p *Process) Kill() {
-	if conn, err := p.channel.SyscallConn(); err == nil {
-		_ = conn.Write(func(fd uintptr) bool {
-			_ = unix.Send(int(fd), []byte{'k'}, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-			return true
-		})
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.channel.Control(func(fd uintptr) { _ = unix.Send(int(fd), []byte{'k'}, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT) })
 }
 
 // WaitGroupKilled waits until no process that the command has started is alive. It reports whether that happened within the time.
@@ -279,7 +262,7 @@ func (p *Process) WaitGroupKilled(within time.Duration) bool {
 // drain receives and drops the supervisor's messages until their end, or until a time. It reports whether there were any, and whether the
 // end came.
 func (p *Process) drain(until time.Time) (received, over bool) {
-	_ = p.channel.SetReadDeadline(until)
+	_ = p.file().SetReadDeadline(until)
 	buf := make([]byte, sys.ExitSize)
 	for {
 		n, passed, err := p.receive(buf)
@@ -294,7 +277,7 @@ func (p *Process) drain(until time.Time) (received, over bool) {
 // WaitDescendants waits until no process that the command has started is alive, and closes the descriptors that are of no use then. The
 // caller closes the terminal.
 func (p *Process) WaitDescendants() {
-	_ = p.channel.SetReadDeadline(time.Time{})
+	_ = p.file().SetReadDeadline(time.Time{})
 	for n, err := 1, error(nil); n > 0 && err == nil; {
 		n, _, err = p.receive(make([]byte, sys.ExitSize))
 	}

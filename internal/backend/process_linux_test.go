@@ -21,8 +21,9 @@ func wired(t *testing.T) (process *Process, supervisor int) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	require.NoError(t, unix.SetNonblock(pair[0], true))
-	return &Process{channel: os.NewFile(uintptr(pair[0]), "channel"), pidfd: -1}, pair[1]
+	channel, err := NewEnd(pair[0])
+	require.NoError(t, err)
+	return &Process{channel: channel, pidfd: -1}, pair[1]
 }
 
 // lastMessage is what a supervisor says before it ends, of a command with the exit status 7.

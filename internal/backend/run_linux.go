@@ -1,10 +1,9 @@
 package backend
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -117,114 +116,29 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	s, err := prepare(p, opts, group)
 	defer s.close()
 	if err != nil {
+		entry.EndAhead()
 		return Outcome{}, err
 	}
+	s.lowered.Program.Ahead = true
+	r := &run{plan: p, opts: opts, lowered: s.lowered, parent: w.parent, before: w.early, command: -1, ch: s.ch, pumps: s.pumps}
+	r.listen()
+	if opts.Sole {
+		settle()
+	}
 	started := time.Now()
-	pid, pidfd, err := s.lowered.Program.ForkInto(bornIn(p, group), s.lowered.Flags, s.ch.childReport)
+	r.pid, r.pidfd, err = s.lowered.Program.ForkInto(bornIn(p, group), s.lowered.Flags, s.ch.childReport)
 	s.ch.closeChild()
 	if err != nil {
 		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p)
 	}
 	entry.EndAhead()
 	s.pumps.closeChild()
-	r := &run{plan: p, opts: opts, lowered: s.lowered, pid: pid, pidfd: pidfd, parent: w.parent, before: w.early, command: -1, ch: s.ch, pumps: s.pumps}
 	defer r.close()
 	out, err = r.finish()
 	out.Output, out.Losses = s.pumps.passed(), append(out.Losses, s.pumps.notes()...)
 	out.Started, out.Wall, out.Resolved = started, time.Since(started), s.lowered.Resolved
 	out.Rules, out.Tried = s.lowered.Rules, stages.Tried(p, s.target)
 	return out, err
-}
-
-// lockThread keeps the calling goroutine on its thread, until the function that it returns is called. Where no goroutine is locked no thread of
-// Go's ever ends (runtime/proc.go, mexit), and to lock one starts another thread.
-func lockThread(opts Options) (unlock func()) {
-	if opts.Sole {
-		return func() {}
-	}
-	runtime.LockOSThread()
-	return runtime.UnlockOSThread
-}
-
-// prepared is what prepare has made for a run before the fork.
-type prepared struct {
-	ch      *channels
-	pumps   *pumps
-	own     *stages.SelfTestTarget // close closes it; nil if a test owns the target
-	target  *stages.SelfTestTarget
-	lowered *stages.Lowered
-}
-
-// targetFor returns the target of the plan's self-test. The caller closes own if it is not nil.
-func (s *seam) targetFor(p *plan.Plan) (target, own *stages.SelfTestTarget, err error) {
-	if s.target != nil {
-		return s.target, nil, nil
-	}
-	own, err = stages.NewSelfTestTarget(p)
-	return own, own, err
-}
-
-// lowered lowers a plan for this host.
-func (s *seam) lowered(lower func(*plan.Plan, mounts.Resolver, stages.FDs, bool) (*stages.Lowered, error), p *plan.Plan, f stages.FDs) (*stages.Lowered, error) {
-	if s.lower != nil {
-		return s.lower(f)
-	}
-	host := hostFor(p)
-	defer host.Close()
-	return lower(p, host, f, false)
-}
-
-// hostFor returns the resolver of a plan's paths. A bubblewrap command line reaches the caller's files by the capabilities of its own user
-// namespace; nsrun's sandboxes show only what the caller itself may see.
-func hostFor(p *plan.Plan) *mounts.Host {
-	return &mounts.Host{Mapped: p.Bwrap != nil && slices.Contains(p.Namespaces, plan.User)}
-}
-
-// prepare does everything that can fail before the fork. The caller closes the result, even after an error.
-func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err error) {
-	if s.ch, err = openChannels(); err != nil {
-		return s, explain(&Error{Stage: "channels", Err: err}, p)
-	}
-	if s.pumps, err = openPumps(p); err != nil {
-		return s, explain(&Error{Stage: "channels", Err: err}, p)
-	}
-	if s.target, s.own, err = opts.seam.targetFor(p); err != nil {
-		return s, &Error{Stage: stages.SelfTestStage, Err: err}
-	}
-	var size *unix.Winsize
-	if p.Terminal && opts.Terminal != nil {
-		size = opts.Terminal.size()
-	}
-	f := stages.FDs{Report: s.ch.childReport, Status: s.ch.childStatus, Target: s.target, Group: group, Output: s.pumps.child, Size: size}
-	s.lowered, err = opts.seam.lowered(stages.Lower, p, f)
-	if err != nil {
-		return s, wrapLowering(err, p)
-	}
-	if err := protect(p, s.lowered.Resolved, opts.Protected); err != nil {
-		return s, err
-	}
-	if opts.Verify || len(p.SelfTest) > 0 {
-		if err := s.lowered.Verified(p, f); err != nil {
-			return s, err
-		}
-	}
-	if opts.Inject != nil {
-		opts.Inject(s.lowered.Program)
-	}
-	return s, nil
-}
-
-// close releases everything that prepare has made.
-func (s *prepared) close() {
-	if s.own != nil {
-		s.own.Close()
-	}
-	if s.pumps != nil {
-		s.pumps.close()
-	}
-	if s.ch != nil {
-		s.ch.close()
-	}
 }
 
 // run is one sandbox from the fork to the end of its last process. The goroutine that forked serves channels, clocks and
@@ -244,6 +158,9 @@ type run struct {
 	released bool  // the command was allowed to begin
 	broken   error // why this process cannot communicate with the sandbox any more
 	exit     *sys.Exit
+
+	sources []*source // of wait; made by listen
+	report  *source   // one of them; its fd is -1 once it has been read
 
 	deadline time.Time // when the plan's time is up
 
@@ -279,12 +196,20 @@ func (r *run) finish() (Outcome, error) {
 	return r.out, err
 }
 
+// listen makes the sources of wait, before the fork: see settle.
+func (r *run) listen() {
+	r.report = &source{fd: r.ch.report}
+	r.report.ready = func() bool { r.readReport(); r.report.fd = -1; return true }
+	status := &source{fd: r.ch.status, ready: func() bool { return r.readStatus() && r.exit == nil }}
+	r.sources = append(r.pumps.sources(r.kill), r.report, status, r.orphan(), r.signals())
+}
+
 // wait serves the channels, the clock and the end of the caller until pid 1 has sent everything, and reaps pid 1. One thread does all of
 // it: a second one would cost a start on the way to the command, and a switch on the way back.
 func (r *run) wait() error {
-	done := make(chan struct{})
-	defer close(done)
 	if r.opts.Cancel != nil {
+		done := make(chan struct{})
+		defer close(done)
 		go r.killOn(r.opts.Cancel, done)
 	}
 	for _, sig := range r.before {
@@ -296,14 +221,11 @@ func (r *run) wait() error {
 	if r.plan.Timeout > 0 {
 		r.deadline = time.Now().Add(time.Duration(r.plan.Timeout))
 	}
-	report := &source{fd: r.ch.report}
-	report.ready = func() bool { r.readReport(); report.fd = -1; return true }
-	status := &source{fd: r.ch.status, ready: func() bool { return r.readStatus() && r.exit == nil }}
-	if err := r.serve(append(r.pumps.sources(r.kill), report, status)...); err != nil {
+	if err := loop(r.clock, r.sources...); err != nil {
 		r.breaks(broken("poll", err, r.released))
 		return r.reap()
 	}
-	if report.fd >= 0 {
+	if r.report.fd >= 0 {
 		r.readReport()
 	}
 	err := r.reap()
@@ -347,7 +269,8 @@ func (r *run) readReport() {
 	buf := make([]byte, sys.FailureSize)
 	n, _ := sys.Read(r.ch.report, buf)
 	if f, ok := sys.ParseFailure(buf[:max(n, 0)]); ok {
-		r.failure = &f
+		failure := f // the heap is for a failure alone: see settle
+		r.failure = &failure
 	}
 }
 
@@ -368,8 +291,9 @@ func (r *run) breaks(err error) {
 
 // readStatus reads one message from pid 1, and reports whether more may come.
 func (r *run) readStatus() bool {
-	buf, oob := make([]byte, sys.ExitSize+1), make([]byte, unix.CmsgSpace(4))
-	n, oobn, _, _, err := unix.Recvmsg(r.ch.status, buf, oob, unix.MSG_CMSG_CLOEXEC)
+	var room [32]byte // for one descriptor: on the stack, see settle
+	buf, oob := make([]byte, sys.ExitSize+1), room[:unix.CmsgSpace(4)]
+	n, oobn, err := sys.Recvmsg(r.ch.status, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) { // it comes once: see takeMessage
 		return true
 	}
@@ -384,22 +308,20 @@ func (r *run) readStatus() bool {
 	} else if n == 1 && buf[0] == stages.Reported {
 		r.release()
 	} else if e, ok := sys.ParseExit(buf[:n]); ok {
-		r.exit = &e
+		exit := e
+		r.exit = &exit
 	}
 	return true
 }
 
-// passedFD returns the one descriptor that a message carries.
+// passedFD returns the one descriptor that a message carries: cmsg(3).
 func passedFD(oob []byte) (int, bool) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil || len(messages) != 1 {
+	const head, fdSize = unix.SizeofCmsghdr, 4 // struct cmsghdr: a length of 8 bytes, a level, a type; then the descriptor
+	if len(oob) < head+fdSize {
 		return 0, false
 	}
-	got, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(got) != 1 {
-		return 0, false
-	}
-	return got[0], true
+	size, level, kind := binary.NativeEndian.Uint64(oob), binary.NativeEndian.Uint32(oob[8:]), binary.NativeEndian.Uint32(oob[12:])
+	return int(int32(binary.NativeEndian.Uint32(oob[head:]))), size == head+fdSize && level == unix.SOL_SOCKET && kind == unix.SCM_RIGHTS
 }
 
 // passed takes a descriptor that pid 1 sent: the command's pidfd (P), whose early signals it then delivers, or the terminal's master (T).

@@ -39,8 +39,7 @@ type Sandbox struct {
 
 // NewSandbox takes over the descriptors of an open sandbox.
 func NewSandbox(p *plan.Plan, info Info, socket, pidfd int) *Sandbox {
-	_ = unix.SetNonblock(pidfd, true) // Go's poller takes only non-blocking descriptors
-	_ = unix.SetNonblock(socket, true)
+	_ = unix.SetNonblock(pidfd, true) // Go's poller takes only non-blocking descriptors; the socket stays out of it: see [End]
 	s := &Sandbox{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"),
 		done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
@@ -58,10 +57,10 @@ func (s *Sandbox) watch() {
 			ended, err := await(int(fd), 0)
 			return ended || err != nil
 		})
-		// Its parent has yet to reap it, which takes microseconds. After that no trace of the sandbox is left.
+		// Its parent, if that is another process, has yet to reap it, which takes microseconds. After that no trace of the sandbox is left.
 		for range 200 {
 			reaped := false
-			_ = conn.Control(func(fd uintptr) { reaped = unix.PidfdSendSignal(int(fd), 0, nil, 0) != nil })
+			_ = conn.Control(func(fd uintptr) { reap(int(fd)); reaped = unix.PidfdSendSignal(int(fd), 0, nil, 0) != nil })
 			if reaped {
 				break
 			}
@@ -141,9 +140,7 @@ func (s *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-c
 	case <-s.done:
 		return ErrSandboxEnded
 	}
-	forget := deadline(until, s.socket.SetWriteDeadline)
-	sent, err := s.write(message, unix.UnixRights(descriptors...))
-	forget()
+	sent, err := s.write(message, unix.UnixRights(descriptors...), until)
 	if sent > 0 && sent < len(message) { // the server would take the next request for the rest of this one
 		s.Terminate()
 		s.socket.Close()
@@ -151,23 +148,34 @@ func (s *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-c
 	return err
 }
 
-// write writes all of message to the server. The descriptors go with its first part.
-func (s *Sandbox) write(message, rights []byte) (sent int, err error) {
+// write writes all of message to the server, unless until is closed first. The descriptors go with its first part. While the socket has no
+// room, because other requests wait in it, write occupies a thread.
+func (s *Sandbox) write(message, rights []byte, until <-chan struct{}) (sent int, err error) {
 	conn, err := s.socket.SyscallConn()
 	if err != nil {
 		return 0, ErrSandboxEnded
 	}
 	for sent < len(message) && err == nil {
 		var failed error
-		err = conn.Write(func(fd uintptr) bool {
+		err = conn.Control(func(fd uintptr) {
 			n := 0
 			n, failed = unix.SendmsgN(int(fd), message[sent:], rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 			if failed == nil {
 				sent, rights = sent+n, nil
+			} else if errors.Is(failed, unix.EAGAIN) {
+				fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+				_, _ = unix.Poll(fds, int(roomTimeout.Milliseconds()))
 			}
-			return !errors.Is(failed, unix.EAGAIN)
 		})
-		if err == nil && !errors.Is(failed, unix.EINTR) {
+		switch {
+		case err != nil, errors.Is(failed, unix.EINTR):
+		case errors.Is(failed, unix.EAGAIN):
+			select {
+			case <-until:
+				err = os.ErrDeadlineExceeded
+			default:
+			}
+		default:
 			err = failed
 		}
 	}
@@ -180,6 +188,9 @@ func (s *Sandbox) write(message, rights []byte) (sent int, err error) {
 	}
 	return sent, &Error{Stage: "channels", Op: "sendmsg", Err: err}
 }
+
+// roomTimeout is how long write waits before it looks whether it shall go on waiting.
+const roomTimeout = 10 * time.Millisecond
 
 // deadline sets a deadline in the past as soon as until is closed. The function that it returns removes the deadline.
 func deadline(until <-chan struct{}, set func(time.Time) error) (forget func()) {

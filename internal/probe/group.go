@@ -26,26 +26,23 @@ func (h files) groups(pid string, uid int, may func(path string) bool) (found []
 	return found, m
 }
 
-// mayHaveGroups reports whether groups can find anything, by fewer looks: whether systemd runs the host, or this process may write to its own
-// cgroup, or to the one above it, where cgroups are usually mounted.
-func (h files) mayHaveGroups(may func(path string) bool) bool {
-	if h.booted() {
-		return true
+// mayHaveGroupV2 reports whether groupsV2 can find a place, by fewer looks: whether one of the controllers that limits need is where cgroups
+// are usually mounted (the second is their place beside version 1), and in this process's own group or the one above it, which it may write to.
+func (h files) mayHaveGroupV2(may func(path string) bool) bool {
+	limits := func(dir string) bool {
+		has := strings.Fields(h.text(strings.TrimPrefix(path.Join(dir, "cgroup.controllers"), "/")))
+		return slices.ContainsFunc(has, func(c string) bool { return slices.Contains(limited[:], c) })
 	}
-	for line := range strings.SplitSeq(h.text("proc/self/cgroup"), "\n") {
-		word := strings.SplitN(line, ":", 3)
-		if len(word) != 3 {
-			return true // of no known form
+	for _, top := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if !limits(top) { // a group below has no more
+			continue
 		}
-		switch {
-		case word[1] == "": // version 2; the second is its place beside version 1
-			for _, top := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-				if own := path.Join(top, word[2]); may(own) || may(path.Dir(own)) {
-					return true
-				}
+		for line := range strings.SplitSeq(h.text("proc/self/cgroup"), "\n") {
+			own, v2 := strings.CutPrefix(line, "0::")
+			at := path.Join(top, own)
+			if v2 && (may(at) && limits(at) || may(path.Dir(at)) && limits(path.Dir(at))) {
+				return true
 			}
-		case !strings.HasPrefix(word[1], "name=") && may(path.Join("/sys/fs/cgroup", word[1], word[2])):
-			return true
 		}
 	}
 	return false

@@ -54,9 +54,7 @@ func TestWhoCanBeAskedForAGroup(t *testing.T) {
 	} {
 		may := func(path string) bool { return slices.Contains(c.may, path) }
 		groups, got := tree(c.host).groups("7", c.uid, may)
-		if len(groups) > 0 || got != nil {
-			assert.True(t, tree(c.host).mayHaveGroups(may), name)
-		}
+		assert.Equal(t, len(groups) > 0, tree(c.host).mayHaveGroupV2(may), name)
 		assert.Equal(t, c.want, got, name)
 		assert.Len(t, groups, c.groups, name)
 	}
@@ -64,10 +62,13 @@ func TestWhoCanBeAskedForAGroup(t *testing.T) {
 	delete(without, "run/systemd/system/x")
 	_, got := tree(without).groups("7", 1000, func(string) bool { return true })
 	assert.Nil(t, got, "systemd does not run the host")
-	slice1 := map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/a\n1:name=systemd:/a\n0::/b/c\n"}
-	for may, want := range map[string]bool{"/sys/fs/cgroup/cpu,cpuacct/a": true, "/sys/fs/cgroup/b": true, "/sys/fs/cgroup/unified/b/c": true,
-		"/sys/fs/cgroup/cpu,cpuacct": false, "/sys/fs/cgroup/name=systemd/a": false, "/": false} {
-		assert.Equal(t, want, tree(slice1).mayHaveGroups(func(path string) bool { return path == may }), may)
+	beside := map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/a\n1:name=systemd:/a\n0::/b/c\n", "sys/fs/cgroup/b/cgroup.controllers": "pids\n",
+		"sys/fs/cgroup/unified/b/c/cgroup.controllers": "memory\n", "sys/fs/cgroup/unified/b/cgroup.controllers": "hugetlb\n",
+		"sys/fs/cgroup/cgroup.controllers": "cpu pids\n", "sys/fs/cgroup/unified/cgroup.controllers": "memory\n"}
+	for may, want := range map[string]bool{"/sys/fs/cgroup/b": true, "/sys/fs/cgroup/unified/b/c": true, "/sys/fs/cgroup/unified/b": false,
+		"/sys/fs/cgroup/cpu,cpuacct/a": false, "/sys/fs/cgroup": false, "/": false} {
+		assert.Equal(t, want, tree(beside).mayHaveGroupV2(func(path string) bool { return path == may }), may)
 	}
-	assert.True(t, tree(map[string]string{"proc/self/cgroup": "strange"}).mayHaveGroups(func(string) bool { return false }))
+	beside["sys/fs/cgroup/unified/cgroup.controllers"] = "hugetlb\n"
+	assert.False(t, tree(beside).mayHaveGroupV2(func(path string) bool { return path == "/sys/fs/cgroup/unified/b/c" }), "the top has no controller of use")
 }

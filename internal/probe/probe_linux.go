@@ -29,11 +29,11 @@ func Calls() facts.Facts {
 // Quick returns what a few harmless system calls tell. Namespaces stay unknown.
 func Quick() facts.Facts { return addGroups(usual(), thisHost()) }
 
-// Usual is Quick, but reads what there is of cgroups only if one of the usual places could be used. It is for a policy that names no limit
-// that takes a cgroup.
+// Usual is Quick, but reads what there is of cgroups only if one of version 2 could be used, at one of the usual places. It is for a policy
+// that names no limit that takes a cgroup: its default limits use no other cgroup, and no service manager.
 func Usual() facts.Facts {
 	f, h := usual(), thisHost()
-	if h.mayHaveGroups(mayWrite) {
+	if h.mayHaveGroupV2(mayWrite) {
 		return addGroups(f, h)
 	}
 	return f

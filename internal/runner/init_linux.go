@@ -48,8 +48,24 @@ func Shutdown() {
 	<-owner.ended
 }
 
-// requestSandbox has the spawner open a sandbox.
+// fork is what forks sandboxes here; nil if the spawner does.
+var fork func(func())
+
+// ForkHere makes this process fork its sandboxes itself, without a spawner. It is for a process that does nothing but keep sandboxes, and calls it
+// before the first of them.
+func ForkHere() { fork = backend.ForkThread() }
+
+// requestSandbox opens a sandbox, or has the spawner open it: where there is no close_range(2), as only a spawner, which has few descriptors, knows
+// all those that a sandbox must not have; and where there is no pid namespace, as the processes that end the sandbox must not be in the process
+// group of this one, which may be killed as a whole.
 func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) {
+	if fork != nil && p.Mechanisms.CloseRange && !p.Bare() {
+		opened, err := backend.Open(p, backend.OpenOptions{Protected: protected, Fork: fork})
+		if err != nil {
+			return nil, err
+		}
+		return backend.NewSandbox(p, opened.Info, opened.Socket, opened.Pidfd), nil
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}

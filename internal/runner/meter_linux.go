@@ -15,7 +15,7 @@ import (
 // meter reads one stream of a command's to its end, in constant memory: it counts the bytes, and passes on or collects as many as it may.
 type meter struct {
 	stream   int // 0 is standard output, which may be both
-	from     *os.File
+	from     *backend.End
 	to       io.Writer // nil to collect
 	closes   bool      // to, at the end
 	collects int64     // at most; the rest is thrown away
@@ -36,6 +36,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }
 
 func (m *meter) start() {
 	m.done = make(chan struct{})
+	m.from.File() // before another goroutine may close it
 	go func() {
 		defer close(m.done)
 		if m.closes {
@@ -56,13 +57,13 @@ func (m *meter) read(b []byte, wait bool) bool {
 		n, failed = unix.Read(int(fd), b)
 		return !wait || !errors.Is(failed, unix.EAGAIN)
 	}
-	conn, err := m.from.SyscallConn()
-	switch {
-	case err != nil:
-	case wait:
+	var err error
+	if !wait {
+		err = m.from.Control(func(fd uintptr) { try(fd) })
+	} else if conn, failed := m.from.File().SyscallConn(); failed != nil {
+		err = failed
+	} else {
 		err = conn.Read(try)
-	default:
-		err = conn.Control(func(fd uintptr) { try(fd) })
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -130,9 +131,7 @@ func (m *meter) truncated() bool { return m.to == nil && m.total.Load() > int64(
 
 // unread returns how many bytes of the stream have not been read.
 func (m *meter) unread() (n int64) {
-	if conn, err := m.from.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { lies, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ); n = int64(lies) })
-	}
+	_ = m.from.Control(func(fd uintptr) { lies, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ); n = int64(lies) })
 	return n
 }
 
@@ -149,7 +148,7 @@ func (m *meter) finish(until time.Time) {
 		m.start()
 	}
 	if m.done != nil {
-		_ = m.from.SetReadDeadline(until)
+		_ = m.from.File().SetReadDeadline(until)
 		<-m.done
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,6 +119,30 @@ func residentKB(t *testing.T, pid int) (n int) {
 	_, err = fmt.Sscan(rest, &n)
 	require.NoError(t, err)
 	return n
+}
+
+// TestAServerUnmapsTheHeap opens a session in a spawner whose heap has grown, and looks at what its first process has.
+func TestAServerUnmapsTheHeap(t *testing.T) {
+	opened(t, NewPolicy())
+	spawner := spawnerOf(t)
+	before := below(spawner)
+	s := opened(t, NewPolicy())
+	result, err := s.Exec(context.Background(), Shell("echo ok"), nil)
+	require.NoError(t, err)
+	require.Equal(t, "ok\n", string(result.Stdout), "it works without the rest")
+	anonymous := func(pid int) (kib int) {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		require.NoError(t, err)
+		_, rest, ok := strings.Cut(string(data), "RssAnon:")
+		require.True(t, ok)
+		_, err = fmt.Sscan(rest, &kib)
+		require.NoError(t, err)
+		return kib
+	}
+	servers := slices.DeleteFunc(below(spawner), func(pid int) bool { return slices.Contains(before, pid) })
+	require.Len(t, servers, 1)
+	assert.Greater(t, anonymous(spawner), 1000, "positive control")
+	assert.Less(t, 3*anonymous(servers[0]), 2*anonymous(spawner)) // far less, but for what the race detector has in the image
 }
 
 // TestAFloodCostsConstantMemory has a command write a lot more than is kept.

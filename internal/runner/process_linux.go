@@ -19,7 +19,7 @@ func (s *Session) StartProcess(ctx context.Context, argv []string, opts ExecOpti
 	r := NewRunning()
 	opts.Unbounded, opts.linger = true, true
 	if opts.Terminal == nil {
-		stdin, ours, err := pipe(false)
+		stdin, ours, err := pipe()
 		if err != nil {
 			return nil, channels(err)
 		}

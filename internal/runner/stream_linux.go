@@ -112,13 +112,12 @@ func sameFile(a, b any) bool {
 func (s *streams) openInput(r io.Reader) (err error) {
 	switch in := r.(type) {
 	case nil:
-		s.theirs[0], err = os.Open(os.DevNull)
-		s.made = append(s.made, s.theirs[0])
+		s.theirs[0], err = s.openNull(unix.O_RDONLY)
 	case *os.File:
 		s.theirs[0] = in
 		return given("stdin", in)
 	default:
-		s.theirs[0], s.stdin, err = pipe(false)
+		s.theirs[0], s.stdin, err = pipe()
 		s.made = append(s.made, s.theirs[0])
 	}
 	return channels(err)
@@ -140,13 +139,18 @@ func (s *streams) openOutput(i int, w io.Writer, collects int64, discard bool) e
 		}
 	}
 	if w == nil && discard {
-		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-		s.theirs[1+i], s.made = null, append(s.made, null)
+		null, err := s.openNull(unix.O_WRONLY)
+		s.theirs[1+i] = null
 		return channels(err)
 	}
-	ours, theirs, err := pipe(true)
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return channels(os.NewSyscallError("pipe2", err))
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "pipe")
+	s.theirs[1+i], s.made = theirs, append(s.made, theirs)
+	ours, err := backend.NewEnd(fds[0])
 	if err == nil {
-		s.theirs[1+i], s.made = theirs, append(s.made, theirs)
 		s.meter(i, w, collects).from = ours
 	}
 	return channels(err)
@@ -180,17 +184,25 @@ func channels(err error) error {
 	return &Error{Stage: "channels", Err: err}
 }
 
-// pipe makes a pipe of which only one end, ours, is in the poller: the other one is a command's, who expects it to block.
-func pipe(reading bool) (r, w *os.File, err error) {
+// openNull opens /dev/null for a command. Package os would offer it to the poller, which does not take it.
+func (s *streams) openNull(flags int) (*os.File, error) {
+	fd, err := unix.Open(os.DevNull, flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), os.DevNull)
+	s.made = append(s.made, f)
+	return f, nil
+}
+
+// pipe makes a pipe for a command's input. Only the end to write to, ours, is in the poller: the other one is the command's, which expects it
+// to block.
+func pipe() (r, w *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, os.NewSyscallError("pipe2", err)
 	}
-	ours := fds[1]
-	if reading {
-		ours = fds[0]
-	}
-	if err := unix.SetNonblock(ours, true); err != nil {
+	if err := unix.SetNonblock(fds[1], true); err != nil {
 		unix.Close(fds[0])
 		unix.Close(fds[1])
 		return nil, nil, os.NewSyscallError("fcntl", err)
@@ -229,12 +241,12 @@ func (s *streams) quick(handle *backend.Process) bool {
 	if s.tty || s.stdin != nil {
 		return false
 	}
-	files := []*os.File{handle.Channel()}
+	ends := []*backend.End{handle.Channel()}
 	for _, m := range s.meters {
 		if m.to != nil {
 			return false
 		}
-		files = append(files, m.from)
+		ends = append(ends, m.from)
 	}
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
@@ -243,13 +255,13 @@ func (s *streams) quick(handle *backend.Process) bool {
 		if left <= 0 {
 			return false
 		}
-		ready := backend.Await(left, files...)
+		ready := backend.Await(left, ends...)
 		if ready[0] {
 			return true
 		}
 		for i, m := range s.meters {
 			if ready[1+i] && !m.read(*b, false) {
-				files[1+i] = nil
+				ends[1+i] = nil
 			}
 		}
 	}
@@ -258,7 +270,7 @@ func (s *streams) quick(handle *backend.Process) bool {
 // copy begins to copy. Terminal is the command's, if it has one.
 func (s *streams) copy(terminal *os.File) {
 	if s.tty {
-		s.meters[0].from = terminal
+		s.meters[0].from = backend.FileEnd(terminal)
 		if s.lingers == nil {
 			go s.typeInto(terminal)
 		}
@@ -269,6 +281,7 @@ func (s *streams) copy(terminal *os.File) {
 		}()
 	}
 	for _, m := range s.meters {
+		m.from.File() // from now on the session may close it
 		if !m.over {
 			m.start()
 		}

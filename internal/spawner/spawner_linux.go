@@ -28,7 +28,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/wire"
@@ -43,20 +42,9 @@ const (
 
 // spawn is all that a spawner does. It returns when its owner has gone, or with what keeps it from working.
 func spawn() error {
-	// The kernel kills sandboxes when the thread that forked them ends (prctl(2), PR_SET_PDEATHSIG), so this one must not.
-	runtime.LockOSThread()
 	unix.CloseOnExec(socket)
 	go reap()
-	work, orders := make(chan func()), make(chan error)
-	go func() { orders <- serve(work) }()
-	for {
-		select {
-		case f := <-work:
-			f()
-		case err := <-orders:
-			return err
-		}
-	}
+	return serve(backend.ForkThread())
 }
 
 // reap waits for sandboxes that have ended.
@@ -74,12 +62,7 @@ func reap() {
 }
 
 // serve carries out requests, at the same time, until their end. A request that does not arrive whole is dropped; its reply socket then ends.
-func serve(work chan<- func()) error {
-	fork := func(f func()) {
-		done := make(chan struct{})
-		work <- func() { f(); close(done) }
-		<-done
-	}
+func serve(fork func(f func())) error {
 	for {
 		var order Request
 		fds, err := wire.Receive(socket, &order)

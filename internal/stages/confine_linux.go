@@ -146,15 +146,19 @@ func (l *Lowering) landlockRules() (landlock.Ruleset, error) {
 // symlinks. Lowering has found these paths free of symlinks, and the mounts follow none on the way to them. A symlink on such a path was
 // put there later, and is an error (Exact).
 func ResolvedRules(p *plan.Plan, resolved []mounts.Resolved) []landlock.PathRule {
-	at := map[string]mounts.Resolved{}
-	for i, s := range resolved {
-		if former, ok := at[p.Mounts[i].Dest]; !ok || former.Missing || former.Covered { // the first mount that is visible there
-			at[p.Mounts[i].Dest] = s
+	at := make(map[string]int, len(resolved))
+	for i := range resolved {
+		if former, ok := at[p.Mounts[i].Dest]; !ok || resolved[former].Missing || resolved[former].Covered { // the first mount that is visible there
+			at[p.Mounts[i].Dest] = i
 		}
 	}
-	var rules []landlock.PathRule
+	rules := make([]landlock.PathRule, 0, len(p.Landlock.Paths))
 	for _, rule := range p.Landlock.Paths {
-		s, ok := at[rule.Path]
+		i, ok := at[rule.Path]
+		var s mounts.Resolved
+		if ok {
+			s = resolved[i]
+		}
 		if s.Missing || s.Link || s.Covered { // the target of a link has its own rule
 			continue
 		}

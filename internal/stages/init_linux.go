@@ -65,7 +65,7 @@ func (l *Lowering) listOpen() error {
 		return nil
 	}
 	var err error
-	l.open, err = sys.OpenFDs()
+	l.open, err = sys.OpenFDs(nil)
 	return err
 }
 

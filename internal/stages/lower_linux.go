@@ -25,6 +25,7 @@ type FDs struct {
 	Group  *cgroup.Group
 	Output [2]int        // the pipes that become standard output and error; 0 leaves the descriptor as it is
 	Size   *unix.Winsize // of the command's terminal; nil leaves it without a size
+	Early  bool          // the program is forked as soon as it is written, so a part of it may be made before: see sys.Program.StartEarly
 }
 
 // Lowered is a plan as system calls for this host.
@@ -125,6 +126,9 @@ func (l *Lowering) Lower(by verify.Runner) (*Lowered, error) {
 		flags = 0 // enterNamespaces makes them, after it has joined the given ones
 	case len(l.plan.Cgroups) > 0:
 		flags &^= unix.CLONE_NEWCGROUP // joinGroup makes it: its root is the cgroup of the process that makes it
+	}
+	if has := l.plan.Mechanisms; l.fds.Early && (by == verify.Compat || by == verify.Pid1 && has.MountAPI && has.Openat2 && has.CloseRange) {
+		l.Program.StartEarly(flags)
 	}
 	if err := l.Append(verify.Init[:], by); err != nil {
 		return nil, err

@@ -1,6 +1,10 @@
 package stages
 
-import "github.com/nsrun/nsrun/internal/verify"
+import (
+	"slices"
+
+	"github.com/nsrun/nsrun/internal/verify"
+)
 
 // stage returns the function that appends the calls of a stage. Only the tables of package verify order the stages, so no other code may
 // call these functions; a test of importcheck checks that.
@@ -89,14 +93,32 @@ func stage(id verify.StageID) func(*Lowering) error {
 	}[id]
 }
 
+// early are stages of pid 1 that need not be pid 1: they prepare its namespaces. Its mounts are part of them up to a procfs; bubblewrap's are
+// not, for some are made in directories of the host.
+func early(s verify.Stage, by verify.Runner) bool {
+	switch s.ID {
+	case verify.Loopback:
+		return by == verify.Pid1 || by == verify.Compat
+	case verify.Maps, verify.MaxUsers, verify.InotifyInstances, verify.HostName, verify.Root:
+		return by == verify.Pid1
+	}
+	return false
+}
+
 // Append appends the stages of a table that the process by runs, in the table's order.
 func (l *Lowering) Append(table []verify.Stage, by verify.Runner) error {
-	for _, s := range table {
+	for i, s := range table {
 		if s.By&by == 0 {
 			continue
 		}
+		l.Program.MarkEarly(early(s, by))
 		if err := stage(s.ID)(l); err != nil {
 			return err
+		}
+		l.Program.Publish()
+		l.Program.MarkEarly(false)
+		if early(s, by) && !slices.ContainsFunc(table[i+1:], func(s verify.Stage) bool { return early(s, by) }) {
+			l.Program.EndEarly()
 		}
 	}
 	return nil

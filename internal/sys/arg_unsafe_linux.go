@@ -71,8 +71,7 @@ func Bytes(b []byte) Arg {
 	return Arg{kind: argBytes, val: addr(unsafe.Pointer(&b[0])), ptr: unsafe.Pointer(&b[0]), size: len(b), obj: b}
 }
 
-// Struct is a pointer to *v, laid out as the kernel expects it. The caller keeps memory alive that *v itself points to, until the program
-// has run. It prints by its String method, or as Go prints *v.
+// Struct is a pointer to *v, laid out as the kernel expects it. If *v points to other memory, the caller calls [Hold] for that. It prints by its String method, or as Go prints *v.
 func Struct[T any](v *T) Arg {
 	return Arg{kind: argStruct, val: addr(unsafe.Pointer(v)), ptr: unsafe.Pointer(v), size: int(unsafe.Sizeof(*v)), obj: v}
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +21,7 @@ func Read(fd int, b []byte) (n int, err error) {
 // ReadFile is [os.ReadFile] for the files of procfs and sysfs, which never block. It leaves out the poller of package os, whose set-up costs
 // the first file of a process some 100 us. An error is a [*os.PathError].
 func ReadFile(name string) ([]byte, error) {
-	fd, err := openFile(name, 0)
+	fd, err := openFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +41,10 @@ func ReadFile(name string) ([]byte, error) {
 	}
 }
 
-// openFile opens a file to read, with more flags than the usual ones.
-func openFile(name string, flags int) (int, error) {
+// openFile opens a file to read.
+func openFile(name string) (int, error) {
 	for {
-		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			return fd, nil
 		}
@@ -53,34 +52,6 @@ func openFile(name string, flags int) (int, error) {
 			return -1, &os.PathError{Op: "open", Path: name, Err: err}
 		}
 	}
-}
-
-// OpenFDs returns the numbers of this process's open descriptors, from /proc/self/fd.
-func OpenFDs() (open []int, err error) {
-	const name = "/proc/self/fd"
-	dir, err := openFile(name, unix.O_DIRECTORY)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(dir)
-	buf := make([]byte, 2048)
-	var names []string
-	for {
-		n, err := unix.Getdents(dir, buf)
-		if err != nil {
-			return nil, &os.PathError{Op: "getdents64", Path: name, Err: err}
-		}
-		if n <= 0 {
-			break
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-	}
-	for _, name := range names {
-		if fd, err := strconv.Atoi(name); err == nil && fd != dir {
-			open = append(open, fd)
-		}
-	}
-	return open, nil
 }
 
 // SpareFD returns a descriptor number that is neither open nor in used, for a descriptor that needs a fixed number: the highest one below
@@ -99,7 +70,7 @@ func SpareFD(used []int) (int, error) {
 	for n > 3 && !free(n) {
 		n--
 	}
-	const opened = 5 // at most so many at once: the roots, a source, a tree and a destination
+	const opened = 6 // at most so many at once: the roots, an anchor, a source, a tree and a destination
 	for below, left := n-1, opened; left > 0; below-- {
 		if below < 0 {
 			return -1, unix.EMFILE

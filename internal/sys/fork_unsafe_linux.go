@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/nsrun/nsrun/internal/fault"
@@ -95,6 +96,8 @@ type machine struct {
 	stack  []uintptr // of a child
 	entry  uintptr   // of spawned
 	server *server   // of serve
+	part   part
+	early  *early // of a child that makes the rest
 }
 
 // stackWords is the size of a spawned child's stack. A nosplit chain needs at most some 800 bytes.
@@ -111,6 +114,7 @@ func assemble(p *Program, report int) *machine {
 			m.child, m.entry = c, **(**uintptr)(unsafe.Pointer(&fn)) // a func value points to its entry
 		case kind == kindServe:
 			m.server = newServer(m)
+			m.server.gaps = unneeded(p, m, i)
 		}
 	}
 	return m
@@ -142,11 +146,8 @@ func (p *Program) Fork(flags uintptr, report int) (pid, pidfd int, err error) {
 // process's cgroup.
 func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int, err error) {
 	m := assemble(p, report)
-	if group < 0 {
-		if pid, pidfd, errno, ok := forkAhead(m, flags); ok {
-			runtime.KeepAlive(p)
-			return pid, pidfd, errno
-		}
+	if pid, pidfd, err, ok := p.forkEarly(group, flags, m); ok {
+		return pid, pidfd, err
 	}
 	m.pidfd = -1
 	nr, args := uintptr(unix.SYS_CLONE), [3]uintptr{flags | uintptr(unix.SIGCHLD) | unix.CLONE_PIDFD, 0, uintptr(unsafe.Pointer(&m.pidfd))}
@@ -156,6 +157,10 @@ func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int
 		nr, args = unix.SYS_CLONE3, [3]uintptr{uintptr(unsafe.Pointer(into)), unsafe.Sizeof(*into)}
 	}
 	r, errno := fork(nr, args, m)
+	for tries := 0; errno == uintptr(unix.ENOSPC) && entry.Discarded() && tries < 100; tries++ {
+		time.Sleep(5 * time.Millisecond) // those that were discarded count against the limit until the kernel has freed them
+		r, errno = fork(nr, args, m)
+	}
 	runtime.KeepAlive(p)
 	runtime.KeepAlive(into)
 	runtime.KeepAlive(m)
@@ -163,27 +168,6 @@ func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int
 		return 0, -1, syscall.Errno(errno)
 	}
 	return int(r), int(m.pidfd), nil
-}
-
-// forkAhead starts the child in namespaces that were made ahead, if there are such: see [entry.ForkAhead].
-func forkAhead(m *machine, flags uintptr) (pid, pidfd int, err error, ok bool) {
-	fn := born
-	r, pidfd, ok := entry.ForkAhead(flags, **(**uintptr)(unsafe.Pointer(&fn)), unsafe.Pointer(m))
-	runtime.KeepAlive(m)
-	if ok && r > ^uintptr(4095) {
-		return 0, -1, syscall.Errno(-r), true
-	}
-	return int(r), pidfd, nil, ok
-}
-
-// born is such a child from start to end.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func born(m *machine) {
-	entry.RestoreMask()
-	child(m, 0, len(m.code))
 }
 
 // fork makes the clone call nr. In the child it runs the program and does not return.
@@ -199,6 +183,7 @@ func fork(nr uintptr, args [3]uintptr, m *machine) (pid, errno uintptr) {
 		return pid, uintptr(e)
 	}
 	afterForkInChild() // before any call of the program: it resets signal handlers
+	entry.Restore()
 	child(m, 0, len(m.code))
 	return 0, 0 // not reached
 }
@@ -237,6 +222,10 @@ func crash()
 func run(m *machine, i, to int) int {
 	for i < to {
 		c := &m.code[i]
+		if !m.part.takes(c) {
+			i++
+			continue
+		}
 		m.index = i
 		next := i + 1
 		switch c.kind {
@@ -338,6 +327,9 @@ func do(m *machine, c *Call, n int) {
 			return
 		}
 		store(m, c, r)
+		if c.nr == unix.SYS_CLOSE && c.slots != 0 {
+			m.slots[c.a[0]] = ^uintptr(0)
+		}
 		return
 	}
 }

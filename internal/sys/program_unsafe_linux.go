@@ -74,6 +74,7 @@ type Call struct {
 	ntol     uint8
 	ptrs     uint8 // bit n: argument n points to the program's memory
 	strs     uint8 // bit n: that is a NUL-terminated string
+	when     when
 	memory   int32 // the index in Program.alive of the first of those
 }
 
@@ -116,12 +117,16 @@ type Program struct {
 	// Trace keeps the arguments, so that the program can be printed. Set it before the first call is added, and only to print: memory
 	// that is touched before a fork costs twice.
 	Trace bool
+	// Ahead lets Fork use namespaces that were made ahead: see package entry. There is one set of them.
+	Ahead bool
 
 	calls []Call
 	args  [][]Arg // of each call, when tracing
 	steps []Step
-	alive []memory // the memory that arguments point to
+	alive []memory // the memory that arguments point to, in the order of the calls
+	lists bool     // an argument is a list, whose strings are not in alive
 	slots int
+	early *early // nil if no process makes early calls
 }
 
 // memory is a range of memory that an argument points to.
@@ -162,6 +167,8 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 			c.counter |= 1 << i
 		case argStr:
 			c.strs |= 1 << i
+		case argList:
+			p.lists = true
 		}
 		if a.ptr != nil {
 			c.ptrs |= 1 << i
@@ -295,9 +302,21 @@ func (p *Program) ReportTo(fd int) { p.add(Call{kind: kindReport, from: int32(fd
 // gets into a pid namespace that it has chosen for its children (setns(2), unshare(2)) only by such a fork.
 func (p *Program) Join() { p.add(Call{kind: kindJoin}) }
 
+// Hold notes memory that a struct of the last call's arguments points to, so that it stays.
+func Hold[T any](p *Program, s []T) {
+	var v T
+	p.alive = append(p.alive, memory{unsafe.Pointer(unsafe.SliceData(s)), len(s) * int(unsafe.Sizeof(v))})
+}
+
 // add appends a call under the current step.
 func (p *Program) add(c Call) *Call {
 	c.step = int32(len(p.steps) - 1)
+	if p.Early() {
+		if c.kind != kindCall && c.kind != kindFail {
+			panic("bug: an early call that is no plain system call")
+		}
+		c.when = whenEarly
+	}
 	p.calls = append(p.calls, c)
 	if p.Trace {
 		p.args = append(p.args, nil)

@@ -108,6 +108,8 @@ type server struct {
 	pid     uintptr
 	pause   [2]uintptr // a timespec
 	entries [2]uintptr // of supervise and become
+	gaps    []span     // the memory that it does not need: see release
+	held    [2]span    // of that, what release keeps
 }
 
 // newServer returns the state of a server. The entries are code addresses: entry.Clone starts supervisors and commands at them.
@@ -126,6 +128,7 @@ func newServer(m *machine) *server {
 //go:nocheckptr
 func serve(m *machine, c *Call) {
 	s := m.server
+	release(s)
 	_, _, e := syscall.RawSyscall(unix.SYS_PIPE2, uintptr(unsafe.Pointer(&s.next)), unix.O_CLOEXEC, 0)
 	if m.errno = uintptr(e); e != 0 {
 		return

@@ -21,7 +21,7 @@ const (
 	saRestart  = 0x10000000
 )
 
-// handled is struct sigaction of the kernel with the restorer, which arm64 has not got.
+// handled is struct sigaction of the kernel, with the restorer, which arm64 has too and does not need.
 type handled struct{ handler, flags, restorer, mask uintptr }
 
 // SignalPipe has the numbers of signals written into a pipe as they come, a byte each, and returns its end to read from, which does not block.

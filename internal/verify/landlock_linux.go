@@ -46,7 +46,7 @@ func (c *checker) build() sys.Slot {
 			r.Access &= fileRights
 		}
 		// The kernel refuses a rule without rights (landlock_add_rule(2), ENOMSG), so there is none.
-		if r.Access == 0 {
+		if r.Access == 0 || r.Exact && c.includes(r) {
 			continue
 		}
 		c.justified(r, granted)
@@ -69,6 +69,37 @@ func (c *checker) build() sys.Slot {
 		c.call(Rules, unix.SYS_LANDLOCK_ADD_RULE).slot(ruleset).num(netPort).words(uint64(r.Access), uint64(r.Port)).num(0)
 	}
 	return ruleset
+}
+
+// exactRule is a path without symlinks that has a rule, or an optional one.
+type exactRule struct {
+	path     string
+	optional bool
+}
+
+// includes reports whether the rule of a directory above gives all that r gives. Then there is no rule for r: Landlock adds up the rights on
+// the way from a file to the root, over mount points too. A directory that the host moves away loses them, which is the stricter way. An optional
+// rule above counts for optional ones alone: without its directory there is nothing below it.
+func (c *checker) includes(r landlock.PathRule) bool {
+	if c.exact == nil {
+		c.exact = map[exactRule]landlock.Access{}
+		for _, rule := range c.Rules {
+			if rule.Exact && !rule.File {
+				c.exact[exactRule{rule.Path, rule.Optional}] |= rule.Access
+			}
+		}
+	}
+	for dir := r.Path; len(dir) > 1; {
+		dir = path.Dir(dir)
+		access := c.exact[exactRule{dir, false}]
+		if r.Optional {
+			access |= c.exact[exactRule{dir, true}]
+		}
+		if r.Access&^access == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // openRule requires that the path of a rule is opened without following a symlink. A rule that is not exact follows none at its end; an

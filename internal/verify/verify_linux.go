@@ -77,7 +77,8 @@ type checker struct {
 	ruleset       sys.Slot
 	command       sys.Slot // its pid
 	raw           []byte   // a buffer for one filter as the kernel reads it
-	parents       uint64   // address of two words for the parent's pid: before the fork, and at the comparison
+	exact         map[exactRule]landlock.Access
+	parents       uint64 // address of two words for the parent's pid: before the fork, and at the comparison
 }
 
 // serves reports whether the program is a session: it starts commands on request.

@@ -23,7 +23,7 @@ var secretEtc = []string{
 }
 
 func (c *compiler) fileSystem() error {
-	var ops []mounts.Op
+	ops := make([]mounts.Op, 0, 2*len(c.pol.FS)+maxEtc)
 	c.places = make(map[string]int, len(c.pol.FS))
 	for i, e := range c.pol.FS {
 		c.places[e.Dest] = i
@@ -33,7 +33,7 @@ func (c *compiler) fileSystem() error {
 		ops = append(ops, c.anchorMounts(e, pinned)...)
 		ops = append(ops, c.lowerFS(e))
 		if e.Kind == policy.Bind && e.Dest == "/etc" {
-			ops = append(ops, c.etc()...)
+			ops = c.appendEtc(ops)
 		}
 	}
 	if tmp, ok := c.pol.Limit(policy.TmpfsMB); ok {
@@ -128,12 +128,14 @@ func access(e policy.FS) mounts.Flags {
 	return mounts.Flags{mounts.ReadOnly}
 }
 
-// etc covers what in the host's /etc tells of its accounts, names and network by files that tell of the sandbox.
-func (c *compiler) etc() []mounts.Op {
+// maxEtc is how many operations appendEtc adds at most.
+var maxEtc = 7 + len(secretEtc)
+
+// appendEtc covers what in the host's /etc tells of its accounts, names and network by files that tell of the sandbox.
+func (c *compiler) appendEtc(ops []mounts.Op) []mounts.Op {
 	if c.pol.HostEtc {
-		return nil
+		return ops
 	}
-	var ops []mounts.Op
 	file := func(name, data string) {
 		if c.asked("/etc/" + name) {
 			return

@@ -16,25 +16,29 @@ import (
 // ahead is what the three processes share.
 var ahead struct {
 	state         uint32 // a futex: see the constants below
-	first, second int    // pids; 0 if there is none
+	first, second int32  // pids; 0 if there is none
 	flags         uintptr
 	owner         uintptr // pid of this process
 	run           uintptr // what the child calls
 	argument      unsafe.Pointer
-	pid           uintptr // of the child, or a negative errno
+	work          func(unsafe.Pointer) // what the second one calls before
+	task          unsafe.Pointer       // and its argument
+	pid           uintptr              // of the child, or a negative errno
 	pidfd         int32
-	mask          uint64 // the signals that this process was started with blocked
+	forks         uint32 // the second one needs no word to fork when its work is done
+	discarded     bool   // namespaces were made that nobody has used
 }
 
-// States of ahead.
+// States of ahead. The second process sets ready, failed and done; the others are this process's, and work may be followed by either's.
 const (
-	stateNone     = iota
-	stateStarting // until the second process says something
-	stateReady
-	stateFailed
-	stateGo
-	stateDone
-	stateCancel
+	stateNone     = iota // nothing was started, or all has ended
+	stateStarting        // the second process has not begun
+	stateReady           // it waits for what there is to do
+	stateWork            // it does the work
+	stateFailed          // there are no namespaces
+	stateGo              // it is to fork the child
+	stateDone            // it has tried to: pid
+	stateCancel          // the work takes too long: it is to end
 )
 
 // Flags of clone(2), from include/uapi/linux/sched.h.
@@ -43,6 +47,7 @@ const (
 	cloneFiles     = 0x00000400
 	clonePidfd     = 0x00001000
 	cloneParent    = 0x00008000
+	cloneSetTID    = 0x00100000 // CLONE_PARENT_SETTID: in the argument that CLONE_PIDFD has, too
 	cloneNewNS     = 0x00020000
 	cloneNewCgroup = 0x02000000
 	cloneNewUTS    = 0x04000000
@@ -51,6 +56,7 @@ const (
 	cloneNewPid    = 0x20000000
 	cloneNewNet    = 0x40000000
 
+	sigkill = 9
 	sigchld = 17
 )
 
@@ -90,14 +96,15 @@ func startAhead(flags uintptr) {
 	ahead.owner, _, _ = rawSyscall6(sysGetpid, 0, 0, 0, 0, 0, 0)
 	ahead.state = stateStarting
 	all := ^uint64(0) // no signal is for the two: one that ended the second, as Ctrl-C would, would end the run
-	setMask(&all, &ahead.mask)
+	setMask(&all, nil)
 	pid := Clone(cloneVM|cloneFiles|sigchld, top(0), nil, entryOf(&firstEntry), nil)
-	setMask(&ahead.mask, nil)
+	setMask(&found.mask, nil)
 	if pid > ^uintptr(4095) {
 		ahead.state = stateNone
 		return
 	}
-	ahead.first = int(pid)
+	ahead.first = int32(pid)
+	moveAway(pid)
 }
 
 // setLocal sets the register through which code finds thread-local storage, unless it is set: the C library has done so where a program was
@@ -129,14 +136,19 @@ func setMask(mask, old *uint64) {
 	rawSyscall6(sysRtSigprocmask, setmask, uintptr(unsafe.Pointer(mask)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
-// RestoreMask is for the child of [ForkAhead]: it sets the mask of blocked signals to that which this process was started with.
-// It is not inlined, for the stack of its caller has no room for more.
+// Restore is for a child: it sets the mask of blocked signals and the timer slack to those which this process was started with, if begin has seen
+// them. It is not inlined, for the stack of its caller has no room for more.
 //
 //go:nosplit
 //go:noinline
 //go:norace
 //go:nocheckptr
-func RestoreMask() { setMask(&ahead.mask, nil) }
+func Restore() {
+	if found.masked {
+		setMask(&found.mask, nil)
+	}
+	restoreSlack()
+}
 
 // top is the top of a stack.
 //
@@ -145,18 +157,16 @@ func RestoreMask() { setMask(&ahead.mask, nil) }
 //go:nocheckptr
 func top(i int) uintptr { return uintptr(unsafe.Pointer(&stacks[i][508])) }
 
-// first makes the namespaces, by starting the second process in them, as a sibling, and ends.
+// first makes the namespaces, by starting the second process in them, as a sibling, and ends. The kernel stores the second's pid before the
+// second runs, so who has seen the first one end knows it.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func first() {
-	flags := ahead.flags&^cloneNewPid | cloneVM | cloneFiles | cloneParent | sigchld
-	pid := Clone(flags, top(1), nil, entryOf(&secondEntry), nil)
-	if pid > ^uintptr(4095) {
+	flags := ahead.flags&^cloneNewPid | cloneVM | cloneFiles | cloneParent | cloneSetTID | sigchld
+	if pid := Clone(flags, top(1), &ahead.second, entryOf(&secondEntry), nil); pid > ^uintptr(4095) {
 		tell(stateFailed)
-	} else {
-		atomic.StoreInt64((*int64)(unsafe.Pointer(&ahead.second)), int64(pid))
 	}
 	rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
 }
@@ -167,23 +177,38 @@ func first() {
 //go:norace
 //go:nocheckptr
 func second() {
-	const setDeathSignal, sigkill = 1, 9
-	rawSyscall6(sysPrctl, setDeathSignal, sigkill, 0, 0, 0, 0)
+	const setDeathSignal = 1
+	_, _, e := rawSyscall6(sysPrctl, setDeathSignal, sigkill, 0, 0, 0, 0)
 	// With SIGCHLD ignored nobody learns how the child's children end.
 	var defaultAction [4]uintptr
 	rawSyscall6(sysRtSigaction, sigchld, uintptr(unsafe.Pointer(&defaultAction)), 0, 8, 0, 0)
-	if parent, _, _ := rawSyscall6(sysGetppid, 0, 0, 0, 0, 0, 0); parent == ahead.owner {
-		tell(stateReady)
-		if await(stateReady) == stateGo {
-			// As package syscall does for this process.
-			all := Limit{found.nofile.Hard, found.nofile.Hard}
-			if all.Hard != 0 {
-				rawSyscall6(sysPrlimit64, 0, rlimitNofile, uintptr(unsafe.Pointer(&all)), 0, 0, 0)
+	if parent, _, _ := rawSyscall6(sysGetppid, 0, 0, 0, 0, 0, 0); e != 0 || parent != ahead.owner || !moveBack(0, &affinity.theirs) {
+		tell(stateFailed)
+		rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
+	}
+	tell(stateReady)
+	state := await(stateReady)
+	// As package syscall does for this process.
+	all := Limit{found.nofile.Hard, found.nofile.Hard}
+	if all.Hard != 0 {
+		rawSyscall6(sysPrlimit64, 0, rlimitNofile, uintptr(unsafe.Pointer(&all)), 0, 0, 0)
+	}
+	if state == stateWork {
+		ahead.work(ahead.task)
+		if atomic.LoadUint32(&ahead.forks) == 0 {
+			if atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateReady) {
+				Wake(&ahead.state)
+				await(stateReady)
 			}
-			ahead.pid = Clone(ahead.flags&cloneNewPid|cloneParent|clonePidfd|sigchld, top(0), &ahead.pidfd, ahead.run, ahead.argument)
-			tell(stateDone)
+		} else {
+			atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateGo)
 		}
 	}
+	if atomic.LoadUint32(&ahead.state) != stateGo {
+		rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
+	}
+	ahead.pid = Clone(ahead.flags&cloneNewPid|cloneParent|clonePidfd|sigchld, top(0), &ahead.pidfd, ahead.run, ahead.argument)
+	tell(stateDone)
 	rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
 }
 
@@ -193,9 +218,33 @@ func second() {
 //go:norace
 //go:nocheckptr
 func tell(state uint32) {
-	const wake, all = 129, 1<<31 - 1 // FUTEX_WAKE_PRIVATE
 	atomic.StoreUint32(&ahead.state, state)
-	rawSyscall6(sysFutex, uintptr(unsafe.Pointer(&ahead.state)), wake, all, 0, 0, 0)
+	Wake(&ahead.state)
+}
+
+// Operations of futex(2).
+const (
+	futexWait = 128 // FUTEX_WAIT_PRIVATE
+	futexWake = 129 // FUTEX_WAKE_PRIVATE
+)
+
+// Wake wakes all that wait for a word to change.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func Wake(word *uint32) {
+	const all = 1<<31 - 1
+	rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWake, all, 0, 0, 0)
+}
+
+// Wait waits while a word has a value. It can return before the word changes.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func Wait(word *uint32, value uint32) {
+	rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWait, uintptr(value), 0, 0, 0)
 }
 
 // await waits until the state is another one than was, and returns that.
@@ -204,61 +253,107 @@ func tell(state uint32) {
 //go:norace
 //go:nocheckptr
 func await(was uint32) uint32 {
-	const wait = 128 // FUTEX_WAIT_PRIVATE
 	for {
 		if now := atomic.LoadUint32(&ahead.state); now != was {
 			return now
 		}
-		rawSyscall6(sysFutex, uintptr(unsafe.Pointer(&ahead.state)), wait, uintptr(was), 0, 0, 0)
+		Wait(&ahead.state, was)
 	}
+}
+
+// WorkAhead has the second process, if it is in the namespaces of flags, call work with task, and reports whether it does: beside this process,
+// with its memory and descriptors. What work calls may use nothing of Go's runtime, and is nosplit. [ForkAhead] waits for its end.
+func WorkAhead(flags uintptr, work func(unsafe.Pointer), task unsafe.Pointer) bool {
+	if !readyFor(flags) {
+		return false
+	}
+	ahead.work, ahead.task = work, task
+	tell(stateWork)
+	return true
+}
+
+// readyFor waits for the second process, and reports whether it is in the namespaces of flags and waits for what there is to do.
+func readyFor(flags uintptr) bool {
+	if ahead.flags != flags {
+		return false
+	}
+	state := atomic.LoadUint32(&ahead.state)
+	if state == stateStarting {
+		state = awaitLiving(stateStarting)
+	}
+	return state == stateReady && !ended(ahead.second)
 }
 
 // ForkAhead starts a child in the namespaces that were made ahead, if they are those of flags. The child has a copy of this process's memory,
 // and calls the function at address run with argument. It has the actions of signals that this process was started with, but for
-// SIGCHLD, whose action is the default, and every signal is blocked: see [RestoreMask]. pid is a negative errno if there is no child.
-func ForkAhead(flags, run uintptr, argument unsafe.Pointer) (pid uintptr, pidfd int, ok bool) {
-	state := atomic.LoadUint32(&ahead.state)
-	if state == stateStarting && ahead.flags == flags {
-		state = awaitLiving(stateStarting)
+// SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked says that [WorkAhead] has returned true.
+//
+// ok is false if there are no such namespaces, and nothing has been started. With ok, pid is a negative errno if the process in them was killed:
+// the namespaces are lost.
+func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool) (pid uintptr, pidfd int, ok bool) {
+	ahead.run, ahead.argument, ahead.pidfd = run, argument, -1
+	state := uint32(stateNone)
+	if worked && atomic.LoadUint32(&ahead.state) == stateWork { // it forks without a word: that would cost two switches
+		atomic.StoreUint32(&ahead.forks, 1)
+		state = awaitFor(stateWork, longestWork)
+		// What hinders it hinders the child, too; but this process serves signals and clocks while the child waits.
+		if state == stateWork && !atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateCancel) {
+			state = atomic.LoadUint32(&ahead.state)
+		}
 	}
-	if state != stateReady || ahead.flags != flags || ended(ahead.second) {
+	if state != stateGo && state != stateDone {
+		if !readyFor(flags) {
+			EndAhead()
+			return 0, -1, false
+		}
+		tell(stateGo)
+	}
+	if awaitLiving(stateGo) == stateGo { // it was killed; a child that it may have made ends with this process
+		const eagain = 11 // what a fork says that meets a lack of something: it is no reason to take another backend
+		return ^uintptr(eagain - 1), -1, true
+	}
+	if ahead.pid > ^uintptr(4095) { // an ordinary fork has the last word
 		EndAhead()
 		return 0, -1, false
-	}
-	ahead.run, ahead.argument, ahead.pidfd = run, argument, -1
-	tell(stateGo)
-	if awaitLiving(stateGo) == stateGo { // it was killed; a child that it may have made ends with this process
-		const esrch = 3
-		return ^uintptr(esrch - 1), -1, true
 	}
 	return ahead.pid, int(ahead.pidfd), true
 }
 
+// Discarded reports whether namespaces were made ahead and not used. They count against their limits for some milliseconds after the process
+// in them has ended (user_namespaces(7), namespaces(7)).
+func Discarded() bool { return ahead.discarded }
+
 // awaitLiving is await, but returns was if the process that would change it has ended.
-func awaitLiving(was uint32) uint32 {
-	const wait = 128                    // FUTEX_WAIT_PRIVATE
+func awaitLiving(was uint32) uint32 { return awaitFor(was, 1<<62) }
+
+// longestWork is how many intervals of awaitFor ForkAhead waits for work to end.
+const longestWork = 5
+
+// awaitFor is awaitLiving, but also returns was after some intervals of 20 ms.
+func awaitFor(was uint32, intervals int) uint32 {
 	interval := [2]int64{0, 20_000_000} // struct timespec
-	for {
+	for ; intervals > 0; intervals-- {
 		if now := atomic.LoadUint32(&ahead.state); now != was {
 			return now
 		}
-		_, _, e := rawSyscall6(sysFutex, uintptr(unsafe.Pointer(&ahead.state)), wait, uintptr(was), uintptr(unsafe.Pointer(&interval)), 0, 0)
+		_, _, e := rawSyscall6(sysFutex, uintptr(unsafe.Pointer(&ahead.state)), futexWait, uintptr(was), uintptr(unsafe.Pointer(&interval)), 0, 0)
 		if e == 0 {
 			continue
 		}
-		// ETIMEDOUT, or EINTR: Go interrupts a goroutine that runs for 10 ms.
-		pid := ahead.first // as long as there is no second
-		if second := atomic.LoadInt64((*int64)(unsafe.Pointer(&ahead.second))); second != 0 {
-			pid = int(second)
+		// ETIMEDOUT, or EINTR: Go interrupts a goroutine that runs for 10 ms. The first process is looked at before there may be a second.
+		gone := ended(ahead.first)
+		if second := atomic.LoadInt32(&ahead.second); second != 0 {
+			gone = ended(second)
 		}
-		if ended(pid) && atomic.LoadUint32(&ahead.state) == was {
+		if gone && atomic.LoadUint32(&ahead.state) == was {
 			return was
 		}
 	}
+	return was
 }
 
 // ended reports whether a child has ended. It leaves it to be reaped.
-func ended(pid int) bool {
+func ended(pid int32) bool {
 	const (
 		byPid = 1          // P_PID
 		look  = 0x01000005 // WEXITED, WNOHANG, WNOWAIT
@@ -273,21 +368,17 @@ func EndAhead() {
 	if ahead.first == 0 {
 		return
 	}
-	if atomic.LoadUint32(&ahead.state) == stateStarting {
-		awaitLiving(stateStarting)
+	reap(ahead.first) // it ends as soon as there is a second one, or cannot be
+	if second := atomic.LoadInt32(&ahead.second); second != 0 {
+		ahead.discarded = atomic.LoadUint32(&ahead.state) != stateDone
+		rawSyscall6(sysKill, uintptr(second), sigkill, 0, 0, 0, 0)
+		reap(second)
 	}
-	if atomic.LoadUint32(&ahead.state) == stateReady {
-		tell(stateCancel)
-	}
-	reap(ahead.first)
-	if second := atomic.LoadInt64((*int64)(unsafe.Pointer(&ahead.second))); second != 0 {
-		reap(int(second))
-	}
-	ahead.first = 0
+	ahead.first, ahead.second, ahead.state = 0, 0, stateNone
 }
 
 // reap waits for a child.
-func reap(pid int) {
+func reap(pid int32) {
 	const eintr = 4
 	for {
 		if _, _, e := rawSyscall6(sysWait4, uintptr(pid), 0, 0, 0, 0, 0); e != eintr {

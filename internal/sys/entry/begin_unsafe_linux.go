@@ -1,11 +1,14 @@
 package entry
 
-import "unsafe"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // This file is code that runs before Go's runtime, on the stack that the kernel has made: the entry point of cmd/nsrun calls begin. There is
 // no g, no heap and no second thread, so every function is nosplit, allocates nothing, writes no pointer, and calls nothing but system calls
-// and its like. Without the entry point (cgo, another program that imports nsrun) none of this happens, and a start is slower: all else is
-// the same, but that ignored signals are unknown.
+// and its like. Without the entry point (another program that imports nsrun, or a linker other than Go's) none of this happens, and a start
+// is slower: all else is the same, but that ignored signals are unknown. Where a C library is linked no namespaces are made ahead.
 
 // enabled switches the work of begin off for measurements. A start of `nsrun version` takes 0.87 of its time with it.
 const enabled = true
@@ -19,6 +22,9 @@ var found struct {
 	inserted [2]bool // oneProcessor and noTraceback were added to the environment
 	nofile   Limit   // as this process was started with
 	ignored  uint64
+	mask     uint64  // the signals that this process was started with blocked
+	masked   bool    // mask is known
+	slack    uintptr // timer slack, in nanoseconds; 0 if it is as this process was started with
 }
 
 // Ignored returns the set of the signals that this process was started with ignored: bit n-1 is signal n. It is empty if begin has not run.
@@ -44,8 +50,11 @@ var Entered = begin
 //   - It refuses a start that Go's runtime would end with a traceback, because of a limit: see needs.
 //   - It notes which signals are ignored, since the runtime takes most of them over.
 //   - It lowers the limit on open files, so that the runtime cannot open what it would read of cgroups and huge pages (100 us); read restores it.
+//     Not where a C library is linked, whose constructors are still to run: the race detector's looks for a descriptor above 2 without end.
 //   - It adds GOMAXPROCS=1, as a run has no use for a second thread that executes Go (150 us), and GOTRACEBACK=none, as the state of Go's
 //     goroutines is of no use to a user. A caller's own values stay.
+//   - It switches off the profile of allocations, which nobody reads: the runtime would take the first sample before it finds that out, and
+//     so load tables of functions (50 us).
 //
 //go:nosplit
 //go:norace
@@ -60,11 +69,17 @@ func begin(stack unsafe.Pointer) unsafe.Pointer {
 	}
 	checkProcesses(bwrap)
 	noteNofile()
+	setMask(nil, &found.mask)
+	found.masked = true
 	if flags := guess(stack); flags != 0 && makeAhead {
 		startAhead(flags)
+		longSlack()
 	}
 	noteIgnored()
-	lowerNofile()
+	if !hasInterpreter(stack) {
+		lowerNofile()
+	}
+	runtime.MemProfileRate = 0
 	return insert(stack)
 }
 
@@ -93,6 +108,25 @@ func noteNofile() {
 	if _, _, e := rawSyscall6(sysPrlimit64, 0, rlimitNofile, 0, uintptr(unsafe.Pointer(&found.nofile)), 0, 0); e != 0 {
 		found.nofile = Limit{}
 	}
+}
+
+// hasInterpreter reports whether the kernel has started ld.so, and that this program: AT_BASE of the auxiliary vector (getauxval(3)), behind the environment.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func hasInterpreter(stack unsafe.Pointer) bool {
+	const base = 7
+	p := unsafe.Add(stack, (int(*word(stack))+2)*wordSize)
+	for *word(p) != 0 {
+		p = unsafe.Add(p, wordSize)
+	}
+	for p = unsafe.Add(p, wordSize); *word(p) != 0; p = unsafe.Add(p, 2*wordSize) {
+		if *word(p) == base {
+			return *word(unsafe.Add(p, wordSize)) != 0
+		}
+	}
+	return false
 }
 
 // lowerNofile lowers the soft limit on open files to three, the standard descriptors.

@@ -3,7 +3,7 @@
 // Go's package syscall raises the soft RLIMIT_NOFILE of every program at start-up and restores it only in its own exec. A raw execve would
 // hand the raised limit to the command, where select(2) breaks on descriptors above 1023. The original value has to be read before package
 // syscall is initialised. The language specification orders initialisation by import path among packages whose imports are done; this
-// package imports nothing but unsafe and its path sorts before "syscall", so it comes first. A test holds that to be true.
+// package imports only parts of the runtime and its path sorts before "syscall", so it comes first. A test holds that to be true.
 //
 // In the program nsrun, begin runs even before Go's runtime: see begin_unsafe_linux.go. In another program that imports nsrun it does
 // not, and what it would have found stays unknown.
@@ -28,6 +28,7 @@ func rawSyscall6(nr, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2, errno uintptr)
 // read returns the limit on open files, and restores it if begin has lowered it.
 func read() (l Limit) {
 	grow()
+	restoreSlack()
 	if found.lowered {
 		rawSyscall6(sysPrlimit64, 0, rlimitNofile, uintptr(unsafe.Pointer(&found.nofile)), 0, 0, 0)
 		return found.nofile

@@ -14,11 +14,12 @@ var options = [...]struct {
 	{"--unshare-cgroup", cloneNewCgroup, 0}, {"--unshare-cgroup-try", cloneNewCgroup, 0},
 }
 
-// unguessed are options by which a run takes other namespaces, or none: of nsrun run, and of bubblewrap, by how they begin.
-var unguessed = [...]string{"--backend", "--isolation", "--net", "--userns", "--pidns", "--args", "--help", "--version"}
+// unguessed are options by which a run takes other namespaces, or none: of nsrun run, and of bubblewrap, by how they begin. A limit may take a
+// cgroup, and with that the sandbox makes its cgroup namespace later.
+var unguessed = [...]string{"--backend", "--isolation", "--limit", "--net", "--userns", "--pidns", "--args", "--help", "--version"}
 
-// guess returns the namespaces that a command line is likely to ask for, as flags of clone(2); 0 if it is no run. A wrong guess costs time
-// only: [ForkAhead] compares.
+// guess returns the namespaces that a command line is likely to ask for, as flags of clone(2); 0 if it is no run. [ForkAhead]
+// compares: a wrong guess costs time, and a wait where it has reached a limit on namespaces ([Discarded]).
 //
 //go:nosplit
 //go:norace

@@ -2,19 +2,23 @@ package entry
 
 // Numbers of system calls: include/uapi/asm-generic/unistd.h.
 const (
-	sysWrite         = 64
-	sysRtSigaction   = 134
-	sysClone         = 220
-	sysWait4         = 260
-	sysExitGroup     = 94
-	sysPrlimit64     = 261
-	sysExit          = 93
-	sysGetpid        = 172
-	sysGetppid       = 173
-	sysGetuid        = 174
-	sysPrctl         = 167
-	sysFutex         = 98
-	sysRtSigprocmask = 135
-	sysWaitid        = 95
-	sysArchPrctl     = 0 // there is none, and g is in a register of its own
+	sysWrite            = 64
+	sysRtSigaction      = 134
+	sysClone            = 220
+	sysKill             = 129
+	sysWait4            = 260
+	sysExitGroup        = 94
+	sysPrlimit64        = 261
+	sysExit             = 93
+	sysGetpid           = 172
+	sysGetppid          = 173
+	sysGetuid           = 174
+	sysPrctl            = 167
+	sysFutex            = 98
+	sysRtSigprocmask    = 135
+	sysWaitid           = 95
+	sysGetcpu           = 168
+	sysSchedSetaffinity = 122
+	sysSchedGetaffinity = 123
+	sysArchPrctl        = 0 // there is none, and g is in a register of its own
 )

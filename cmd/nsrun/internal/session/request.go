@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/runner"
@@ -70,7 +71,7 @@ type prepare func(s *server, c *call, req *request) (act, *Error)
 // act carries a request out. It returns what is answered.
 type act func() (any, *Error)
 
-func ops() []op {
+var ops = sync.OnceValue(func() []op {
 	return []op{
 		{"open", "session manifest policy dir", "", work, (*server).prepareOpen},
 		{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt", "", work, inSession((*server).exec)},
@@ -84,7 +85,7 @@ func ops() []op {
 		{"close", "session now", "", control, (*server).prepareClose},
 		{"ping", "", "", control, (*server).preparePing},
 	}
-}
+})
 
 // decode reads a line. With an error it returns as much of the request as its answer needs: the id, if there is one.
 func decode(line []byte) (*request, *Error) {

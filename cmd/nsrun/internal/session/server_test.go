@@ -242,15 +242,18 @@ func TestTheBytesInFlightAreBounded(t *testing.T) {
 		return req
 	}
 	for i := range 4 { // nothing is written, and so none of them comes to its end
-		require.Nil(t, s.begin(ping(i), MaxLine))
+		carryOut, fault := s.begin(ping(i), MaxLine)
+		require.Nil(t, fault)
+		s.work.Go(carryOut)
 	}
-	fault := s.begin(ping(4), 1)
+	_, fault := s.begin(ping(4), 1)
 	require.NotNil(t, fault)
 	assert.Equal(t, "wait for answers first", fault.Fix)
 	<-s.out.lines // an answer would be taken, and its bytes given back, by the writer
 	s.out.giveUp()
 	s.work.Wait()
-	require.Nil(t, s.begin(ping(4), MaxLine), "they are free again")
+	_, fault = s.begin(ping(4), MaxLine)
+	require.Nil(t, fault, "they are free again")
 }
 
 func TestManyRequestsAtOnce(t *testing.T) {
