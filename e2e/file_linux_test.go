@@ -17,11 +17,13 @@ func fields(s string) []string { return strings.Fields(s) }
 // fileCases are attempts on files: what the view does not show, and what it shows read-only.
 func fileCases() []attackCase {
 	grant, readOnly := []string{"--ro", "{grant}"}, []string{"--autonomy", "readonly"}
+	noHome, noExec := []string{"--home", "none"}, []string{"--noexec"}
 	system := "an ordinary user may not write there"
 	return []attackCase{
 		{id: "FS01", what: "read a secret by its path", tries: []try{{act: "open r {secret}", want: "ENOENT"}}},
 		{id: "FS02", what: "list the home directory", tries: []try{{act: "list {home} project", want: "ENOENT"}}},
-		{id: "FS03", what: "create a file in the home directory", tries: []try{{act: "create {home}/planted", want: "EROFS EACCES"}},
+		{id: "FS03", what: "create a file in the home directory: in none, or in one of the sandbox's own", tries: []try{
+			{act: "create {home}/planted", flags: noHome, want: "EROFS EACCES"}, {act: "create {home}/planted", want: "REACHED"}},
 			after: absent("{home}/planted")},
 		{id: "FS04", what: "create a file in /usr", tries: []try{{act: "touch /usr/nsrun-e2e-{canary}", want: "EROFS EACCES", user: system}},
 			after: absent("/usr/nsrun-e2e-{canary}")},
@@ -34,7 +36,8 @@ func fileCases() []attackCase {
 			{act: "open r {work}/../../../../../../../../..{secret}", want: "ENOENT"}}},
 		{id: "FS09", what: "read through a symlink that the command plants", tries: []try{{act: "symlink-read {secret} {work}/link", want: "ENOENT"}}},
 		{id: "FS10", what: "create through a symlink that the command plants",
-			tries: []try{{act: "symlink-create {home}/planted {work}/link", want: "EROFS EACCES"}}, after: absent("{home}/planted")},
+			tries: []try{{act: "symlink-create {home}/planted {work}/link", flags: noHome, want: "EROFS EACCES"},
+				{act: "symlink-create {home}/planted {work}/link2", want: "REACHED"}}, after: absent("{home}/planted")},
 		{id: "FS11", what: "link a file of the host into the workspace", tries: []try{{act: "link {secret} {work}/linked", want: "ENOENT EXDEV EACCES"}},
 			after: absent("{work}/linked")},
 		{id: "FS12", what: "read a secret by /proc/self/root", tries: []try{{act: "open r /proc/self/root{secret}", want: "ENOENT"}}},
@@ -67,10 +70,12 @@ func fileCases() []attackCase {
 			{act: "mknod /tmp/node char", want: "EPERM", user: refused}, {act: "mknod /dev/node block", want: "EPERM EROFS", user: refused}},
 			after: absent("{work}/node")},
 		{id: "FS22", what: "find a device beside the harmless ones", tries: []try{{act: "devices", want: "ENOENT", lone: "a container's /dev is minimal too"}}},
-		{id: "FS26", what: "execute a file just written: in /tmp refused, in the workspace allowed", tries: []try{
-			{act: "exec-copy /tmp", want: "EACCES", lone: "the host's /tmp may be noexec"}, {act: "exec-copy {work}", want: "REACHED"}}},
+		{id: "FS26", what: "execute a file just written: with noexec and in /run refused, elsewhere allowed", tries: []try{
+			{act: "exec-copy /tmp", flags: noExec, want: "EACCES", lone: "the host's /tmp may be noexec"}, {act: "exec-copy {work}", flags: noExec, want: "EACCES"},
+			{act: "exec-copy {home}", flags: noExec, want: "EACCES"}, {act: "exec-copy /run", want: "EACCES", lone: "the host's /run may be noexec"},
+			{act: "exec-copy /tmp", want: "REACHED"}, {act: "exec-copy {home}", want: "REACHED"}, {act: "exec-copy {work}", want: "REACHED"}}},
 		{id: "FS27", what: "execute a file in memory: where nothing else that is writable can be executed it is refused", tries: []try{
-			{act: "exec-memfd", flags: readOnly, want: "EACCES"}, {act: "exec-memfd", want: "REACHED"},
+			{act: "exec-memfd", flags: readOnly, want: "EACCES"}, {act: "exec-memfd", flags: noExec, want: "EACCES"}, {act: "exec-memfd", want: "REACHED"},
 			{act: sys(unix.SYS_MEMFD_CREATE, bad, 8), flags: readOnly, want: "EFAULT EINVAL", lone: noEqual}}},
 		{id: "FS28", what: "run a program that is not granted by the dynamic loader", plant: plantTool,
 			tries: []try{{act: "loader {home}/tool", want: "ENOENT", lone: "the host may have no dynamic loader"}}},
@@ -122,7 +127,9 @@ func noSetID(t *testing.T, w *world) {
 
 func unseenDirectory(t *testing.T, w *world) {
 	e := w.do(t, func(c *exec.Cmd) { c.Dir = w.home }, built.nsrun, "run", "--ro", filepath.Dir(built.probe), "--", built.probe, "getcwd")
-	assert.Equal(t, "/\n", e.stdout, "the home directory is not shown, and the command starts in /\n%v", e)
+	assert.Equal(t, w.home+"\n", e.stdout, "the home directory is not shown, and the command starts in an empty one\n%v", e)
+	e = w.do(t, func(c *exec.Cmd) { c.Dir = w.home }, built.nsrun, "run", "--", "ls", "-A")
+	assert.Equal(t, ending{}, ending{code: e.code, stdout: e.stdout}, "%v", e)
 	for _, dir := range []string{w.secret, filepath.Dir(w.secret), w.home + "/other"} {
 		e = w.probe(t, []string{"--chdir", dir}, "getcwd")
 		assert.Equal(t, 125, e.code, "%s is not in the view\n%v", dir, e)
@@ -150,7 +157,7 @@ func (m mountLine) has(option string) bool { return strings.Contains(m.options, 
 func writableMounts(t *testing.T, w *world) {
 	e := w.in(t, []string{"--ro", w.grant}, "cat", "/proc/self/mountinfo")
 	require.Equal(t, 0, e.code, e)
-	planned := []string{w.work, "/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/proc"}
+	planned := []string{w.work, "/tmp", "/var/tmp", "/dev/shm", "/run", w.home, "/dev/pts", "/proc"}
 	var writable []string
 	for _, m := range mountLines(e.stdout) {
 		if m.fstype == "devtmpfs" {

@@ -48,7 +48,7 @@ func checkSeccomp(s policy.Seccomp) error {
 // Spec returns a copy of the policy as plain data.
 func (p Policy) Spec() policy.Policy {
 	if !p.made {
-		return policy.Default(runner.Home())
+		return runner.DefaultPolicy()
 	}
 	return clone(p.spec)
 }
@@ -89,7 +89,7 @@ type Builder struct {
 
 // NewPolicy begins with the most closed policy that is of use: the system's directories read-only, private and empty /tmp, /proc and /dev,
 // no network, nothing of the environment but locale, terminal and time zone. Commands start in "/".
-func NewPolicy() *Builder { return &Builder{spec: policy.Default(runner.Home())} }
+func NewPolicy() *Builder { return &Builder{spec: runner.DefaultPolicy()} }
 
 // abs makes a path that a method was given absolute. It reports whether that can be one.
 func (b *Builder) abs(method, path string) (string, bool) {

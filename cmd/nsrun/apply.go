@@ -25,7 +25,8 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 				faults = append(faults, fmt.Errorf("%s: %w", flag, err))
 				continue
 			}
-			pol.FS = append(pol.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Directory: flag == "--workspace", NoFollow: flag == "--workspace", Why: flag})
+			pol.FS = append(pol.FS, policy.FS{Kind: kind, Source: abs, Dest: abs, Write: write, Directory: flag == "--workspace", NoFollow: flag == "--workspace",
+				Force: flag == "--force-rw", Why: flag})
 			if flag == "--workspace" {
 				pol.Dir = abs
 			}
@@ -33,6 +34,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	}
 	grant("--ro", f.ro, policy.Bind, false)
 	grant("--rw", f.rw, policy.Bind, true)
+	grant("--force-rw", f.forceRW, policy.Bind, true)
 	grant("--socket", f.sockets, policy.Socket, true)
 	if f.workspace != "" {
 		grant("--workspace", []string{f.workspace}, policy.Bind, true)
@@ -40,6 +42,9 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	if f.chdir != "" {
 		pol.Dir = filepath.Clean(f.chdir)
 	}
+	pol.NoExec = pol.NoExec || f.noExec
+	pol, err := f.applyHome(pol)
+	faults = append(faults, err)
 	if f.audit != "" {
 		abs, err := absolute(f.audit)
 		if err != nil {
@@ -52,12 +57,29 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	}
 	pol.Env.Pass = append(slices.Clip(pol.Env.Pass), f.env...)
 	faults = append(faults, f.applyRest(&pol)...)
-	pol, err := f.applyCommands(pol)
+	pol, err = f.applyCommands(pol)
 	faults = append(faults, err)
 	pol, err = f.applyAutonomy(pol)
 	faults = append(faults, err)
 	pol, err = f.switches(pol)
 	return pol, errors.Join(append(faults, err)...)
+}
+
+// applyHome gives pol the home directory of --home.
+func (f *flags) applyHome(pol policy.Policy) (policy.Policy, error) {
+	switch {
+	case f.home == "":
+		return pol, nil
+	case f.home == policy.HomePrivate, f.home == policy.HomeNone:
+		return pol.WithHome(f.home), nil
+	case !strings.Contains(f.home, "/"):
+		return pol, fmt.Errorf("--home %s: use private, none, or a directory with a slash in it, as in ./%s", f.home, f.home)
+	}
+	dir, err := absolute(f.home)
+	if err != nil {
+		return pol, fmt.Errorf("--home: %w", err)
+	}
+	return pol.WithHomeDir(dir, "--home"), nil
 }
 
 // applyAutonomy puts --autonomy in the place of the manifest's, which it can only lower.

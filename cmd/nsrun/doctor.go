@@ -74,7 +74,7 @@ func (a *app) doctor(args []string) int {
 	if len(r.missing) == 0 && (f.selfTest || f.require == "" && f.manifest == "") || f.selfTest {
 		r.tested, r.missing = a.selfTest(r.missing)
 	}
-	degraded := policy.Default(runner.Home())
+	degraded := runner.DefaultPolicy()
 	degraded.Fallback = policy.Degrade
 	r.backends = a.backends(known)
 	r.degrade, _ = a.backendFor(degraded, known)
@@ -106,7 +106,7 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 			if len(guarantees) == 0 {
 				return missing, nil
 			}
-			more, err := a.unmet(policy.Default(runner.Home()).Requiring(guarantees...))(known)
+			more, err := a.unmet(runner.DefaultPolicy().Requiring(guarantees...))(known)
 			return append(missing, more...), err
 		}})
 	}
@@ -119,7 +119,7 @@ func (a *app) questions(f doctorFlags) ([]question, error) {
 		all = append(all, question{"what " + f.manifest + " asks for", a.unmet(pol)})
 	}
 	if len(all) == 0 {
-		all = append(all, question{"the default policy", a.unmet(policy.Default(runner.Home()))})
+		all = append(all, question{"the default policy", a.unmet(runner.DefaultPolicy())})
 	}
 	return all, errors.Join(faults...)
 }
@@ -177,7 +177,7 @@ func (a *app) selfTest(missing []plan.Note) ([]plan.Act, []plan.Note) {
 	if err != nil {
 		return fail(err)
 	}
-	pol := policy.Default(runner.Home()).Grant(self, false, "self-test")
+	pol := runner.DefaultPolicy().Grant(self, false, "self-test")
 	pol.SelfTest = true
 	if pol, err = policy.Normalize(pol, policy.Operator{}); err != nil {
 		return fail(err)

@@ -22,7 +22,8 @@ type flags struct {
 	manifest, ceiling        string
 	audit, result            string
 	ro, rw, sockets          stringList
-	workspace, chdir         string
+	forceRW                  stringList
+	workspace, chdir, home   string
 	net                      string
 	env, setenv, labels      stringList
 	timeout, grace           time.Duration
@@ -37,6 +38,7 @@ type flags struct {
 	require                  stringList
 	selfTest, verify         bool
 	tty, noLandlock, verbose bool
+	noExec                   bool
 	timeoutGiven             bool
 	protected                []string // real paths
 }
@@ -52,6 +54,10 @@ func (f *flags) rows() []flagRow {
 		{"--ro PATH", &f.ro, "show PATH read-only (repeat)", ""},
 		{"--rw PATH", &f.rw, "show PATH writable (repeat)", ""},
 		{"--workspace DIR", &f.workspace, "show DIR writable and start in it", ""},
+		{"--force-rw PATH", &f.forceRW, "like --rw, and insist where that is refused as a probable mistake (repeat)", ""},
+		{"--home private|none|DIR", &f.home, "the home directory: private (default: empty, writable, gone afterwards), none (empty, read-only), or " +
+			"DIR of the host, which has a slash in it", "home"},
+		{"--noexec", &f.noExec, "run no programs from writable places, files in memory included", ""},
 		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
 		{"--chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},
 		{"--net none|host", &f.net, "network (default none: only a loopback of its own)", "network"},
@@ -119,8 +125,7 @@ func (a *app) requestOf(f *flags, pol policy.Policy, command []string) (plan.Req
 // spec makes of flags, manifest and ceiling what the command is to run under.
 func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 	fs.Visit(func(g *flag.Flag) { f.timeoutGiven = f.timeoutGiven || g.Name == "timeout" })
-	home := runner.Home()
-	pol, err := f.base(home)
+	pol, err := f.base()
 	if err != nil {
 		return policy.Policy{}, err
 	}
@@ -141,12 +146,12 @@ func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 }
 
 // base is the manifest's policy, or the default one with the working directory read-only.
-func (f *flags) base(home string) (policy.Policy, error) {
+func (f *flags) base() (policy.Policy, error) {
 	if f.manifest != "" {
 		f.protected = append(f.protected, load.Real(f.manifest)...)
 		return load.Spec(f.manifest)
 	}
-	pol := policy.Default(home)
+	pol := runner.DefaultPolicy()
 	if !f.tty { // who sits at a terminal ends it
 		pol.Timeout = defaultTimeout
 	}
@@ -164,10 +169,14 @@ func (f *flags) base(home string) (policy.Policy, error) {
 		pol.Dir = cwd
 		return pol, nil
 	}
-	if reason := notGranted(cwd, home); reason != "" && f.chdir != "" {
+	if reason := notGranted(cwd, pol.Home); reason != "" && f.chdir != "" {
 		return pol, nil // it starts elsewhere
 	} else if reason != "" {
-		pol.Notes = append(pol.Notes, policy.Note{Feature: "working directory", Loss: cwd + " is " + reason + ", and is not shown; the command starts in /",
+		start := "/"
+		if cwd == pol.Home {
+			start, pol.Dir = "an empty one of its own", cwd
+		}
+		pol.Notes = append(pol.Notes, policy.Note{Feature: "working directory", Loss: cwd + " is " + reason + ", and is not shown; the command starts in " + start,
 			Fix: "start in a directory of its own, or name what is needed with --ro or --workspace"})
 		return pol, nil
 	}
@@ -177,7 +186,7 @@ func (f *flags) base(home string) (policy.Policy, error) {
 
 // shows reports whether a flag shows dir.
 func (f *flags) shows(dir string) bool {
-	return slices.ContainsFunc(slices.Concat(f.ro, f.rw), func(p string) bool {
+	return slices.ContainsFunc(slices.Concat(f.ro, f.rw, f.forceRW), func(p string) bool {
 		abs, err := absolute(p)
 		return err == nil && policy.Inside(dir, abs)
 	})

@@ -59,7 +59,7 @@ func (a *app) status(args []string) int {
 // statusHere asks this host in full, and plans the default policy for each backend.
 func (a *app) statusHere() (status, error) {
 	var f flags
-	pol, err := f.switches(policy.Default(runner.Home()))
+	pol, err := f.switches(runner.DefaultPolicy())
 	if err == nil {
 		pol, err = f.normalize(pol)
 	}
@@ -126,7 +126,7 @@ func (a *app) planFor(pol policy.Policy, known facts.Facts) (p *plan.Plan, why s
 }
 
 func (a *app) backendStatus(name string, known facts.Facts) backendStatus {
-	pol := policy.Default(runner.Home())
+	pol := runner.DefaultPolicy()
 	pol.Backend = policy.Backend(name)
 	s := backendStatus{Name: name, Loses: plan.Loses(name)}
 	var p *plan.Plan

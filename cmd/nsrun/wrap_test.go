@@ -169,8 +169,8 @@ func TestPathsOfFlagsAreMadeAbsolute(t *testing.T) {
 func TestEveryFlagOfRunIsOneOfWrap(t *testing.T) {
 	var f flags
 	var w wrapFlags
-	paths := []string{"manifest", "ceiling", "audit", "ro", "rw", "socket", "workspace", "seccomp", "result"}
-	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "commands", "require",
+	paths := []string{"manifest", "ceiling", "audit", "ro", "rw", "force-rw", "home", "socket", "workspace", "seccomp", "result"}
+	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "noexec", "commands", "require",
 		"seccomp-deny", "self-test", "setenv", "t", "timeout", "tty", "uid", "v", "verbose", "verify"}
 	set := w.set()
 	newFlags("run", f.runRows()...).VisitAll(func(g *flag.Flag) {

@@ -49,7 +49,7 @@ type Builder struct {
 	faults []error
 }
 
-func NewPolicy() *Builder { return &Builder{spec: policy.Default(Home())} }
+func NewPolicy() *Builder { return &Builder{spec: DefaultPolicy()} }
 
 func FromPolicy(p policy.Policy, op policy.Operator) (policy.Policy, error) {
 	p, err := policy.Normalize(p, op)

@@ -132,7 +132,7 @@ func workspaces(p policy.Policy) (all []workspace) {
 	}
 	for _, e := range p.FS {
 		switch {
-		case e.Kind != policy.Bind || e.System:
+		case e.Kind != policy.Bind || e.System || e.Dest == p.Home:
 		case e.Directory:
 			all = append(all, workspace{e.Dest, e.Source})
 		case policy.Inside(dir, e.Dest) && !bare:

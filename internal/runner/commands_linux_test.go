@@ -140,7 +140,9 @@ func TestProgramsAreNotLookedForInWhatIsWritable(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equalf(t, want, d.Accepted, "PATH=%s: %s", path, d.Text())
 	}
-	built, err := NewPolicy().Workspace(work).ReadWrite("/usr/local/bin").Commands("passive").Build()
+	spec := NewPolicy().Workspace(work).Commands("passive").spec.Grant("/usr/local/bin", true, "test")
+	spec.FS[len(spec.FS)-1].Force = true
+	built, err := FromPolicy(spec, policy.Operator{})
 	require.NoError(t, err)
 	d, err := CheckCommand(built, "", []string{"/usr/local/bin/ls"})
 	require.NoError(t, err)
@@ -255,6 +257,7 @@ func TestPassiveTakesNoHookFromThePolicy(t *testing.T) {
 			}
 		}
 	}
+	t.Setenv("PATH", "/usr/bin:/bin")
 	d, err := CheckCommand(built(t, NewPolicy().Workspace(work).PassEnv("LANG", "PATH", "NODE_OPTIONS").Commands("passive")), "", []string{"ls"})
 	require.NoError(t, err)
 	assert.Contains(t, d.Reason, "NODE_OPTIONS", "nor from the caller's")

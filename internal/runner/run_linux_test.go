@@ -58,6 +58,7 @@ func TestCancelEndsEverything(t *testing.T) {
 }
 
 func TestMissingOptionalSourcesAreNotes(t *testing.T) {
+	t.Setenv("PATH", "/usr/bin:/bin")
 	req, _ := request(t, "true")
 	req.Policy.FS = append(req.Policy.FS, policy.FS{Kind: policy.Bind, Source: "/none/such", Dest: "/none/such", Optional: true, Why: "hint ~/x"},
 		policy.FS{Kind: policy.Socket, Source: "/none/socket", Dest: "/none/socket", Optional: true, Why: "sockets"})

@@ -59,7 +59,7 @@ func addLimit(l *plan.Layers, text string) error {
 	if err := limit.Check(); err != nil {
 		return fmt.Errorf("layer %w", err)
 	}
-	if name == policy.TmpfsMB {
+	if name == policy.TmpfsMB || name == policy.HomeMB {
 		return fmt.Errorf("layer limit %s: bubblewrap has --size for that", name)
 	}
 	if slices.ContainsFunc(l.Limits, func(o policy.Limit) bool { return o.Name == name }) {

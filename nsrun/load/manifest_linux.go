@@ -38,7 +38,7 @@ func Bytes(name string, data []byte, dir string, more ...Wish) (nsrun.Policy, er
 		}
 		dir = abs
 	}
-	pol, err := resolve(name, data, manifest.Context{Home: runner.Home(), Dir: dir})
+	pol, err := resolve(name, data, manifest.Context{Dir: dir})
 	if err != nil {
 		return nsrun.Policy{}, err
 	}
@@ -75,7 +75,7 @@ func Spec(name string) (policy.Policy, error) {
 	if err != nil {
 		return policy.Policy{}, fmt.Errorf("manifest: %w", err)
 	}
-	pol, err := resolve(name, data, manifest.Context{Home: runner.Home(), Dir: filepath.Dir(abs), Path: abs})
+	pol, err := resolve(name, data, manifest.Context{Dir: filepath.Dir(abs), Path: abs})
 	if err == nil {
 		sum := sha256.Sum256(data)
 		pol.ManifestSHA256 = hex.EncodeToString(sum[:])
@@ -89,6 +89,9 @@ func resolve(name string, data []byte, ctx manifest.Context) (policy.Policy, err
 	if err != nil {
 		return policy.Policy{}, err
 	}
-	ctx.Read = Filter
-	return m.Policy(ctx)
+	home, notes := runner.Home()
+	ctx.Home, ctx.Read = home, Filter
+	pol, err := m.Policy(ctx)
+	pol.Notes = append(notes, pol.Notes...)
+	return pol, err
 }

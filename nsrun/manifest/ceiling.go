@@ -34,6 +34,7 @@ func ceilingForm() record[policy.Ceiling] {
 		{"commands", "built-in command rules that may be used; then every run must name one of them", listForm[string]{stringForm{choices: commands.Names}},
 			func(c *C) any { return &c.Commands }},
 		{"landlock", "false permits manifests that leave Landlock out", boolForm{true}, func(c *C) any { return &c.NoLandlock }},
+		{"force", "true permits writable grants that are probably mistakes, such as the whole home directory", boolForm{false}, func(c *C) any { return &c.Force }},
 		{"host_etc", "true permits the host's account files", boolForm{false}, func(c *C) any { return &c.HostEtc }},
 	}}
 }

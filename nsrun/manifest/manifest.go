@@ -21,8 +21,10 @@ type Manifest struct {
 	Capabilities []Capability
 	// Workspace is a writable directory, shown at WorkspaceAt: a path inside, or "same" or empty for its own.
 	Workspace, WorkspaceAt string
-	// SharedDirs and ExtraRW are shown writable, ExtraRO read-only, and Sockets are Unix sockets.
-	SharedDirs, Sockets, ExtraRO, ExtraRW []string
+	// SharedDirs, ExtraRW and ForceRW are shown writable, ExtraRO read-only, and Sockets are Unix sockets. ForceRW insists: see policy.FS.Force.
+	SharedDirs, Sockets, ExtraRO, ExtraRW, ForceRW []string
+	// Home is the home directory: one of the names that package policy has for it, or a directory of the host. Empty means policy.HomePrivate.
+	Home string
 	// Code is the file of the program; its directory is shown read-only.
 	Code string
 	// Chdir is the working directory inside; empty means the workspace, or the code's directory, or /.

@@ -32,6 +32,9 @@ const everything = `{
   "sockets": ["/run/mcp.sock"],
   "extra_ro": ["/work/ws/config"],
   "extra_rw": ["~/out"],
+  "force_rw": ["/opt"],
+  "home": "none",
+  "noexec": true,
   "code": "bin/tool.py",
   "chdir": "/workspace/sub",
   "network": "none",
@@ -71,6 +74,9 @@ sockets:
 - /run/mcp.sock
 extra_ro: [/work/ws/config]
 extra_rw: ["~/out"]
+force_rw: [/opt]
+home: none
+noexec: true
 code: bin/tool.py
 chdir: /workspace/sub
 network: none
@@ -139,7 +145,7 @@ func TestEverything(t *testing.T) {
 		Capabilities: []Capability{{"network", "http", nil}, {"code", "exec", nil}, {"fs", "write", []string{"~/notes/**", "/data/[ab]*"}}},
 		Workspace:    "/work/ws", WorkspaceAt: "/workspace",
 		SharedDirs: []string{"/work/shared"}, Sockets: []string{"/run/mcp.sock"},
-		ExtraRO: []string{"/work/ws/config"}, ExtraRW: []string{"~/out"},
+		ExtraRO: []string{"/work/ws/config"}, ExtraRW: []string{"~/out"}, ForceRW: []string{"/opt"}, Home: "none",
 		Code: "bin/tool.py", Chdir: "/workspace/sub", RawFilter: "filter.bpf", Audit: "~/audit.jsonl",
 		Wishes: policy.Policy{
 			Name: "all", Network: "none",
@@ -148,7 +154,7 @@ func TestEverything(t *testing.T) {
 			Timeout: 90 * time.Second, KillGrace: 5 * time.Second,
 			Seccomp:  policy.Seccomp{Filter: "compute", Deny: []string{"ptrace"}},
 			Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
-			Require: []string{"files"}, Isolation: "container", SelfTest: true,
+			Require: []string{"files"}, NoExec: true, Isolation: "container", SelfTest: true,
 			Labels:   []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
 			Autonomy: "readonly", Commands: "lint", CommandRules: []policy.CommandRules{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
 				{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},

@@ -34,7 +34,7 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b.capabilities()
 	b.narrow()
 	p, base := m.Wishes, policy.Default(ctx.home())
-	p.FS, p.Home, p.Limits = base.FS, base.Home, base.Limits
+	p.FS, p.Home, p.Limits, p.Notes = base.FS, base.Home, base.Limits, base.Notes
 	p.Require, p.Env.Pass, p.Seccomp.Deny = sorted(p.Require), sorted(p.Env.Pass), sorted(p.Seccomp.Deny)
 	if b.Audit != "" {
 		p.Audit = []string{b.file(b.Audit, "audit")}
@@ -48,7 +48,8 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	}
 	b.self(p)
 	slices.SortFunc(b.notes, func(x, y policy.Note) int { return strings.Compare(x.String(), y.String()) })
-	p.Notes = slices.Compact(b.notes)
+	p.Notes = append(p.Notes, slices.Compact(b.notes)...)
+	p = b.home(p)
 	if err := b.err(); err != nil {
 		return policy.Policy{}, err
 	}
@@ -133,6 +134,7 @@ func (b *builder) places() {
 	b.list("sockets", b.Sockets, policy.FS{Kind: policy.Socket})
 	b.list("extra_ro", b.ExtraRO, policy.FS{Kind: policy.Bind})
 	b.list("extra_rw", b.ExtraRW, policy.FS{Kind: policy.Bind, Write: true})
+	b.list("force_rw", b.ForceRW, policy.FS{Kind: policy.Bind, Write: true, Force: true})
 }
 
 func (b *builder) list(key string, all []string, like policy.FS) {
@@ -161,6 +163,20 @@ func (b *builder) capabilities() {
 	for i := range mine {
 		mine[i].Write = slices.ContainsFunc(mine, func(g grant) bool { return g.Write && g.Source == mine[i].Source })
 	}
+}
+
+// home gives p the home directory that the manifest names.
+func (b *builder) home(p policy.Policy) policy.Policy {
+	switch b.Home {
+	case "", policy.HomePrivate:
+		return p
+	case policy.HomeNone:
+		return p.WithHome(policy.HomeNone)
+	}
+	if dir := b.file(b.Home, "home"); dir != "" {
+		return p.WithHomeDir(dir, "home")
+	}
+	return p
 }
 
 // narrow keeps read-only what is to be so, where a workspace that is shown elsewhere shows it too: else the program could

@@ -44,6 +44,9 @@ func (c *compiler) hostFiles() error {
 	if c.plan.Dir == "" {
 		c.plan.Dir = "/"
 	}
+	if c.pol.NoExec {
+		c.impossible("noexec", "programs can be run from wherever the command can write", "leave out noexec, or use the backend native")
+	}
 	if c.pol.Isolation.Level() == policy.Permissive {
 		return nil
 	}

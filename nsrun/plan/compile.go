@@ -359,8 +359,11 @@ func (c *compiler) environment() error {
 	}
 	user := userName(c.plan.Identity.UID)
 	base := []policy.Var{
-		{Name: "PATH", Value: policy.DefaultPath}, {Name: "HOME", Value: home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},
+		{Name: "PATH", Value: c.path()}, {Name: "HOME", Value: home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},
 		{Name: "PWD", Value: c.plan.Dir}, {Name: "TMPDIR", Value: c.tmpDir()},
+	}
+	if c.plan.Network == string(policy.NetworkNone) {
+		base = append(base, noRetries...)
 	}
 	if c.plan.Backend == BackendLandlock && !c.granted(path.Join(home, ".gitconfig")) {
 		// The file is there, and git gives up where it cannot read it (access_or_die in git's config.c). From git 2.32 on.

@@ -13,6 +13,7 @@ import (
 const (
 	defaultTmpfsMB     = policy.DefaultTmpfsMB
 	defaultTmpfsInodes = 128 << 10
+	homeInodes         = 4 * defaultTmpfsInodes // of a home directory: caches have many small files
 )
 
 // secretEtc are places in /etc that only root can read. A sandbox started by root is root to the file system, so they are
@@ -36,13 +37,7 @@ func (c *compiler) fileSystem() error {
 			ops = c.appendEtc(ops)
 		}
 	}
-	if tmp, ok := c.pol.Limit(policy.TmpfsMB); ok {
-		for i := range ops {
-			if ops[i].Kind == mounts.Tmpfs {
-				ops[i].Size = tmp << 20
-			}
-		}
-	}
+	c.bounds(ops)
 	c.plan.Mounts = ops
 	c.plan.Dir = c.pol.Dir
 	if c.plan.Dir == "" {
@@ -51,15 +46,36 @@ func (c *compiler) fileSystem() error {
 	return nil
 }
 
+// bounds gives each private tmpfs the size that the policy's limits name. The home directory has a limit of its own.
+func (c *compiler) bounds(ops []mounts.Op) {
+	tmp, hasTmp := c.pol.Limit(policy.TmpfsMB)
+	home, hasHome := c.pol.Limit(policy.HomeMB)
+	for i := range ops {
+		switch {
+		case ops[i].Kind != mounts.Tmpfs:
+		case ops[i].Dest == c.pol.Home && hasHome:
+			ops[i].Size = home << 20
+		case hasTmp && ops[i].Size != defaultTmpfsMB<<20 && ops[i].Dest != c.pol.Home:
+			ops[i].Size = min(ops[i].Size, tmp<<20) // that of /run, and of what covers
+		case hasTmp:
+			ops[i].Size = tmp << 20
+		}
+	}
+}
+
 // anchorMounts keeps what is read-only inside something writable in its place: each directory between the two is mounted on itself, since a
 // mount point cannot be renamed. Otherwise a program could move such a directory away and make another in its stead, which the next
 // run would take for the host's (CVE-2026-25725).
+//
+// It keeps whatever is granted in the home directory in its place, too: otherwise a command of a session could fake the workspace of the next one.
+// In a private home directory each directory between the two is a tmpfs.
 func (c *compiler) anchorMounts(e policy.FS, pinned map[string]bool) (ops []mounts.Op) {
-	if e.Kind == policy.Bind && e.Write {
+	above := c.above(e.Dest)
+	if above == nil || !above.Write {
 		return nil
 	}
-	above := c.above(e.Dest)
-	if above == nil || above.Kind != policy.Bind || !above.Write {
+	inHome := above.Dest == c.pol.Home
+	if above.Kind != policy.Bind && !inHome || e.Kind == policy.Bind && e.Write && !inHome {
 		return nil
 	}
 	names := strings.Split(strings.TrimPrefix(e.Dest, above.Dest+"/"), "/")
@@ -70,9 +86,11 @@ func (c *compiler) anchorMounts(e policy.FS, pinned map[string]bool) (ops []moun
 			continue
 		}
 		pinned[dir] = true
-		pin := c.lowerFS(policy.FS{Kind: policy.Bind, Source: above.Source + rest, Dest: dir, Write: true, NoExec: above.NoExec, Directory: true,
-			NoFollow: true, Within: above.Within, Optional: e.Optional, Quiet: true, Why: "keeps " + e.Dest + " in its place"})
-		ops = append(ops, pin)
+		pin := policy.FS{Kind: above.Kind, Dest: dir, Write: true, NoExec: above.NoExec, Mode: above.Mode, Why: "keeps " + e.Dest + " in its place"}
+		if above.Kind == policy.Bind {
+			pin.Source, pin.Directory, pin.NoFollow, pin.Within, pin.Optional, pin.Quiet = above.Source+rest, true, true, above.Within, e.Optional, true
+		}
+		ops = append(ops, c.lowerFS(pin))
 	}
 	return ops
 }
@@ -113,9 +131,15 @@ func (c *compiler) lowerFS(e policy.FS) mounts.Op {
 		op.Size, op.Inodes = e.SizeMB<<20, e.Inodes
 		if op.Size == 0 {
 			op.Size = defaultTmpfsMB << 20
+			if e.Dest == c.pol.Home {
+				op.Size = policy.DefaultHomeMB << 20
+			}
 		}
 		if op.Inodes == 0 {
 			op.Inodes = defaultTmpfsInodes
+			if e.Dest == c.pol.Home {
+				op.Inodes = homeInodes
+			}
 		}
 	}
 	return op
@@ -150,12 +174,16 @@ func (c *compiler) appendEtc(ops []mounts.Op) []mounts.Op {
 	user := userName(id.UID)
 	file("passwd", fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n", user, id.UID, id.GID, user, home))
 	file("group", fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", user, id.GID))
-	file("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n")
+	hosts := "files dns"
+	if c.pol.Network.Mode() == policy.NetworkNone {
+		hosts = "files" // a name that nobody can look up is not known at once
+	}
+	file("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: "+hosts+"\nnetworks: files\nprotocols: files\nservices: files\n")
 	file("hostname", c.plan.Hostname+"\n")
 	file("machine-id", "")
 	if c.pol.Network.Mode() == policy.NetworkNone {
 		file("hosts", "127.0.0.1 localhost "+c.plan.Hostname+"\n::1 localhost "+c.plan.Hostname+"\n")
-		file("resolv.conf", "# no network in this sandbox\n")
+		file("resolv.conf", "# no network in this sandbox\noptions timeout:0 attempts:1\n") // musl reads no nsswitch.conf, and waits for five seconds
 	} else if !c.asked("/etc/resolv.conf") {
 		ops = append(ops, mounts.Op{Kind: mounts.Bind, Source: "/etc/resolv.conf", Dest: "/etc/resolv.conf", Optional: true, Quiet: true, FollowDest: true,
 			Flags: mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev, mounts.NoExec}, Why: "resolver of the host's network"})

@@ -63,7 +63,7 @@ func (c *compiler) defaultLimits() (limits []policy.Limit) {
 		return nil
 	}
 	for _, row := range policy.LimitTable {
-		if _, set := c.pol.Limit(row.Name); !set && row.Default > 0 && row.Name != policy.TmpfsMB { // that is in the mounts
+		if _, set := c.pol.Limit(row.Name); !set && row.Default > 0 && !inMounts(row.Name) { // that is in the mounts
 			limits = append(limits, policy.Limit{Name: row.Name, Value: row.Default})
 		}
 	}
@@ -72,6 +72,9 @@ func (c *compiler) defaultLimits() (limits []policy.Limit) {
 	}
 	return limits
 }
+
+// inMounts reports whether a limit is the size of a mount.
+func inMounts(name string) bool { return name == policy.TmpfsMB || name == policy.HomeMB }
 
 // bound plans one limit. A default one is never more than what is in force already, and no reason to refuse a run.
 func (c *compiler) bound(l policy.Limit, byDefault bool) error {
@@ -82,7 +85,7 @@ func (c *compiler) bound(l policy.Limit, byDefault bool) error {
 	case row.Rlimit != "":
 		soft := uint64(row.Amount(l.Value))
 		c.limit(rlimit.Limit{Name: row.Rlimit, Soft: soft, Hard: soft + uint64(row.Grace)}, byDefault)
-	case l.Name == policy.TmpfsMB: // in the mounts
+	case inMounts(l.Name):
 		if c.plan.Backend == BackendLandlock || c.plan.Backend == BackendNone {
 			c.lose(Note{Feature: l.Name, Loss: "the backend " + c.plan.Backend + " has no private file systems to bound", Fix: "use the backend native"}, false)
 			return nil

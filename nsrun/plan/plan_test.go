@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -334,8 +335,11 @@ func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
 		assert.False(t, op.Kind == mounts.Bind && !op.Flags.Has(mounts.ReadOnly), op.Dest)
 	}
 	for _, rule := range a.Landlock.Paths {
-		if strings.HasPrefix(rule.Path, "/home/") {
+		if strings.HasPrefix(rule.Path, "/home/") && rule.Path != pol.Home {
 			assert.NotContains(t, rule.Access.Names(), "write_file", rule.Path)
+		}
+		if rule.Access&landlock.WriteFile != 0 {
+			assert.Zero(t, rule.Access&landlock.Execute, rule.Path)
 		}
 	}
 }

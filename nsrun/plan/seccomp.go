@@ -16,7 +16,7 @@ func (c *compiler) seccomp() error {
 	want := c.pol.Seccomp
 	if want.Filter == policy.SeccompOff && len(want.Deny) == 0 && len(want.Raw) == 0 {
 		c.note("seccomp", "switched off by the policy", "")
-		if c.plan.Backend != BackendLandlock { // which has a filter of its own
+		if c.plan.Backend != BackendLandlock && !c.pol.NoExec { // which have filters of their own
 			return nil
 		}
 	}
@@ -28,7 +28,7 @@ func (c *compiler) seccomp() error {
 		want.Filter = DefaultFilter
 	}
 	s := &Seccomp{Filter: want.Filter, Deny: want.Deny, Raw: want.Raw}
-	if s.HasBuiltin() && c.runsNothingWritten() {
+	if c.runsNothingWritten() && (s.HasBuiltin() || c.pol.NoExec) {
 		s.Refuse = append(s.Refuse, seccomp.RefuseMemfdExec)
 	}
 	if _, err := s.Filters(c.facts.Arch); err != nil {
@@ -40,9 +40,9 @@ func (c *compiler) seccomp() error {
 }
 
 // runsNothingWritten reports whether a command can execute no file that it has written: files in memory are what is left then. It is asked
-// under readonly only, as a file in memory is a program's ordinary means elsewhere.
+// under readonly and noexec only, as a file in memory is a program's ordinary means elsewhere.
 func (c *compiler) runsNothingWritten() bool {
-	return c.pol.Autonomy == policy.ReadOnly && !slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Write && !e.NoExec })
+	return (c.pol.Autonomy == policy.ReadOnly || c.pol.NoExec) && !slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Write && !e.NoExec })
 }
 
 // Filters returns the filters in the order they are installed: the built-in filter, the raw one, the denied names. The kernel takes

@@ -64,6 +64,7 @@ func onePlace(all []FS) (FS, []Note) {
 	one := all[0]
 	for _, e := range all[1:] {
 		switch {
+		case one.Force && e.System: // gives way, too
 		case same(one, e):
 			if one.Write != e.Write {
 				text := " was asked for read-only and writable; it is read-only"
@@ -104,6 +105,7 @@ func stricter(a, b FS) FS {
 	a.System = a.System || b.System
 	a.Optional = a.Optional && b.Optional
 	a.Quiet = a.Quiet && b.Quiet
+	a.Force = a.Force || b.Force
 	a.SizeMB = least(a.SizeMB, b.SizeMB)
 	a.Inodes = least(a.Inodes, b.Inodes)
 	if a.Mode != b.Mode {

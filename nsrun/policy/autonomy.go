@@ -35,6 +35,7 @@ const (
 	AsWritten   Effect = "as written"
 	OnlyRead    Effect = "read-only"
 	NotShown    Effect = "not shown"
+	NotRun      Effect = "noexec"
 	NoNetwork   Effect = "none"
 	HostNetwork Effect = "the host's"
 )
@@ -60,7 +61,7 @@ var AutonomyTable = []AutonomyRow{
 	{grantRead, "fs:read, code, extra_ro, --ro", [3]Effect{AsWritten, AsWritten, AsWritten}},
 	{grantWrite, "fs:write, workspace, shared_dirs, extra_rw, --rw", [3]Effect{OnlyRead, AsWritten, AsWritten}},
 	{grantSocket, "sockets, --socket", [3]Effect{NotShown, AsWritten, AsWritten}},
-	{grantPrivate, "the sandbox's own /tmp, /var/tmp and /dev/shm", [3]Effect{AsWritten, AsWritten, AsWritten}},
+	{grantPrivate, "the sandbox's own /tmp, /var/tmp, /dev/shm and home directory", [3]Effect{NotRun, AsWritten, AsWritten}},
 	{grantNetwork, "network:*, network, --net", [3]Effect{NoNetwork, AsWritten, HostNetwork}},
 }
 
@@ -99,6 +100,8 @@ func (p Policy) byAutonomy() (Policy, []Note) {
 		case OnlyRead:
 			e.Write = false
 			note(e.Dest + " (" + e.Why + ") is read-only")
+		case NotRun:
+			e.NoExec = e.NoExec || e.Kind == Tmpfs // nobody has asked for it: it needs no note
 		case NotShown:
 			note(e.Source + " (" + e.Why + ") is not shown")
 			if m, needed := mask(e, kept, "autonomy"); needed {
@@ -127,7 +130,10 @@ func (p Policy) byAutonomy() (Policy, []Note) {
 
 // Obeyed reports whether nothing is left of what p's Autonomy takes away: [Normalize] sees to it.
 func (p Policy) Obeyed() bool {
-	kept := func(e FS) bool { return p.Autonomy.effect(e.grant()) == AsWritten }
+	kept := func(e FS) bool {
+		effect := p.Autonomy.effect(e.grant())
+		return effect == AsWritten || effect == NotRun && (e.NoExec || e.Kind != Tmpfs)
+	}
 	return !slices.ContainsFunc(p.FS, func(e FS) bool { return !kept(e) }) &&
 		(p.Autonomy.effect(grantNetwork) != NoNetwork || p.Network.Mode() == NetworkNone)
 }

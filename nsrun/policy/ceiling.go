@@ -43,6 +43,8 @@ type Ceiling struct {
 	Commands []string `json:"commands,omitempty"`
 	// NoLandlock permits policies without Landlock.
 	NoLandlock bool `json:"no_landlock,omitempty"`
+	// Force permits writable grants that are probably mistakes, such as the whole home directory: see [FS.Force].
+	Force bool `json:"force,omitempty"`
 	// HostEtc permits the host's account files.
 	HostEtc bool `json:"host_etc,omitempty"`
 }
@@ -82,6 +84,11 @@ func (c Ceiling) refuses(p Policy, operators string) error {
 	for _, file := range p.Audit {
 		if file != operators && !slices.ContainsFunc(c.FSWrite, func(dir string) bool { return Inside(file, dir) }) {
 			return fmt.Errorf("audit %s: %w; name a file in one of fs_write, which are: %s", file, ErrAudit, cmp.Or(strings.Join(c.FSWrite, ", "), "none"))
+		}
+	}
+	for _, e := range p.FS {
+		if why, _ := mistake(e.Source, p.Home); e.Kind == Bind && e.Force && e.Write && why != "" && !c.Force {
+			return fmt.Errorf("%s (%s) is %s; the operator's ceiling permits none such: it would by \"force\": true", e.Source, e.Why, why)
 		}
 	}
 	own := slices.ContainsFunc(p.CommandRules, func(o CommandRules) bool { return o.Name == p.Commands })
@@ -217,7 +224,14 @@ func (k *cutter) env(c Ceiling) {
 }
 
 func (k *cutter) limits(c Ceiling) {
-	for _, most := range c.Limits {
+	most := c.Limits
+	if tmp, ok := (Policy{Limits: most}).Limit(TmpfsMB); ok { // it bounds the home directory, too
+		_, named := Policy{Limits: most}.Limit(HomeMB)
+		if _, set := k.Limit(HomeMB); set && !named {
+			most = append(slices.Clip(most), Limit{HomeMB, tmp})
+		}
+	}
+	for _, most := range most {
 		value, set := k.Limit(most.Name)
 		row, _ := LookupLimit(most.Name)
 		unset := !set && row.Unset > 0 && row.Unset <= most.Value // what the kernel goes by is permitted

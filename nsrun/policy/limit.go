@@ -48,6 +48,7 @@ const (
 	CPUSeconds  = "cpu_seconds"
 	Core        = "core"
 	TmpfsMB     = "tmpfs_mb"
+	HomeMB      = "home_mb"
 	OutputBytes = "output_bytes"
 )
 
@@ -122,6 +123,9 @@ var LimitTable = []LimitRow{
 		Aliases: "locked memlock", Rlimit: "locked"},
 	{Name: TmpfsMB, Unit: "MiB", Help: "each private tmpfs", Min: 1, Max: maxMB, Default: DefaultTmpfsMB, Scale: mib,
 		EnforcedBy: "the mount, which bounds the number of files, too", Aliases: "tmp tmp_mb tmp_size tmpfs tmpfs_size"},
+	{Name: HomeMB, Unit: "MiB", Help: "the private home directory", Min: 1, Max: maxMB,
+		EnforcedBy:  "the mount, which bounds the number of files, too",
+		DefaultText: strconv.Itoa(DefaultHomeMB) + ", or tmpfs_mb where that is named", Aliases: "home home_size"},
 	{Name: "message_queues", Unit: "bytes", Help: "POSIX message queues of the sandbox's user", Max: maxMB, Default: 800 << 10, EnforcedBy: rlimited,
 		Rlimit: "message_queues"},
 	{Name: "pending_signals", Help: "signals that wait, and timers, of the sandbox's user", Min: 1, Max: maxCount, Default: 4096, EnforcedBy: rlimited,

@@ -12,22 +12,31 @@ type Operator struct {
 }
 
 // Normalize makes of wishes, which front ends only append, the policy that a sandbox is planned by. It is called once for each request, and has
-// four passes. A ceiling has the last word: nothing that comes after it could widen what it has cut.
+// six passes. A ceiling has the last word: nothing that comes after it could widen what it has cut.
 //
+//   - mistakes refuses writable grants that are probably none, unless autonomy makes them read-only: see [FS.Force];
+//   - homeFits leaves the private home directory out where a grant shows another;
 //   - arrange orders the entries, so that none hides another, and makes one of those at one place;
 //   - Validate returns every fault, joined; each is a *[Fault];
-//   - byAutonomy does to grants what the policy's Autonomy says, see [AutonomyTable];
+//   - byAutonomy does to grants what the policy's Autonomy says, see [AutonomyTable], and NoExec takes execution from what is writable;
 //   - under takes away what a ceiling of the operator's does not permit, where that does not refuse the policy.
 //
 // A note tells of each thing that is not as it was wished. Normalize is idempotent, with or without the operator the second time.
 func Normalize(p Policy, op Operator) (Policy, error) {
-	entries, notes := arrange(p.FS)
-	p.FS = entries
+	if err := p.mistakes(); err != nil {
+		return p, err
+	}
+	fits, notes := p.homeFits()
+	p.addNotes(notes)
+	p.FS, notes = arrange(fits.FS)
 	p.addNotes(notes)
 	if err := p.Validate(); err != nil {
 		return p, err
 	}
 	p.narrow(p.byAutonomy())
+	if p.NoExec {
+		p.FS = withoutExec(p.FS)
+	}
 	for _, c := range op.Ceilings {
 		if err := c.refuses(p, op.Audit); err != nil && c.File != "" {
 			return p, fmt.Errorf("%s: %w", c.File, err)
@@ -40,6 +49,15 @@ func Normalize(p Policy, op Operator) (Policy, error) {
 		p.Audit = append(slices.Clip(p.Audit), op.Audit)
 	}
 	return p, nil
+}
+
+// withoutExec takes execution from every place that is writable.
+func withoutExec(entries []FS) []FS {
+	entries = slices.Clone(entries)
+	for i := range entries {
+		entries[i].NoExec = entries[i].NoExec || entries[i].Write
+	}
+	return entries
 }
 
 // narrow takes what a pass has made of p. Entries that were writable may be covered by the ones above now.

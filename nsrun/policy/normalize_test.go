@@ -34,9 +34,11 @@ func checkNormalize(t *testing.T, data []byte, autonomy byte) {
 	entries, p, c := fuzzed(data)
 	p.Autonomy = Autonomies[int(autonomy)%len(Autonomies)]
 	for i := range entries {
+		entries[i].Force = true // TestMistakes has the others
 		entries[i].Optional = i < len(data) && data[i]%2 == 0
 	}
 	p.FS = slices.Concat(Default("/home/me").FS, entries)
+	c.Force = true
 	op := Operator{Ceilings: []Ceiling{c}, Audit: "/var/log/audit.jsonl"}
 	free, err := Normalize(p, Operator{})
 	require.NoError(t, err)
@@ -61,7 +63,7 @@ func checkNormalize(t *testing.T, data []byte, autonomy byte) {
 	}
 	noMore(t, free, wished, "no more than was wished")
 	wider := op
-	wider.Ceilings = append(wider.Ceilings, Ceiling{FSWrite: []string{"/"}, Network: NetworkHost, PassEnv: []string{"*"}, Sockets: []string{"/"}})
+	wider.Ceilings = append(wider.Ceilings, Ceiling{FSWrite: []string{"/"}, Network: NetworkHost, PassEnv: []string{"*"}, Sockets: []string{"/"}, Force: true})
 	more, err := Normalize(p, wider)
 	require.NoError(t, err)
 	noMore(t, more, cut, "a wider ceiling does not widen")

@@ -16,8 +16,10 @@ type Policy struct {
 	// HostEtc keeps the host's account and resolver files in /etc. The zero value replaces them by ones that name only the
 	// sandbox's user; see plan.
 	HostEtc bool `json:"host_etc,omitempty"`
-	// Home is the home directory that the account files and HOME name. Empty means "/".
+	// Home is the home directory that the account files and HOME name. Empty means "/". What is there is an entry of FS: see [Policy.WithHome].
 	Home string `json:"home,omitempty"`
+	// NoExec forbids running programs from every writable place, files in memory included.
+	NoExec bool `json:"noexec,omitempty"`
 	// Env is the environment of the command.
 	Env Env `json:"env"`
 	// Network says what can be reached. The zero value is none.
@@ -110,6 +112,8 @@ type FS struct {
 	Write bool `json:"write,omitempty"`
 	// NoExec forbids running programs from it.
 	NoExec bool `json:"noexec,omitempty"`
+	// Force insists on a writable grant that is probably a mistake, such as the whole home directory.
+	Force bool `json:"force,omitempty"`
 	// Optional leaves the entry out, with a note, when the source does not exist.
 	Optional bool `json:"optional,omitempty"`
 	// Quiet leaves it out without a note: for the list of places that systems have or have not.

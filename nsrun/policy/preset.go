@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -8,11 +9,18 @@ import (
 // SystemDirs are the host's places for programs and libraries, shown read-only where they exist.
 var SystemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/etc", "/opt", "/var/lib/python3"}
 
-// privateDirs are the places that are always empty and the sandbox's own.
-var privateDirs = []string{"/tmp", "/var/tmp", "/dev/shm"}
+// privateDirs are the places that are always empty and the sandbox's own. Programs run from them as from anywhere, since memfd_create(2) lets every
+// program run what it has written: [Policy.NoExec] is the boundary. Nothing but sockets and lists of users belongs in /run.
+var privateDirs = []FS{
+	{Dest: "/tmp", Mode: 0o1777}, {Dest: "/var/tmp", Mode: 0o1777}, {Dest: "/dev/shm", Mode: 0o1777},
+	{Dest: "/run", Mode: 0o755, NoExec: true, SizeMB: runMB},
+}
 
-// Default is the most closed policy that is of use: system directories read-only, private /tmp, /proc and /dev, no network, no
-// environment of the caller's but the base. home is where the account files say the user lives; it is empty unless granted.
+// runMB bounds /run.
+const runMB = 64
+
+// Default is the most closed policy in which people can work: system directories read-only, private /tmp, /proc, /dev and home directory, no network,
+// no environment of the caller's but the base. home is the path of the home directory, which is empty and the sandbox's own: see [HomePlace].
 func Default(home string) Policy {
 	var fs []FS
 	for _, dir := range SystemDirs {
@@ -22,12 +30,15 @@ func Default(home string) Policy {
 		FS{Kind: Proc, Dest: "/proc", System: true, Why: "always"},
 		FS{Kind: Dev, Dest: "/dev", System: true, Why: "always"})
 	for _, dir := range privateDirs {
-		fs = append(fs, FS{Kind: Tmpfs, Dest: dir, Write: true, NoExec: true, Mode: 0o1777, System: true, Why: "always"})
+		dir.Kind, dir.Write, dir.System, dir.Why = Tmpfs, true, true, "always"
+		fs = append(fs, dir)
 	}
-	if home != "" && home != "/" {
-		fs = append(fs, FS{Kind: Dir, Dest: home, System: true, Why: "home, empty unless granted"})
+	p := Policy{FS: fs, Home: home, Limits: []Limit{{Core, 0}}}
+	if why := HomePlace(home); why != "" {
+		p.Home = SandboxHome
+		p.Notes = []Note{{Feature: "home", Loss: fmt.Sprintf("%q cannot be the home directory: %s; it is %s", home, why, p.Home), Fix: "set HOME to a directory of yours"}}
 	}
-	return Policy{FS: fs, Home: home, Limits: []Limit{{Core, 0}}}
+	return p.WithHome(HomePrivate)
 }
 
 // Bare reports whether there is no sandbox: the command sees the host as it is, and paths are those of the host.
