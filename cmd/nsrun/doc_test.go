@@ -19,6 +19,7 @@ var notRun = map[string]string{
 	"CGO_ENABLED=0 go build -o bin/nsrun ./cmd/nsrun":                      "scripts/demo.sh runs it",
 	"install -D bin/nsrun ~/.local/bin/nsrun":                              "it changes the home directory",
 	"nsrun run --tty --workspace . -- bash":                                "it needs a terminal; TestTerminal has one",
+	"nsrun run --ro ~/.nvm -- node --version":                              "it needs an nvm",
 	"nsrun run --net host --env HTTP_PROXY -- curl -s https://example.org": "it needs the internet",
 	"systemd-run --user --scope -p Delegate=yes nsrun session":             "it needs a login session with systemd",
 	"nsrun run -- make":                                                "it fails only in a container; e2e/container does the same there",

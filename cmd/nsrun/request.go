@@ -40,7 +40,8 @@ type flags struct {
 	tty, noLandlock, verbose bool
 	noExec                   bool
 	timeoutGiven             bool
-	protected                []string // real paths
+	asked, wished            policy.Policy // what the manifest asks for; and with the flags, before the operator's ceiling
+	protected                []string      // real paths
 }
 
 // rows are the flags that run, plan and wrap share.
@@ -133,6 +134,7 @@ func (f *flags) spec(fs *flag.FlagSet) (policy.Policy, error) {
 	if pol, err = f.apply(pol); err != nil {
 		return policy.Policy{}, err
 	}
+	f.asked, f.wished = manifest, pol
 	if pol, err = f.normalize(pol); err != nil {
 		return policy.Policy{}, err
 	}

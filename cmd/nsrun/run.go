@@ -62,8 +62,11 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 	if p == nil {
 		result = runner.Failure(err)
 	}
+	explainMissing(err, &result, p, a.environ)
 	if err != nil {
 		a.fail(err)
+	} else if line := f.ending(p, result, a.environ); line != "" {
+		fmt.Fprintf(a.stderr, "nsrun: %s\n", printable(line))
 	}
 	notes := result.Receipt.Notes
 	if err != nil && !f.verbose { // what would have been is of no interest, but that a log lacks a row is

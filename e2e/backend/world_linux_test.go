@@ -248,7 +248,7 @@ func skipLowPIDs() {
 func (w *world) command(ctx context.Context, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay, cmd.Dir = testenv.Scale(5*time.Second), w.work // a backend that kills no trees leaves processes that hold the output
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.home, "TMPDIR=" + w.tmp, "LANG=C.UTF-8", "PLAIN_VARIABLE=" + w.mark, "SERVICE_TOKEN=" + w.mark}
+	cmd.Env = []string{"PATH=" + openPath(), "HOME=" + w.home, "TMPDIR=" + w.tmp, "LANG=C.UTF-8", "PLAIN_VARIABLE=" + w.mark, "SERVICE_TOKEN=" + w.mark}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.gid), Groups: []uint32{spareGroup}}
@@ -299,4 +299,10 @@ func codeOf(state *os.ProcessState) int {
 		return 128 + int(status.Signal())
 	}
 	return state.ExitCode()
+}
+
+// openPath is PATH without root's own directories: execvp(3) answers EACCES for a program that is not found, if an ordinary user may not search one.
+func openPath() string {
+	dirs := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool { return strings.HasPrefix(dir, "/root/") })
+	return strings.Join(dirs, ":")
 }

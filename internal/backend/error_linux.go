@@ -72,7 +72,7 @@ func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
 		e.Hint = "give a path that the sandbox can see, or grant its directory with --ro"
 	case errno == unix.EACCES:
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
-		e.Hint = "name a program, not a directory; make it executable (chmod +x); or move it out of a place mounted noexec, as /tmp is"
+		e.Hint = "name a program, not a directory; make it executable (chmod +x); or move it out of a place mounted noexec, as /run is"
 	case errno == unix.E2BIG:
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
 		e.Hint = "pass less on the command line, or raise stack_mb if it is limited: arguments may take a quarter of the stack"

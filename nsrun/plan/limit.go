@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -190,4 +192,24 @@ func (c *compiler) output(l policy.Limit, byDefault bool) {
 		return
 	}
 	c.plan.Output = &Output{Bytes: l.Value, Pipes: byDefault}
+}
+
+// Bound returns the value of a limit in its own unit, whoever has named it and whatever enforces it.
+func (p *Plan) Bound(name string) (value int64, ok bool) {
+	for _, h := range p.EnforcedBy {
+		if number, ok := strings.CutPrefix(h.Limit, name+"="); ok {
+			value, err := strconv.ParseInt(number, 10, 64)
+			return value, err == nil
+		}
+	}
+	row, _ := policy.LookupLimit(name)
+	for _, l := range slices.Concat(p.Limits, p.SoftCaps) {
+		if l.Name == row.Rlimit {
+			return int64(l.Soft) / max(row.Scale, 1), true
+		}
+	}
+	if p.Output != nil && name == policy.OutputBytes {
+		return p.Output.Bytes, true
+	}
+	return 0, false
 }

@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
@@ -21,7 +23,7 @@ func (c *compiler) path() string {
 	}
 	var dirs, hidden []string
 	seen := map[string]bool{}
-	for dir := range strings.SplitSeq(c.callersPath(), ":") {
+	for dir := range strings.SplitSeq(cmp.Or(pathOf(c.req.Environ), policy.DefaultPath), ":") {
 		dir = path.Clean(dir) // an empty one is the working directory, which is relative, too
 		if seen[dir] {
 			continue
@@ -43,15 +45,6 @@ func (c *compiler) path() string {
 	return strings.Join(dirs, ":")
 }
 
-func (c *compiler) callersPath() string {
-	for _, v := range c.req.Environ {
-		if value, ok := strings.CutPrefix(v, "PATH="); ok && value != "" {
-			return value
-		}
-	}
-	return policy.DefaultPath
-}
-
 // inView reports whether what the host has at dir is what the sandbox has there. It looks at no files: a directory that is not there does no harm.
 func (c *compiler) inView(dir string) bool {
 	if !strings.HasPrefix(dir, "/") || policy.CheckPath(dir) != nil {
@@ -62,6 +55,34 @@ func (c *compiler) inView(dir string) bool {
 	}
 	e := c.pol.At(dir)
 	return e != nil && e.Kind == policy.Bind && e.Source == e.Dest && !e.NoExec
+}
+
+// HiddenPath lists the absolute directories of a caller's PATH that are not in that of the command.
+func (p *Plan) HiddenPath(environ []string) (hidden []string) {
+	own := strings.Split(pathOf(p.Env), ":")
+	for dir := range strings.SplitSeq(pathOf(environ), ":") {
+		if dir = path.Clean(dir); path.IsAbs(dir) && !slices.Contains(own, dir) && !slices.Contains(hidden, dir) {
+			hidden = append(hidden, dir)
+		}
+	}
+	return hidden
+}
+
+// Shows reports whether something of the host's is mounted at a path, or above it.
+func (p *Plan) Shows(place string) bool {
+	return slices.ContainsFunc(p.Mounts, func(op mount) bool {
+		return op.Kind == mounts.Bind && op.Source == op.Dest && policy.Inside(place, op.Dest)
+	})
+}
+
+// pathOf is the PATH of an environment.
+func pathOf(environ []string) string {
+	for _, v := range environ {
+		if value, ok := strings.CutPrefix(v, "PATH="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // mostNamed is how many directories a note names.
