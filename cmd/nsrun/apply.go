@@ -71,15 +71,30 @@ func (f *flags) applyHome(pol policy.Policy) (policy.Policy, error) {
 	case f.home == "":
 		return pol, nil
 	case f.home == policy.HomePrivate, f.home == policy.HomeNone:
+		pol.KeepHome = ""
 		return pol.WithHome(f.home), nil
+	case f.home == policy.HomeKeep:
+		return keepHome(pol)
 	case !strings.Contains(f.home, "/"):
-		return pol, fmt.Errorf("--home %s: use private, none, or a directory with a slash in it, as in ./%s", f.home, f.home)
+		return pol, fmt.Errorf("--home %s: use private, keep, none, or a directory with a slash in it, as in ./%s", f.home, f.home)
 	}
 	dir, err := absolute(f.home)
 	if err != nil {
 		return pol, fmt.Errorf("--home: %w", err)
 	}
+	pol.KeepHome = ""
 	return pol.WithHomeDir(dir, "--home"), nil
+}
+
+// keepHome has pol's home directory kept for its workspace, of which the flag's wins.
+func keepHome(pol policy.Policy) (policy.Policy, error) {
+	for _, why := range []string{"--workspace", "workspace"} {
+		if i := slices.IndexFunc(pol.FS, func(e policy.FS) bool { return e.Why == why }); i >= 0 {
+			pol.KeepHome = pol.FS[i].Source
+			return pol, nil
+		}
+	}
+	return pol, errors.New("--home keep: there is no workspace to keep it for; add --workspace DIR, or name a directory with --home DIR")
 }
 
 // applyAutonomy puts --autonomy in the place of the manifest's, which it can only lower.

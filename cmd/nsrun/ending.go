@@ -22,7 +22,7 @@ func (f *flags) ending(p *plan.Plan, r result.Result, environ []string) string {
 	case result.CPU:
 		return f.limited(p, policy.CPUSeconds, "a process has used its CPU time")
 	case result.FileSize:
-		return f.limited(p, "file_size_mb", "a file would be larger than it may be")
+		return f.limited(p, policy.FileSizeMB, "a file would be larger than it may be")
 	case result.Memory:
 		return f.limited(p, policy.MemoryMB, "the processes need more memory than they may have")
 	case result.Pids:

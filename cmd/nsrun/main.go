@@ -62,6 +62,7 @@ func verbs() []verb {
 		{"session", "", "keep sandboxes open for a program: JSON on stdin and stdout", (*app).session, sessionHelp, nil},
 		{"commands", "check -- CMD ARG...", "check CMD by command rules; also: commands list, commands show NAME", (*app).commands, commandsHelp, nil},
 		{"audit", "show|verify FILE", "what an audit log records, and whether it is whole", (*app).audit, auditHelp, logs.rows},
+		{"home", "list|rm", "list the home directories that --home keep keeps, and remove them", (*app).home, homeHelp, nil},
 		{"schema", "NAME", "print a JSON Schema: of a manifest, ceiling, result or session", (*app).schema, schemaHelp, nil},
 		{"status", "[--json]", "say which backends there are", (*app).status, statusHelp, nil},
 		{"version", "", "print the version", (*app).version, versionHelp, nil},

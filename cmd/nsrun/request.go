@@ -56,8 +56,8 @@ func (f *flags) rows() []flagRow {
 		{"--rw PATH", &f.rw, "show PATH writable (repeat)", ""},
 		{"--workspace DIR", &f.workspace, "show DIR writable and start in it", ""},
 		{"--force-rw PATH", &f.forceRW, "like --rw, and insist where that is refused as a probable mistake (repeat)", ""},
-		{"--home private|none|DIR", &f.home, "the home directory: private (default: empty, writable, gone afterwards), none (empty, read-only), or " +
-			"DIR of the host, which has a slash in it", "home"},
+		{"--home private|keep|none|DIR", &f.home, "the home directory: private (default: empty, writable, gone afterwards), keep (one for each workspace, " +
+			"which the next run finds; see nsrun home), none (empty, read-only), or DIR of the host, which has a slash in it", "home"},
 		{"--noexec", &f.noExec, "run no programs from writable places, files in memory included", ""},
 		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
 		{"--chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/fault"
@@ -67,7 +69,7 @@ func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
 	case op == stages.MissingInterpreter:
 		e.Err = fmt.Errorf("%s: %w: its interpreter (the #! line or ELF loader) is missing: %w", at, ErrNotExecutable, errno)
 		e.Hint = "show the interpreter to the sandbox, or call it by name"
-	case errno == unix.ENOENT:
+	case errno == unix.ENOENT, errno == unix.EACCES && p.Bare() && nowhere(p):
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotFound, errno)
 		e.Hint = "give a path that the sandbox can see, or grant its directory with --ro"
 	case errno == unix.EACCES:
@@ -80,6 +82,20 @@ func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
 	}
 	return e
+}
+
+// nowhere reports whether no directory of PATH has the program of a plan whose command sees the host. execvp(3) answers EACCES then if the user may not
+// search one of them, which says nothing of the program; shells answer that it is not found.
+func nowhere(p *plan.Plan) bool {
+	name := p.Command[0]
+	for _, v := range p.Env {
+		dirs, ok := strings.CutPrefix(v, "PATH=")
+		if !ok || strings.Contains(name, "/") {
+			continue
+		}
+		return !slices.ContainsFunc(strings.Split(dirs, ":"), func(dir string) bool { return unix.Access(dir+"/"+name, unix.F_OK) == nil })
+	}
+	return false
 }
 
 // hint is advice for a step that failed with an errno.

@@ -95,6 +95,11 @@ func refused(d commands.Decision) error {
 // its command rules accept the command. An error is a [*RefusedError], or an [*Error] of a look that failed. There is no command to check
 // for a session: its commands are checked one by one.
 func Admit(req plan.Request) (plan.Request, error) {
+	with, err := withKept(req.Policy)
+	if err != nil {
+		return req, err
+	}
+	req.Policy = with
 	pipes, err := pipesOf(req.Policy)
 	if err != nil {
 		return req, err

@@ -41,10 +41,15 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 	if len(argv) == 0 || argv[0] == "" { // planned for all the same; the session says what is wrong
 		command = []string{"true"}
 	}
+	var err error
+	if s.releaseHome, err = useKept(s.spec); err != nil {
+		return nil, err
+	}
+	defer func() { s.finish() }()
 	var result *ExecResult
 	spec := s.spec
 	spec.Commands = "" // the session asks it, with the directory that the command is to start in
-	_, err := attempt(plan.Request{Policy: spec, Environ: os.Environ(), Command: command, Terminal: opts.Terminal != nil}, func(pl *plan.Plan) (err error) {
+	_, err = attempt(plan.Request{Policy: spec, Environ: os.Environ(), Command: command, Terminal: opts.Terminal != nil}, func(pl *plan.Plan) (err error) {
 		s.plan = pl
 		if !pl.Serves() {
 			result, err = s.runApart(ctx, argv, opts, rec)

@@ -49,6 +49,11 @@ func Foreground(req plan.Request, opts backend.Options) (p *plan.Plan, end resul
 		return nil, result.Result{}, err
 	}
 	req.Policy = rec.real(req.Policy)
+	release, err := useKept(req.Policy)
+	if err != nil {
+		return nil, result.Result{}, rec.refused(req.Command, req.Policy.Dir, Failure(err), err)
+	}
+	defer release()
 	opts.Brief = opts.Brief && len(rec.logs) == 0
 	p, err = attempt(req, func(p *plan.Plan) (err error) {
 		if err = rec.begin(p.Command, p.Dir, p.Env, p.Backend); err != nil {

@@ -27,6 +27,8 @@ type Session struct {
 	done      chan struct{}
 	finish    func() // closes done
 
+	releaseHome func() // ends the use of the home directory that is kept
+
 	renewing chan struct{} // holds a token: one at a time makes a new sandbox
 	mu       sync.Mutex
 	sandbox  *backend.Sandbox
@@ -115,11 +117,15 @@ func open(p policy.Policy, protected []string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.releaseHome, err = useKept(s.spec); err != nil {
+		return nil, err
+	}
 	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true}, func(pl *plan.Plan) (err error) {
 		s.sandbox, err = requestSandbox(pl, protected)
 		return err
 	})
 	if err != nil {
+		s.releaseHome()
 		return nil, err
 	}
 	s.adopt(s.sandbox)
@@ -133,7 +139,8 @@ func newSession(p policy.Policy, protected []string, labels ...string) (*Session
 		return nil, nil, err
 	}
 	s := &Session{asked: p, spec: rec.real(p), protected: protected, done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[*streams]struct{}{}}
-	s.finish = sync.OnceFunc(func() { close(s.done) })
+	s.releaseHome = func() {}
+	s.finish = sync.OnceFunc(func() { s.releaseHome(); close(s.done) })
 	s.renewing <- struct{}{}
 	return s, rec, nil
 }

@@ -172,6 +172,11 @@ func (b *builder) home(p policy.Policy) policy.Policy {
 		return p
 	case policy.HomeNone:
 		return p.WithHome(policy.HomeNone)
+	case policy.HomeKeep:
+		if p.KeepHome = b.workspace; b.workspace == "" {
+			b.fault("home", "there is no workspace to keep it for", "add workspace, or name a directory")
+		}
+		return p
 	}
 	if dir := b.file(b.Home, "home"); dir != "" {
 		return p.WithHomeDir(dir, "home")

@@ -39,7 +39,7 @@ func manifestForm() record[Manifest] {
 		{"extra_ro", "further files and directories, read-only", listForm[string]{hostText}, func(m *Manifest) any { return &m.ExtraRO }},
 		{"extra_rw", "further files and directories, writable", listForm[string]{hostText}, func(m *Manifest) any { return &m.ExtraRW }},
 		{"force_rw", "like extra_rw, and insists where that is refused as a probable mistake", listForm[string]{hostText}, func(m *Manifest) any { return &m.ForceRW }},
-		{"home", `the home directory: "private" (default), "none", or a directory of the host`, stringForm{validate: homeWord, pattern: homePattern},
+		{"home", `the home directory: "private" (default), "keep", "none", or a directory of the host`, stringForm{validate: homeWord, pattern: homePattern},
 			func(m *Manifest) any { return &m.Home }},
 		{"noexec", "whether programs cannot be run from writable places", boolForm{false}, func(m *Manifest) any { return &m.Wishes.NoExec }},
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},

@@ -166,15 +166,15 @@ func cleanPath(s string) (problem, fix string) {
 }
 
 // homePattern is what homeWord takes, for the schema.
-const homePattern = `^(private|none|.*/.*|~)$`
+const homePattern = `^(private|keep|none|.*/.*|~)$`
 
 // homeWord checks home: a word, or a directory, which has a slash so that nobody takes it for one.
 func homeWord(s string) (problem, fix string) {
-	if s == policy.HomePrivate || s == policy.HomeNone {
+	if s == policy.HomePrivate || s == policy.HomeNone || s == policy.HomeKeep {
 		return "", ""
 	}
 	if !strings.Contains(s, "/") && s != "~" {
-		return clip(s) + " is no kind of home directory", "use private, none, or a directory with a slash in it"
+		return clip(s) + " is no kind of home directory", "use private, keep, none, or a directory with a slash in it"
 	}
 	return hostPath(s)
 }

@@ -357,6 +357,7 @@ func (c *compiler) environment() error {
 	if home == "" {
 		home = "/"
 	}
+	c.keptHome()
 	user := userName(c.plan.Identity.UID)
 	base := []policy.Var{
 		{Name: "PATH", Value: c.path()}, {Name: "HOME", Value: home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},

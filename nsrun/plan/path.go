@@ -11,6 +11,18 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
+// keptHome notes that the home directory is kept, or that it is not.
+func (c *compiler) keptHome() {
+	at := c.pol.At(c.pol.Home)
+	switch {
+	case c.pol.KeepHome == "":
+	case !c.plan.Bare() && at != nil && at.Kind == policy.Bind && at.Dest == c.pol.Home:
+		c.note("home", "it is kept for "+c.pol.KeepHome+": the next run finds what this one leaves in "+at.Source, "")
+	default:
+		c.note("home", "it is not kept for "+c.pol.KeepHome+", as the backend "+c.plan.Backend+" shows the host's", "use the backend native")
+	}
+}
+
 // noRetries has programs give up at once that would try again for minutes where there is no network: npm for 70 s, pip for 8 s.
 var noRetries = []policy.Var{{Name: "npm_config_fetch_retries", Value: "0"}, {Name: "PIP_RETRIES", Value: "0"}}
 

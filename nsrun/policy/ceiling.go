@@ -45,6 +45,8 @@ type Ceiling struct {
 	NoLandlock bool `json:"no_landlock,omitempty"`
 	// Force permits writable grants that are probably mistakes, such as the whole home directory: see [FS.Force].
 	Force bool `json:"force,omitempty"`
+	// KeepHome permits home directories that are kept: what a run leaves there, the next one finds.
+	KeepHome bool `json:"keep_home,omitempty"`
 	// HostEtc permits the host's account files.
 	HostEtc bool `json:"host_etc,omitempty"`
 }
@@ -272,6 +274,10 @@ func (k *cutter) layers(c Ceiling) {
 	if !slices.Contains(filters, name) {
 		k.Seccomp.Filter = filters[0]
 		k.note("seccomp", name+" is beyond the ceiling; the filter is "+filters[0], fmt.Sprintf(`"seccomp": [%q]`, name))
+	}
+	if k.KeepHome != "" && !c.KeepHome {
+		k.KeepHome = ""
+		k.note("home", "a home directory that is kept is beyond the ceiling; it is private", `"keep_home": true`)
 	}
 	if k.NoLandlock && !c.NoLandlock {
 		k.NoLandlock = false

@@ -10,6 +10,7 @@ import (
 const (
 	HomePrivate = "private" // empty and writable, in memory: gone when the sandbox ends
 	HomeNone    = "none"    // empty and read-only
+	HomeKeep    = "keep"    // kept for the workspace, writable: see [Policy.KeepHome]
 )
 
 // DefaultHomeMB bounds a private home directory where no policy says otherwise: `go vet std` fills 512 MB.
@@ -48,6 +49,18 @@ func (p Policy) At(place string) (at *FS) {
 		}
 	}
 	return at
+}
+
+// checkHome finds home directories that the policy's command rules do not go with: what a command has left there could be run by the name of
+// another one.
+func (p Policy) checkHome(say sayer) {
+	if p.Commands == "" {
+		return
+	}
+	given := slices.ContainsFunc(p.FS, func(e FS) bool { return e.Dest == p.Home && e.Kind == Bind && e.Write && e.Source != e.Dest })
+	if p.KeepHome != "" || given {
+		say("home", "under command rules the home directory is a fresh one; use private or none")
+	}
 }
 
 // homeFits leaves the private home directory out where something that was asked for lies at its place or above: the grant is the home then. An empty

@@ -49,6 +49,7 @@ const (
 	Core        = "core"
 	TmpfsMB     = "tmpfs_mb"
 	HomeMB      = "home_mb"
+	FileSizeMB  = "file_size_mb"
 	OutputBytes = "output_bytes"
 )
 
@@ -109,7 +110,7 @@ var LimitTable = []LimitRow{
 		Lack: noDisks},
 	{Name: "open_files", Help: "open descriptors of each process", Min: 1, Max: 1 << 30, Default: 65536, EnforcedBy: rlimited,
 		Aliases: "nofile fds file_descriptors max_files max_open_files", Rlimit: "open_files"},
-	{Name: "file_size_mb", Unit: "MiB", Help: "largest file a process may write", Min: 1, Max: maxMB, Default: 64 << 10, Scale: mib, EnforcedBy: rlimited,
+	{Name: FileSizeMB, Unit: "MiB", Help: "largest file a process may write", Min: 1, Max: maxMB, Default: 64 << 10, Scale: mib, EnforcedBy: rlimited,
 		Aliases: "fsize file_size max_file_size filesize file_mb disk disk_mb", Rlimit: "file_size"},
 	// SIGXCPU at the soft limit, SIGKILL a second later (setrlimit(2)).
 	{Name: CPUSeconds, Unit: "s", Help: "CPU time of each process", Min: 1, Max: maxCount, Default: 24 * 60 * 60, EnforcedBy: rlimited,

@@ -18,6 +18,8 @@ type Policy struct {
 	HostEtc bool `json:"host_etc,omitempty"`
 	// Home is the home directory that the account files and HOME name. Empty means "/". What is there is an entry of FS: see [Policy.WithHome].
 	Home string `json:"home,omitempty"`
+	// KeepHome is the workspace, a directory of the host, whose kept home directory is the home. Empty means that none is kept.
+	KeepHome string `json:"keep_home,omitempty"`
 	// NoExec forbids running programs from every writable place, files in memory included.
 	NoExec bool `json:"noexec,omitempty"`
 	// Env is the environment of the command.

@@ -239,7 +239,7 @@ func TestCeilingHasAPlaceForEveryGrantOfAPolicy(t *testing.T) {
 		"Seccomp": "Seccomp", "NoLandlock": "NoLandlock", "Timeout": "Timeout", "MaxProcessTime": "Timeout", "KillGrace": "KillGrace", "Fallback": "Fallback", "Notes": "words",
 		"Backend": "Fallback Isolation", "Isolation": "Isolation", "Require": "Require", "SelfTest": "only more",
 		"Autonomy": "Network", "Commands": "Commands", "CommandRules": "Commands",
-		"Audit": "a word to the caller, that opens nothing to the command", "ManifestSHA256": "a word", "Labels": "words", "NoExec": "only less",
+		"Audit": "a word to the caller, that opens nothing to the command", "ManifestSHA256": "a word", "Labels": "words", "NoExec": "only less", "KeepHome": "KeepHome",
 	}
 	for i := range reflect.TypeFor[Policy]().NumField() {
 		name := reflect.TypeFor[Policy]().Field(i).Name

@@ -27,6 +27,10 @@ func (p Policy) Validate() error {
 	if err := CheckPath(p.Home); p.Home != "" && err != nil {
 		say("home", "%v", err)
 	}
+	p.checkHome(say)
+	if err := CheckPath(p.KeepHome); p.KeepHome != "" && err != nil {
+		say("home", "%v", err)
+	}
 	p.Env.check(say)
 	oneOf(say, "network", p.Network, Networks)
 	if err := CheckHostname(p.Hostname); p.Hostname != "" && err != nil {

@@ -1,0 +1,311 @@
+package homes
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"golang.org/x/sys/unix"
+)
+
+// Home is the kept home directory of a workspace. It need not exist.
+type Home struct {
+	Workspace string // by its real path
+	Name      string // of its directory of state
+	state     string // where those lie
+}
+
+const (
+	homeDir       = "home"      // what a sandbox sees
+	workspaceFile = "workspace" // names the workspace
+)
+
+// For returns the home of a workspace, which must exist.
+func For(workspace string) (Home, error) {
+	dir, err := state()
+	if err != nil {
+		return Home{}, err
+	}
+	real, err := filepath.EvalSymlinks(workspace)
+	if err != nil {
+		return Home{}, fmt.Errorf("the workspace of a kept home directory: %w", err)
+	}
+	sum := sha256.Sum256([]byte(real))
+	return Home{Workspace: real, Name: plain(filepath.Base(real)) + "-" + hex.EncodeToString(sum[:8]), state: dir}, nil
+}
+
+// state is where homes are kept: the XDG base directory specification has the rules. A relative XDG_STATE_HOME does not count.
+func state() (string, error) {
+	dir := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(dir) {
+		home, err := os.UserHomeDir()
+		if err != nil || !filepath.IsAbs(home) {
+			return "", errors.New("there is no place to keep a home directory in: set XDG_STATE_HOME to a directory of yours")
+		}
+		dir = filepath.Join(home, ".local/state")
+	}
+	dir = filepath.Join(dir, "nsrun/home")
+	if err := policy.CheckPath(dir); err != nil {
+		return "", fmt.Errorf("XDG_STATE_HOME: %w", err)
+	}
+	return dir, nil
+}
+
+// plain is a workspace's own name, as far as every program can take it.
+func plain(name string) string {
+	const most = 40
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, name)
+	return name[:min(len(name), most)]
+}
+
+// Dir is the directory that a sandbox sees.
+func (h Home) Dir() string { return filepath.Join(h.state, h.Name, homeDir) }
+
+// Use makes the home if there is none, and returns a function that ends its use: until then [Home.Remove] fails. places are what is mounted below it,
+// which gets its mount points there.
+func (h Home) Use(places []Place) (release func(), err error) {
+	root, err := h.open()
+	if err != nil {
+		return nil, fmt.Errorf("the kept home directory %s: %w; XDG_STATE_HOME says where it lies", filepath.Dir(h.Dir()), err)
+	}
+	release = func() { root.Close() }
+	if err := h.prepare(root, places); err != nil {
+		release()
+		return nil, fmt.Errorf("the kept home directory %s: %w", h.Dir(), err)
+	}
+	return release, nil
+}
+
+// open opens the directory of state, made anew if need be, and takes a shared lock on it (flock(2)), which [Home.Remove] takes alone.
+func (h Home) open() (*os.File, error) {
+	const tries = 3 // it may be removed between the two steps
+	if err := oursAbove(h.state); err != nil {
+		return nil, err
+	}
+	for range tries {
+		if err := os.MkdirAll(filepath.Join(h.state, h.Name), 0o700); err != nil {
+			return nil, err
+		}
+		dir, err := os.OpenFile(filepath.Join(h.state, h.Name), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := ours(dir); err != nil {
+			dir.Close()
+			return nil, err
+		}
+		if err := unix.Flock(int(dir.Fd()), unix.LOCK_SH); err != nil {
+			dir.Close()
+			return nil, os.NewSyscallError("flock", err)
+		}
+		var open, there unix.Stat_t
+		if unix.Fstat(int(dir.Fd()), &open) == nil && unix.Lstat(dir.Name(), &there) == nil && open.Ino == there.Ino {
+			return dir, nil
+		}
+		dir.Close()
+	}
+	return nil, errors.New("it is removed again and again")
+}
+
+// oursAbove returns an error if the directory that exists on the way to a path is another user's: as under sudo, where HOME is.
+func oursAbove(path string) error {
+	for {
+		dir, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if errors.Is(err, os.ErrNotExist) && path != "/" {
+			path = filepath.Dir(path)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		if err := ours(dir); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
+}
+
+// ours returns an error for a directory that somebody else can change: under sudo, HOME can be another user's.
+func ours(dir *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("it belongs to user %d, not to %d, as which nsrun runs", st.Uid, os.Geteuid())
+	}
+	if st.Mode&0o022 != 0 {
+		return fmt.Errorf("its mode is %04o, and others may change it", st.Mode&0o7777)
+	}
+	return nil
+}
+
+// prepare fills the directory of state.
+func (h Home) prepare(dir *os.File, places []Place) error {
+	root, err := os.OpenRoot(dir.Name())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Mkdir(homeDir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := root.WriteFile(workspaceFile, []byte(h.Workspace+"\n"), 0o600); err != nil { // its time is that of the last use
+		return err
+	}
+	home, err := root.OpenRoot(homeDir)
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	for _, p := range places {
+		if err := p.make(home); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Place is where something is mounted in a home.
+type Place struct {
+	Path string // relative
+	File bool   // it is no directory
+}
+
+// make makes the place. Whatever is there already has to be of the right type, and no symlink: a sandbox could have planted that.
+func (p Place) make(home *os.Root) error {
+	names := strings.Split(p.Path, "/")
+	for i := range names {
+		at := filepath.Join(names[:i+1]...)
+		file := p.File && i == len(names)-1
+		info, err := home.Lstat(at)
+		switch {
+		case errors.Is(err, os.ErrNotExist) && file:
+			var f *os.File
+			if f, err = home.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+				err = f.Close()
+			}
+		case errors.Is(err, os.ErrNotExist):
+			err = home.Mkdir(at, 0o700)
+		case err == nil && info.IsDir() == file, err == nil && !info.IsDir() && !info.Mode().IsRegular():
+			err = fmt.Errorf("%s is a %s, where something is to be mounted; an earlier run has left it: remove it, or the home directory by nsrun home rm", at, kindOf(info))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func kindOf(info os.FileInfo) string {
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return "directory"
+	case mode&os.ModeSymlink != 0:
+		return "symlink"
+	case mode.IsRegular():
+		return "file"
+	}
+	return "special file"
+}
+
+// Kept describes a home that exists.
+type Kept struct {
+	Name      string    `json:"name"`
+	Workspace string    `json:"workspace"`
+	Dir       string    `json:"dir"`
+	Bytes     int64     `json:"bytes"` // on disk
+	Used      time.Time `json:"used"`  // when a run last began
+}
+
+// List lists the homes of this user. It walks all of them.
+func List() ([]Kept, error) {
+	dir, err := state()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var all []Kept
+	for _, e := range entries {
+		if k, ok := look(dir, e.Name()); ok {
+			all = append(all, k)
+		}
+	}
+	return all, err
+}
+
+// look describes the home of a name; ok is false if there is none.
+func look(state, name string) (k Kept, ok bool) {
+	at := filepath.Join(state, name)
+	info, err := os.Lstat(filepath.Join(at, workspaceFile))
+	if err != nil || !info.Mode().IsRegular() {
+		return k, false
+	}
+	text, err := os.ReadFile(filepath.Join(at, workspaceFile))
+	if err != nil {
+		return k, false
+	}
+	k = Kept{Name: name, Workspace: strings.TrimSuffix(string(text), "\n"), Dir: filepath.Join(at, homeDir), Used: info.ModTime()}
+	_ = filepath.WalkDir(k.Dir, func(_ string, e os.DirEntry, err error) error { // what cannot be read does not count
+		if err != nil {
+			return nil
+		}
+		var st unix.Stat_t
+		if info, err := e.Info(); err == nil && fill(&st, info) {
+			k.Bytes += st.Blocks * 512
+		}
+		return nil
+	})
+	return k, true
+}
+
+// Remove removes the home of a workspace, or of a name that [List] gives. It fails while a run uses it, and then names the processes.
+func Remove(which string) error {
+	homes, err := List()
+	if err != nil {
+		return err
+	}
+	for _, k := range homes {
+		if k.Name == which || k.Workspace == which {
+			return remove(filepath.Dir(k.Dir))
+		}
+	}
+	return fmt.Errorf("no home directory is kept for %q; nsrun home list has those that are", which)
+}
+
+func remove(at string) error {
+	dir, err := os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := ours(dir); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%s is in use by %s; end that first", at, holders(dir))
+	}
+	// What a run has left can have any mode, but is of this user.
+	_ = filepath.WalkDir(at, func(path string, e os.DirEntry, err error) error {
+		if e != nil && e.IsDir() {
+			_ = unix.Fchmodat(unix.AT_FDCWD, path, 0o700, unix.AT_SYMLINK_NOFOLLOW)
+		}
+		return nil
+	})
+	return os.RemoveAll(at)
+}
