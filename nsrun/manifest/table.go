@@ -80,7 +80,7 @@ func limitsForm() record[limits] {
 		if l.Unit != "" {
 			help += ", in " + l.Unit
 		}
-		r.rows = append(r.rows, row[limits]{l.Name, help, intForm{l.Min, l.Max}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
+		r.rows = append(r.rows, row[limits]{l.Name, help, limitForm{intForm{l.Min, l.Max}, l}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
 	}
 	r.rows = append(r.rows,
 		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", durationForm{}, func(l *limits) any { return l.timeout }},
