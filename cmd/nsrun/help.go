@@ -137,10 +137,7 @@ nsrun seccomp show [flags] NAME                    which system calls one lets t
 nsrun seccomp diff [--arch ARCH] NAME OTHER        which calls only one of them lets through: - NAME, + OTHER
 nsrun seccomp compile -o FILE [flags] NAME|F.json  write it as raw BPF, for nsrun run --seccomp on any machine
 
-  --arch ARCH   amd64 or arm64 (default this one's)
-  --deny CALL   refuse one more system call (repeat)
-  -o FILE       where to write; a file that is not there yet
-
+FLAGS
 The program decides by a call's number and arguments; a comment beside a comparison names the call. A profile
 in the JSON of Docker and the OCI runtimes (a name that ends in .json) takes a build with libseccomp:
 CGO_ENABLED=1 go build -tags libseccomp ./cmd/nsrun. What it compiles any build can use:
@@ -178,6 +175,7 @@ const statusHelp = `nsrun status [--json]     say whether runs are sandboxed her
 For each backend that --backend can name: whether it can carry out the default policy on this host, where it
 is, its version, and the guarantees that it does not give in full. A bwrap that is nsrun itself is passed over.
 
+FLAGS
 Variables that count here and in run: NSRUN_SANDBOX (0, off, no, false: no sandbox), NSRUN_FALLBACK (strict,
 degrade), NSRUN_REQUIRE (guarantees), NSRUN_CEILING (a file). A ceiling is over all of them.
 

@@ -19,26 +19,27 @@ import (
 
 // flags are those that run and plan share.
 type flags struct {
-	manifest, ceiling        string
-	audit, result            string
-	ro, rw, sockets          stringList
-	workspace, chdir         string
-	net                      string
-	env, setenv, labels      stringList
-	timeout, grace           time.Duration
-	limits                   stringList
-	seccomp                  stringList
-	deny                     stringList
-	hostname                 string
-	uid, gid                 string
-	fallback, backend        string
-	isolation                string
-	commands, autonomy       string
-	require                  stringList
-	selfTest, verify         bool
-	tty, noLandlock, verbose bool
-	timeoutGiven             bool
-	protected                []string // real paths
+	manifest, ceiling  string
+	audit, result      string
+	ro, rw, sockets    stringList
+	workspace, chdir   string
+	net                string
+	env, labels        stringList
+	timeout, grace     time.Duration
+	limits             stringList
+	seccomp            stringList
+	deny               stringList
+	hostname           string
+	uid, gid           string
+	fallback, backend  string
+	isolation          string
+	commands, autonomy string
+	require            stringList
+	selfTest, verify   bool
+	tty, noLandlock    bool
+	verbose, quiet     bool
+	timeoutGiven       bool
+	protected          []string // real paths
 }
 
 // rows are the flags that run, plan and wrap share.
@@ -53,31 +54,30 @@ func (f *flags) rows() []flagRow {
 		{"--rw PATH", &f.rw, "show PATH writable (repeat)", ""},
 		{"--workspace DIR", &f.workspace, "show DIR writable and start in it", ""},
 		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
-		{"--chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},
-		{"--net none|host", &f.net, "network (default none: only a loopback of its own)", "network"},
-		{"--env NAME", &f.env, "pass the caller's variable, unless its name looks like a secret's (repeat)", "env.pass["},
-		{"--setenv NAME=VALUE", &f.setenv, "set a variable (repeat)", "env.set["},
+		{"-w, -C, --chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},
+		{"--net none|host", offered{&f.net, policy.Words(policy.Networks)}, "network (default none: only a loopback of its own)", "network"},
+		{"-e, --setenv, --env NAME[=VALUE]", &f.env, "pass the caller's variable, unless its name looks like a secret's, or set one (repeat)", "env."},
 		{"--timeout DURATION", durationFlag{into: &f.timeout}, "end the run after so long: SIGTERM, and SIGKILL after --kill-grace " +
 			"(default: 30s with a manifest; else 24h, but none with --tty; 0 for none)", ""},
 		{"--kill-grace DURATION", durationFlag{into: &f.grace, least: time.Millisecond}, "time between SIGTERM and SIGKILL " +
 			"(default 2s)", ""},
-		{"--limit NAME=NUMBER", &f.limits, "a limit (repeat), which nsrun help limits explains: " + strings.Join(limits, ", "), "limits"},
-		{"--seccomp FILTER", &f.seccomp, "default, compute, network, build, off; or the path of a file beside it: raw BPF, or, in " +
+		{"--limit NAME=NUMBER", offered{&f.limits, limits}, "a limit (repeat), in the unit that its name says or with one, as in memory_mb=2G; nsrun help limits explains: " + strings.Join(limits, ", "), "limits"},
+		{"--seccomp FILTER", offered{&f.seccomp, policy.SeccompFilters}, "default, compute, network, build, off; or the path of a file beside it: raw BPF, or, in " +
 			"builds with libseccomp, Docker's JSON (repeat: one name, one file)", ""},
 		{"--seccomp-deny NAME", &f.deny, "refuse one more system call (repeat)", ""},
 		{"--no-landlock", &f.noLandlock, "leave Landlock out", ""},
 		{"--hostname NAME", &f.hostname, "name of the host inside (default sandbox)", "hostname"},
 		{"--uid N", &f.uid, "id of the user inside (default the caller's)", "uid"},
 		{"--gid N", &f.gid, "id of the group inside (default the caller's)", "gid"},
-		{"--fallback degrade", &f.fallback, "run without what this host cannot enforce, by the strongest backend that works, and " +
+		{"--fallback degrade", offered{&f.fallback, policy.Words(policy.Fallbacks)}, "run without what this host cannot enforce, by the strongest backend that works, and " +
 			"say so (default strict)", "fallback"},
-		{"--backend NAME", &f.backend, "auto (native, or with degrade the strongest that works), native, bwrap, docker (or " +
+		{"--backend NAME", offered{&f.backend, policy.Words(policy.Backends)}, "auto (native, or with degrade the strongest that works), native, bwrap, docker (or " +
 			"Podman), landlock (no namespaces), none (no sandbox); nsrun status has what each of them loses", "backend"},
-		{"--require LIST", &f.require, "guarantees that must hold whatever the backend and the fallback (repeat)", ""},
-		{"--isolation LEVEL", &f.isolation, "container (default); subprocess: no sandbox, but a process group, limits, time and " +
+		{"--require LIST", offered{&f.require, policy.Guarantees[:]}, "guarantees that must hold whatever the backend and the fallback (repeat)", ""},
+		{"--isolation LEVEL", offered{&f.isolation, policy.Words(policy.Isolations)}, "container (default); subprocess: no sandbox, but a process group, limits, time and " +
 			"environment as asked for; permissive: the command as you would run it, but for time", "isolation"},
-		{"--autonomy LEVEL", &f.autonomy, "readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy", "autonomy"},
-		{"--commands NAME", &f.commands, "command rules, which say what command lines may run at all: passive, full, or one of the " +
+		{"--autonomy LEVEL", offered{&f.autonomy, policy.Words(policy.Autonomies)}, "readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy", "autonomy"},
+		{"--commands NAME", offered{&f.commands, commands.Names}, "command rules, which say what command lines may run at all: passive, full, or one of the " +
 			"manifest's; see nsrun help commands", "commands"},
 		{"--self-test", &f.selfTest, "have the sandbox try what must fail before it starts the command", ""},
 		{"--ceiling FILE", &f.ceiling, "cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and NSRUN_CEILING " +
@@ -85,7 +85,7 @@ func (f *flags) rows() []flagRow {
 		{"--audit FILE", &f.audit, "append a row to FILE before the command starts, or it does not, and one when it has ended; " +
 			"NSRUN_AUDIT names a file that counts besides", "audit["},
 		{"--label NAME=VALUE", &f.labels, "a word of yours for those rows, as task=17 (repeat)", ""},
-		{"-t, --tty", &f.tty, "give the command a terminal of its own", ""},
+		{"-t, -it, -ti, --tty", &f.tty, "give the command a terminal of its own", ""},
 		{"-v, --verbose", &f.verbose, "print notes and the verdict on stderr", ""},
 	}
 }
