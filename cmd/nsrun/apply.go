@@ -36,6 +36,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	if f.workspace != "" {
 		grant("--workspace", []string{f.workspace}, policy.Bind, true)
 	}
+	faults = append(faults, f.applyMounts(&pol)...)
 	if f.chdir != "" {
 		pol.Dir = filepath.Clean(f.chdir)
 	}

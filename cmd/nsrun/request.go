@@ -19,27 +19,27 @@ import (
 
 // flags are those that run and plan share.
 type flags struct {
-	manifest, ceiling  string
-	audit, result      string
-	ro, rw, sockets    stringList
-	workspace, chdir   string
-	net                string
-	env, labels        stringList
-	timeout, grace     time.Duration
-	limits             stringList
-	seccomp            stringList
-	deny               stringList
-	hostname           string
-	uid, gid           string
-	fallback, backend  string
-	isolation          string
-	commands, autonomy string
-	require            stringList
-	selfTest, verify   bool
-	tty, noLandlock    bool
-	verbose, quiet     bool
-	timeoutGiven       bool
-	protected          []string // real paths
+	manifest, ceiling       string
+	audit, result           string
+	ro, rw, mounts, sockets stringList
+	workspace, chdir        string
+	net                     string
+	env, labels             stringList
+	timeout, grace          time.Duration
+	limits                  stringList
+	seccomp                 stringList
+	deny                    stringList
+	hostname                string
+	uid, gid                string
+	fallback, backend       string
+	isolation               string
+	commands, autonomy      string
+	require                 stringList
+	selfTest, verify        bool
+	tty, noLandlock         bool
+	verbose, quiet          bool
+	timeoutGiven            bool
+	protected               []string // real paths
 }
 
 // rows are the flags that run, plan and wrap share.
@@ -52,6 +52,7 @@ func (f *flags) rows() []flagRow {
 		{"--manifest FILE", &f.manifest, "policy, JSON or YAML; the flags below add to it, and count where both name a value", ""},
 		{"--ro PATH", &f.ro, "show PATH read-only (repeat)", ""},
 		{"--rw PATH", &f.rw, "show PATH writable (repeat)", ""},
+		{"--mount SRC:DST[:ro][:noexec]", &f.mounts, "show SRC at DST, writable unless it says ro (repeat)", ""},
 		{"--workspace DIR", &f.workspace, "show DIR writable and start in it", ""},
 		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
 		{"-w, -C, --chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},

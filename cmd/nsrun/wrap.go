@@ -154,6 +154,8 @@ func (g given) anywhere() (string, error) {
 	switch {
 	case slices.Contains([]string{"ro", "rw", "socket", "workspace"}, g.name):
 		return absolute(g.value)
+	case g.name == "mount":
+		return anywhereMount(g.value)
 	case g.name == "manifest", g.name == "ceiling", g.name == "audit", g.name == "seccomp" && strings.Contains(g.value, "/"),
 		g.name == "result" && !strings.HasPrefix(g.value, "FD:"):
 		return load.Absolute(g.value)

@@ -23,6 +23,8 @@ type Manifest struct {
 	Workspace, WorkspaceAt string
 	// SharedDirs and ExtraRW are shown writable, ExtraRO read-only, and Sockets are Unix sockets.
 	SharedDirs, Sockets, ExtraRO, ExtraRW []string
+	// Mounts show paths of the host at other places.
+	Mounts []Mount
 	// Code is the file of the program; its directory is shown read-only.
 	Code string
 	// Chdir is the working directory inside; empty means the workspace, or the code's directory, or /.

@@ -133,6 +133,7 @@ func (b *builder) places() {
 	b.list("sockets", b.Sockets, policy.FS{Kind: policy.Socket})
 	b.list("extra_ro", b.ExtraRO, policy.FS{Kind: policy.Bind})
 	b.list("extra_rw", b.ExtraRW, policy.FS{Kind: policy.Bind, Write: true})
+	b.mounts()
 }
 
 func (b *builder) list(key string, all []string, like policy.FS) {
@@ -160,21 +161,6 @@ func (b *builder) capabilities() {
 	mine := b.grants[before:]
 	for i := range mine {
 		mine[i].Write = slices.ContainsFunc(mine, func(g grant) bool { return g.Write && g.Source == mine[i].Source })
-	}
-}
-
-// narrow keeps read-only what is to be so, where a workspace that is shown elsewhere shows it too: else the program could
-// change its own code by its other name.
-func (b *builder) narrow() {
-	if b.workspace == b.at {
-		return
-	}
-	for _, g := range slices.Clone(b.grants) {
-		asked := g.Why == "code" || g.Why == "extra_ro"
-		if asked && policy.Inside(g.Source, b.workspace) {
-			g.Dest = b.at + strings.TrimPrefix(g.Source, b.workspace)
-			b.grants = append(b.grants, g)
-		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 var (
 	hintText  = stringForm{validate: hint, pattern: hintPattern}
 	hostText  = stringForm{validate: hostPath, pattern: hostPattern}
+	insideDir = stringForm{validate: insidePath, pattern: insidePattern}
 	fileText  = stringForm{validate: filePath, pattern: hintPattern}
 	rootText  = stringForm{validate: rootPath, pattern: `^/`}
 	wordText  = stringForm{validate: word, pattern: wordPattern}
@@ -38,6 +39,7 @@ func manifestForm() record[Manifest] {
 		{"sockets", "Unix sockets of the host", listForm[string]{hostText}, func(m *Manifest) any { return &m.Sockets }},
 		{"extra_ro", "further files and directories, read-only", listForm[string]{hostText}, func(m *Manifest) any { return &m.ExtraRO }},
 		{"extra_rw", "further files and directories, writable", listForm[string]{hostText}, func(m *Manifest) any { return &m.ExtraRW }},
+		{"mounts", "paths of the host at other places inside", listForm[Mount]{mountForm()}, func(m *Manifest) any { return &m.Mounts }},
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
 		{"chdir", "the working directory inside", stringForm{validate: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
 		{"network", "what can be reached; default none, or host where a capability asks for it", network{oneOf(policy.Networks)},
