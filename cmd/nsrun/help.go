@@ -18,9 +18,14 @@ func usage() string {
 	for _, t := range topics {
 		line("help "+t.name, t.does)
 	}
-	out.WriteString("\n" + wrap("With no flags the command sees the system's programs and the working directory read-only, an empty /tmp, "+
-		"no network, and nothing of the environment but locale, terminal and time zone.", 104))
+	out.WriteString("\n" + usageTail())
 	return out.String()
+}
+
+// usageTail is what the usage says of a run without flags.
+func usageTail() string {
+	return wrap("With no flags the command sees the system's programs and the working directory read-only, an empty /tmp, "+
+		"no network, and nothing of the environment but locale, terminal and time zone.", 104)
 }
 
 func helpTexts() map[string]string {
@@ -62,8 +67,8 @@ const planHelp = `nsrun plan [flags of run] [--json | --syscalls | --as bwrap] [
 Prints what run with the same arguments would do: every mount, namespace, Landlock right, filter, limit and
 variable, and a note for everything that is not as asked. It changes nothing and needs no privilege.
 
-Exit codes: 0; 125 run would be refused, or a look at this host shows that it would fail: the error on stderr is
-run's. In the second case the plan is printed, too.
+Exit codes: 0; 125 run would be refused, or a look at this host shows that it would fail; 127 there is certainly
+no such program inside. The error on stderr is run's. If a look at this host finds it, the plan is printed, too.
 
 FLAGS
 Examples:
