@@ -24,7 +24,7 @@ type planFlags struct {
 	facts, as        string
 }
 
-// own are the flags of plan alone. It also takes --verify and --result, which do nothing here: what --syscalls prints always is checked.
+// own are the flags of plan alone. It also takes --verify, --quiet and --result, which do nothing here: what --syscalls prints always is checked.
 func (f *planFlags) own() []flagRow {
 	return []flagRow{
 		{"--json", &f.asJSON, "the plan as JSON: all that the backend is given", ""},

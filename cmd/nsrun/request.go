@@ -95,6 +95,7 @@ func (f *flags) rows() []flagRow {
 func (f *flags) runRows() []flagRow {
 	return append(f.rows(),
 		flagRow{"--verify", &f.verify, "check the system calls that make the sandbox against its plan before it starts", ""},
+		flagRow{"-q, --quiet", &f.quiet, "print no notes; errors by which the command does not run are printed", ""},
 		flagRow{"--result FILE|FD:n", &f.result, "write the result as one line of JSON", ""})
 }
 
