@@ -72,8 +72,10 @@ func verbs() []verb {
 		{"audit", "show|verify FILE", "what an audit log records, and whether it is whole", (*app).audit, auditHelp, logs.rows, list("show", "verify")},
 		{"schema", "NAME", "print a JSON Schema: of a manifest, ceiling, result or session", (*app).schema, schemaHelp, nil, schemaNames},
 		{"status", "[--json]", "say which backends there are", (*app).status, statusHelp, here.rows, nil},
+		{"completion", "bash|zsh|fish", "print a script that completes nsrun's command lines", (*app).completion, completionHelp, nil, shellNames},
+		{"man", "[VERB]", "print a manual page: of nsrun, or of a verb", (*app).man, manHelp, nil, verbNames},
 		{"version", "", "print the version", (*app).version, versionHelp, nil, nil},
-		{"help", "VERB", "flags and examples; also: nsrun VERB --help", (*app).help, "", nil, nil},
+		{"help", "VERB", "flags and examples; also: nsrun VERB --help", (*app).help, "", nil, helpNames},
 	}
 }
 
