@@ -41,7 +41,6 @@ var foreign = []struct{ names, hint string }{
 	{"env-file", "write -e NAME=VALUE for each variable, or set_env in a manifest"},
 	{"unsetenv rmenv", "leave it out: a variable that no -e names is not passed"},
 	{"privileged cap-add security-opt device gpus", "leave it out: a run gets no capabilities and no devices"},
-	{"quiet-mode no-verbose", "write --quiet"},
 	{"profile", "write --commands NAME for command rules, --manifest FILE for a policy"},
 }
 
