@@ -74,7 +74,7 @@ func verbs() []verb {
 		{"status", "[--json]", "say which backends there are", (*app).status, statusHelp, here.rows, nil},
 		{"completion", "bash|zsh|fish", "print a script that completes nsrun's command lines", (*app).completion, completionHelp, nil, shellNames},
 		{"man", "[VERB]", "print a manual page: of nsrun, or of a verb", (*app).man, manHelp, nil, verbNames},
-		{"version", "", "print the version", (*app).version, versionHelp, nil, nil},
+		{"version", "", "print the version; also: nsrun -v, nsrun --version", (*app).version, versionHelp, nil, nil},
 		{"help", "VERB", "flags and examples; also: nsrun VERB --help", (*app).help, "", nil, helpNames},
 	}
 }
