@@ -271,9 +271,9 @@ func missingLayer(t *testing.T, w *world) {
 	assert.Equal(t, 0, e.code, "%v", e)
 	assert.Contains(t, e.stdout, "ran\n")
 	assert.Contains(t, e.stdout, `"backend":"landlock"`, "the strongest backend that works")
-	inResult, inNote := `"lost":["view"`, "nsrun: note: guarantees lost: view, "
+	inResult, inNote := `"lost":["view"`, "nsrun: note: backend landlock in place of native; lost: view, "
 	if testenv.Landlock() < 3 { // which has the right to truncate
-		inResult, inNote = `"lost":["files","view"`, "nsrun: note: guarantees lost: files, view, "
+		inResult, inNote = `"lost":["files","view"`, "nsrun: note: backend landlock in place of native; lost: files, view, "
 	}
 	assert.Contains(t, e.stdout, inResult, "and the result says what is lost")
 	assert.Contains(t, e.stderr, inNote, "as standard error does")

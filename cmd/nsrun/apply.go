@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -39,6 +37,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	if f.workspace != "" {
 		grant("--workspace", []string{f.workspace}, policy.Bind, true)
 	}
+	faults = append(faults, f.applyMounts(&pol)...)
 	if f.chdir != "" {
 		pol.Dir = filepath.Clean(f.chdir)
 	}
@@ -55,7 +54,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	if f.net != "" {
 		pol.Network = policy.Network(f.net)
 	}
-	pol.Env.Pass = append(slices.Clip(pol.Env.Pass), f.env...)
+	faults = append(faults, f.applyEnv(&pol)...)
 	faults = append(faults, f.applyRest(&pol)...)
 	pol, err = f.applyCommands(pol)
 	faults = append(faults, err)
@@ -113,14 +112,6 @@ func (f *flags) applyAutonomy(pol policy.Policy) (policy.Policy, error) {
 }
 
 func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
-	for _, v := range f.setenv {
-		name, value, ok := strings.Cut(v, "=")
-		if !ok {
-			faults = append(faults, fmt.Errorf("--setenv %s: write NAME=VALUE; to pass the caller's value use --env %s", v, v))
-			continue
-		}
-		pol.Env.Set = append(slices.Clip(pol.Env.Set), policy.Var{Name: name, Value: value})
-	}
 	for _, l := range f.labels {
 		v, err := parseLabel(l)
 		if err == nil {
@@ -130,14 +121,7 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 			faults = append(faults, fmt.Errorf("--label %s: %w", l, err))
 		}
 	}
-	for _, l := range f.limits {
-		name, n, err := parseLimit(l)
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		*pol = pol.WithLimit(name, n)
-	}
+	faults = append(faults, f.applyLimits(pol)...)
 	if f.timeoutGiven {
 		pol.Timeout = f.timeout
 	}
@@ -146,11 +130,6 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 	}
 	if f.hostname != "" {
 		pol.Hostname = f.hostname
-	}
-	for _, name := range f.env {
-		if strings.Contains(name, "=") {
-			faults = append(faults, fmt.Errorf("--env %s: write the name alone; to set a value use --setenv %s", name, name))
-		}
 	}
 	pol.NoLandlock = pol.NoLandlock || f.noLandlock
 	pol.Seccomp.Deny = append(slices.Clip(pol.Seccomp.Deny), f.deny...)
@@ -168,6 +147,28 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 			continue
 		}
 		*id.into = &n
+	}
+	return faults
+}
+
+// applyEnv passes the variables that -e names, and sets those that it gives a value. A name of a variable that the caller has not is a note: it is
+// probably misspelt.
+func (f *flags) applyEnv(pol *policy.Policy) (faults []error) {
+	pol.Env.Pass, pol.Env.Set, pol.Notes = slices.Clip(pol.Env.Pass), slices.Clip(pol.Env.Set), slices.Clip(pol.Notes)
+	for _, word := range f.env {
+		name, value, set := strings.Cut(word, "=")
+		if strings.ContainsAny(name, " \t\n") {
+			faults = append(faults, fmt.Errorf("-e %q: a variable's name has no blanks; write -e once for each variable, as in -e A -e B=1", word))
+			continue
+		}
+		if set {
+			pol.Env.Set = append(pol.Env.Set, policy.Var{Name: name, Value: value})
+			continue
+		}
+		pol.Env.Pass = append(pol.Env.Pass, name)
+		if _, there := os.LookupEnv(name); !there {
+			pol.Notes = append(pol.Notes, policy.Note{Feature: "env", Loss: name + " is not set here, and is not passed", Fix: "set it, or write -e " + name + "=VALUE"})
+		}
 	}
 	return faults
 }
@@ -202,50 +203,6 @@ func widened(was, is policy.Policy) (notes []policy.Note) {
 		note("--seccomp", is.Seccomp.Filter, was.Seccomp.Filter)
 	}
 	return notes
-}
-
-// parseLimit reads NAME=NUMBER, and says of what is written in another way how it is written here.
-func parseLimit(word string) (name string, n int64, err error) {
-	name, value, ok := strings.Cut(word, "=")
-	n, err = strconv.ParseInt(value, 10, 64)
-	if name == "timeout" || name == "kill_grace" {
-		if err == nil {
-			value += "s"
-		}
-		return "", 0, fmt.Errorf("--limit %s: it is a flag of its own; write --%s %s", word, strings.ReplaceAll(name, "_", "-"), cmp.Or(value, "30s"))
-	}
-	if ok && (err == nil || errors.Is(err, strconv.ErrRange)) { // what does not fit is the largest there is, and out of range
-		return name, n, nil
-	}
-	known, _ := policy.LookupLimit(name)
-	if plain, ok := inUnit(value, known.Unit); ok {
-		return "", 0, fmt.Errorf("--limit %s: write the number alone, in %s: --limit %s=%d", word, known.Unit, name, plain)
-	}
-	return "", 0, fmt.Errorf("--limit %s: write NAME=NUMBER, as in --limit open_files=256", word)
-}
-
-// inUnit gives the number, in the unit of a limit, of a value that has a unit itself: 64 of "64M" in MiB.
-func inUnit(value, unit string) (int64, bool) {
-	if d, err := time.ParseDuration(value); err == nil && unit == "s" && d >= time.Second {
-		return int64(d / time.Second), true
-	}
-	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
-	written := strings.ToLower(strings.TrimSpace(value[len(digits):]))
-	n, err := strconv.ParseInt(digits, 10, 32) // so that no shift overflows
-	if err != nil {
-		return 0, false
-	}
-	if unit == "%" && written == "%" {
-		return n, true
-	}
-	power := slices.Index([]string{"", "k", "m", "g", "t"}, strings.TrimSuffix(strings.TrimSuffix(written, "b"), "i"))
-	switch {
-	case power >= 2 && unit == "MiB":
-		return n << (10 * (power - 2)), true
-	case power >= 0 && power < 4 && unit == "bytes":
-		return n << (10 * power), true
-	}
-	return 0, false
 }
 
 // applySeccomp takes a built-in filter by name, one from a file, or both: off with a file is that file alone.

@@ -13,11 +13,19 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
+// commandsRows are the flags of the verb commands.
+func (f *flags) commandsRows() []flagRow {
+	return []flagRow{
+		{"--commands NAME", offered{&f.commands, commands.Names}, "passive, full, or a name in the manifest's \"command_rules\"", ""},
+		{"--manifest FILE", &f.manifest, "take the command rules, the workspace and rules of your own from it", ""},
+		{"--workspace DIR", &f.workspace, "where files may lie (default the working directory)", ""},
+	}
+}
+
 // commands explains what command lines may run.
 func (a *app) commands(args []string) int {
 	var f flags
-	fs := newFlags("commands", flagRow{names: "--commands", into: &f.commands}, flagRow{names: "--manifest", into: &f.manifest},
-		flagRow{names: "--workspace", into: &f.workspace})
+	fs := newFlags("commands", f.commandsRows()...)
 	word, args := wordFirst(args)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)

@@ -39,15 +39,15 @@ func (f *flags) nameOf(fault *policy.Fault) string {
 	}
 	for _, row := range f.rows() {
 		given := false
-		switch into := row.into.(type) {
+		target, _ := row.target()
+		switch into := target.(type) {
 		case *string:
 			given = *into != ""
 		case *stringList:
 			given = len(*into) > 0
 		}
 		if given && row.field != "" && strings.HasPrefix(fault.Field, row.field) {
-			name, _, _ := strings.Cut(row.names, " ")
-			return name
+			return row.flag()
 		}
 	}
 	return fault.Field

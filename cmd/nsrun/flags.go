@@ -12,12 +12,58 @@ import (
 // errHelp says that help was asked for and printed.
 var errHelp = errors.New("help was printed")
 
-// flagRow is a flag of a verb.
+// flagRow is a flag of a verb. Parsing, help, completion and man pages read it.
 type flagRow struct {
-	names string // as help shows them, with a word for the value: "-t, --tty", "--ro PATH"
-	into  any    // a *string, a *bool, or a flag.Value
+	names string // as help shows them, with a word for the value: "-t, --tty", "--ro PATH"; the last is the name that errors use
+	into  any    // a *string, a *bool, a flag.Value, or one of them as offered; a *stringList may be repeated
 	help  string
 	field string // how the fields of a policy begin that it fills
+}
+
+// offered is what a flag fills, with the words that its value can be, for completion. It checks nothing: whoever reads the value does.
+type offered struct {
+	into  any
+	words []string
+}
+
+// target is what the row fills, and the words that completion offers for it.
+func (r flagRow) target() (into any, words []string) {
+	if o, ok := r.into.(offered); ok {
+		return o.into, o.words
+	}
+	return r.into, nil
+}
+
+// all are the names without dashes, and the word for the value, if it takes one.
+func (r flagRow) all() (names []string, value string) {
+	for word := range strings.FieldsSeq(r.names) {
+		if strings.HasPrefix(word, "-") {
+			names = append(names, strings.Trim(word, "-,"))
+		} else {
+			value = word
+		}
+	}
+	return names, value
+}
+
+// flag is the name by which errors call the row.
+func (r flagRow) flag() string {
+	names, _ := r.all()
+	return dashed(names[len(names)-1])
+}
+
+// dashed puts the dashes before a name: one before a letter, two before a word.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// alias is another name of a flag.
+type alias struct {
+	flag.Value
+	of string
 }
 
 // newFlags returns a flag set of the rows that leaves printing to us.
@@ -26,84 +72,41 @@ func newFlags(verb string, rows ...flagRow) *flag.FlagSet {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	for _, row := range rows {
-		for name := range strings.SplitSeq(row.names, ", ") {
-			name, _, _ = strings.Cut(strings.TrimLeft(name, "-"), " ")
-			switch into := row.into.(type) {
-			case *string:
-				fs.StringVar(into, name, *into, "")
-			case *bool:
-				fs.BoolVar(into, name, false, "")
-			case flag.Value:
-				fs.Var(into, name, "")
-			}
+		names, _ := row.all()
+		name := names[len(names)-1]
+		target, _ := row.target()
+		switch into := target.(type) {
+		case *string:
+			fs.StringVar(into, name, *into, "")
+		case *bool:
+			fs.BoolVar(into, name, false, "")
+		case flag.Value:
+			fs.Var(into, name, "")
+		}
+		for _, other := range names[:len(names)-1] {
+			fs.Var(alias{fs.Lookup(name).Value, name}, other, "")
 		}
 	}
 	return fs
 }
 
-// flagLines are the rows for people: the names, and beside them what the flags do.
+// flagLines are the rows for people: the names, and beside them what the flags do. Long names have a line of their own.
 func flagLines(rows []flagRow) string {
+	const most = 24
 	width := 0
 	for _, row := range rows {
-		width = max(width, len(row.names)+4)
+		width = max(width, min(most, len(row.names))+4)
 	}
+	indent := "\n" + strings.Repeat(" ", width)
 	var out strings.Builder
 	for _, row := range rows {
-		text := strings.TrimSuffix(wrap(row.help, 112-width), "\n")
-		fmt.Fprintf(&out, "  %-*s%s\n", width-2, row.names, strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", width)))
+		text := strings.ReplaceAll(strings.TrimSuffix(wrap(row.help, 112-width), "\n"), "\n", indent)
+		if len(row.names) > most {
+			text = indent + text
+		}
+		fmt.Fprintf(&out, "  %-*s%s\n", width-2, row.names, text)
 	}
 	return out.String()
-}
-
-// parse reads flags up to -- or the first word that is none. Its errors are ours: two dashes, and what to do.
-func (a *app) parse(fs *flag.FlagSet, args []string) error {
-	err := fs.Parse(args)
-	switch {
-	case err == nil:
-		return notEmpty(fs)
-	case errors.Is(err, flag.ErrHelp):
-		a.print(helpTexts()[fs.Name()])
-		return errHelp
-	}
-	text := err.Error()
-	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
-		return fmt.Errorf("--%s is not a flag of %s; see nsrun help %s", strings.TrimPrefix(name, "-"), fs.Name(), fs.Name())
-	}
-	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
-		return fmt.Errorf("--%s needs a value", strings.TrimPrefix(name, "-"))
-	}
-	if strings.HasPrefix(text, "invalid boolean value ") {
-		text = strings.TrimSuffix(text, ": parse error") + "; it takes no value"
-		return errors.New(strings.Replace(text, " for -", " for --", 1))
-	}
-	return errors.New(strings.Replace(text, " for flag -", " for --", 1))
-}
-
-// parseAll is parse for a verb that takes flags alone.
-func (a *app) parseAll(fs *flag.FlagSet, args []string) error {
-	err := a.parse(fs, args)
-	if err == nil && fs.NArg() > 0 {
-		err = fmt.Errorf("%s takes no arguments, got %q", fs.Name(), fs.Arg(0))
-	}
-	return err
-}
-
-// wordFirst takes off the word before the flags, if there is one.
-func wordFirst(args []string) (word string, rest []string) {
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		return args[0], args[1:]
-	}
-	return "", args
-}
-
-// notEmpty refuses a flag that was given and says nothing, such as --ceiling "$UNSET": leaving it out may permit more.
-func notEmpty(fs *flag.FlagSet) (err error) {
-	fs.Visit(func(g *flag.Flag) {
-		if g.Value.String() == "" {
-			err = errors.Join(err, fmt.Errorf("--%s: the value is empty; give one, or leave the flag out", g.Name))
-		}
-	})
-	return err
 }
 
 // stringList collects a flag that may be repeated.
@@ -136,6 +139,8 @@ func (s durationFlag) String() string {
 func (s durationFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	switch {
+	case err != nil && text != "" && strings.Trim(text, "0123456789") == "":
+		return fmt.Errorf("say in what unit: %[1]ss for seconds, %[1]sm for minutes", text)
 	case err != nil:
 		return errors.New("write a number and its unit, as in 500ms, 30s or 1m30s")
 	case d < s.least:

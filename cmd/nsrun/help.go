@@ -18,9 +18,14 @@ func usage() string {
 	for _, t := range topics {
 		line("help "+t.name, t.does)
 	}
-	out.WriteString("\n" + wrap("With no flags the command sees the system's programs and the working directory read-only, an empty /tmp, "+
-		"no network, and nothing of the environment but locale, terminal and time zone.", 104))
+	out.WriteString("\n" + usageTail())
 	return out.String()
+}
+
+// usageTail is what the usage says of a run without flags.
+func usageTail() string {
+	return wrap("With no flags the command sees the system's programs and the working directory read-only, an empty /tmp, "+
+		"no network, and nothing of the environment but locale, terminal and time zone.", 104)
 }
 
 func helpTexts() map[string]string {
@@ -62,8 +67,8 @@ const planHelp = `nsrun plan [flags of run] [--json | --syscalls | --as bwrap] [
 Prints what run with the same arguments would do: every mount, namespace, Landlock right, filter, limit and
 variable, and a note for everything that is not as asked. It changes nothing and needs no privilege.
 
-Exit codes: 0; 125 run would be refused, or a look at this host shows that it would fail: the error on stderr is
-run's. In the second case the plan is printed, too.
+Exit codes: 0; 125 run would be refused, or a look at this host shows that it would fail; 127 there is certainly
+no such program inside. The error on stderr is run's. If a look at this host finds it, the plan is printed, too.
 
 FLAGS
 Examples:
@@ -137,10 +142,7 @@ nsrun seccomp show [flags] NAME                    which system calls one lets t
 nsrun seccomp diff [--arch ARCH] NAME OTHER        which calls only one of them lets through: - NAME, + OTHER
 nsrun seccomp compile -o FILE [flags] NAME|F.json  write it as raw BPF, for nsrun run --seccomp on any machine
 
-  --arch ARCH   amd64 or arm64 (default this one's)
-  --deny CALL   refuse one more system call (repeat)
-  -o FILE       where to write; a file that is not there yet
-
+FLAGS
 The program decides by a call's number and arguments; a comment beside a comparison names the call. A profile
 in the JSON of Docker and the OCI runtimes (a name that ends in .json) takes a build with libseccomp:
 CGO_ENABLED=1 go build -tags libseccomp ./cmd/nsrun. What it compiles any build can use:
@@ -178,6 +180,7 @@ const statusHelp = `nsrun status [--json]     say whether runs are sandboxed her
 For each backend that --backend can name: whether it can carry out the default policy on this host, where it
 is, its version, and the guarantees that it does not give in full. A bwrap that is nsrun itself is passed over.
 
+FLAGS
 Variables that count here and in run: NSRUN_SANDBOX (0, off, no, false: no sandbox), NSRUN_FALLBACK (strict,
 degrade), NSRUN_REQUIRE (guarantees), NSRUN_CEILING (a file). A ceiling is over all of them.
 

@@ -9,10 +9,7 @@ that no rule accepts is refused before anything is started: exit code 125, verdi
 which rule CMD is accepted, or which argument is refused, why, and what would be accepted. Exit codes: 0
 accepted, 1 refused, 125 wrong usage. list prints the names of sets of rules, show prints the rules of one set.
 
-  --commands NAME   passive, full, or a name in the manifest's "command_rules"
-  --manifest FILE   take the command rules, the workspace and rules of your own from it
-  --workspace DIR   where files may lie (default the working directory)
-
+FLAGS
 A rule is a program and the shape of its arguments: words, and in the place of others
 
   FILE, FILE.go     a path that resolves inside the workspace, or the directory that the command starts in; one

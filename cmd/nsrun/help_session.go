@@ -7,9 +7,7 @@ standard input is a request, each line of its standard output an answer or an ev
 command in an open session costs about one fork. When standard input ends, the requests before its end are
 carried out and answered, then all is closed. When nobody can read standard output any more, all ends at once.
 
-  --schema      print the JSON Schema of all lines
-  --audit FILE  append a row to FILE before each command starts and one when it has ended
-
+FLAGS
 A request has an "id" of the client's choice, a string or an integer, and an "op"; its one answer has the same
 id, and "ok" with an object or "error". Requests are carried out at the same time and answered in any order; one
 that refers to another may follow it at once. An id may be used again when its answer is there.

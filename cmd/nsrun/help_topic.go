@@ -68,7 +68,8 @@ func limitsHelp() string {
 			fmt.Fprintf(&out, "      %s", line)
 		}
 	}
-	out.WriteString("\n" + wrap("timeout and kill_grace are flags of their own: --timeout 30s, --kill-grace 2s. Where lower limits than the default ones are in "+
+	out.WriteString("\n" + wrap("A number counts in the limit's unit. With a unit it is converted and rounded up: bytes as 512k, 2G or 1GiB, all powers of 1024; times as 90s "+
+		"or 1h30m; shares as 50%. timeout and kill_grace are flags of their own: --timeout 30s, --kill-grace 2s. Where lower limits than the default ones are in "+
 		"force already, these stay.", 112))
 	return out.String()
 }

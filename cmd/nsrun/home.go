@@ -27,18 +27,25 @@ Examples:
   nsrun home rm .
 `
 
+// homeFlags are those of home.
+type homeFlags struct{ json bool }
+
+func (f *homeFlags) rows() []flagRow {
+	return []flagRow{{"--json", &f.json, "print JSON", ""}}
+}
+
 // home lists and removes the home directories that are kept.
 func (a *app) home(args []string) int {
 	word, args := wordFirst(args)
-	fs := newFlags("home")
-	asJSON := fs.Bool("json", false, "")
+	var f homeFlags
+	fs := newFlags("home", f.rows()...)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
 	switch {
 	case word == "list" && fs.NArg() == 0:
-		return a.homeList(*asJSON)
-	case word == "rm" && fs.NArg() > 0 && !*asJSON:
+		return a.homeList(f.json)
+	case word == "rm" && fs.NArg() > 0 && !f.json:
 		return a.homeRemove(fs.Args())
 	}
 	return a.fail(errors.New("write nsrun home list [--json], or nsrun home rm WORKSPACE"))

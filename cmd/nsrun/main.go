@@ -22,6 +22,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/internal/sys/entry"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
@@ -34,12 +35,14 @@ type app struct {
 	environ        []string
 }
 
-// verb is one subcommand: its name, its arguments and what it does as the usage shows them, its help, and the flags that stand in that.
+// verb is one subcommand: its name, its arguments and what it does as the usage shows them, its help, the flags that stand in that, and the words
+// that its first argument can be.
 type verb struct {
 	name, args, does string
 	run              func(*app, []string) int
 	help             string
 	flags            func() []flagRow
+	words            func() []string
 }
 
 func verbs() []verb {
@@ -48,27 +51,38 @@ func verbs() []verb {
 	var wrapped wrapFlags
 	var diagnosis doctorFlags
 	var logs auditFlags
+	var filter seccompFlags
+	var served sessionFlags
+	var here statusFlags
+	var kept homeFlags
 	forPlan := func() []flagRow { return slices.Concat(planned.own(), f.rows()) }
 	return []verb{
-		{"run", "[flags] -- CMD ARG...", "run CMD", (*app).run, runHelp, f.runRows},
-		{"plan", "[flags] -- CMD ARG...", "print what that would do, and change nothing", (*app).plan, planHelp, forPlan},
-		{"wrap", "[flags] -- [CMD ARG...]", "print the argv of run, for a program's own subprocess call", (*app).wrap, wrapHelp, wrapped.rows},
-		{"doctor", "[--json]", "say what this host can enforce", (*app).doctor, doctorHelp, diagnosis.rows},
-		{"probe", "", "", (*app).doctor, doctorHelp, diagnosis.rows},
-		{"bwrap", "[OPTIONS...] CMD ARG...", "the command line of bubblewrap, as under the name bwrap", (*app).bwrap, bwrapHelp, nil},
-		{"install-bwrap", "DIR", "make that name: a symlink DIR/bwrap to this program", (*app).installBwrap, installHelp, nil},
-		{"manifest", "check FILE...", "check manifests; also: manifest schema", (*app).manifest, manifestHelp, nil},
-		{"seccomp", "show NAME", "print which system calls a filter lets through, and how", (*app).seccomp, seccompHelp, nil},
-		{"session", "", "keep sandboxes open for a program: JSON on stdin and stdout", (*app).session, sessionHelp, nil},
-		{"commands", "check -- CMD ARG...", "check CMD by command rules; also: commands list, commands show NAME", (*app).commands, commandsHelp, nil},
-		{"audit", "show|verify FILE", "what an audit log records, and whether it is whole", (*app).audit, auditHelp, logs.rows},
-		{"home", "list|rm", "list the home directories that --home keep keeps, and remove them", (*app).home, homeHelp, nil},
-		{"schema", "NAME", "print a JSON Schema: of a manifest, ceiling, result or session", (*app).schema, schemaHelp, nil},
-		{"status", "[--json]", "say which backends there are", (*app).status, statusHelp, nil},
-		{"version", "", "print the version", (*app).version, versionHelp, nil},
-		{"help", "VERB", "flags and examples", (*app).help, "", nil},
+		{"run", "[flags] -- CMD ARG...", "run CMD", (*app).run, runHelp, f.runRows, nil},
+		{"plan", "[flags] -- CMD ARG...", "print what that would do, and change nothing", (*app).plan, planHelp, forPlan, nil},
+		{"wrap", "[flags] -- [CMD ARG...]", "print the argv of run, for a program's own subprocess call", (*app).wrap, wrapHelp, wrapped.rows, nil},
+		{"doctor", "[--json]", "say what this host can enforce", (*app).doctor, doctorHelp, diagnosis.rows, nil},
+		{"probe", "", "", (*app).doctor, doctorHelp, diagnosis.rows, nil},
+		{"bwrap", "[OPTIONS...] CMD ARG...", "the command line of bubblewrap, as under the name bwrap", (*app).bwrap, bwrapHelp, nil, nil},
+		{"install-bwrap", "DIR", "make that name: a symlink DIR/bwrap to this program", (*app).installBwrap, installHelp, nil, nil},
+		{"manifest", "check FILE...", "check manifests; also: manifest schema", (*app).manifest, manifestHelp, nil, list("check", "schema")},
+		{"seccomp", "show NAME", "print which system calls a filter lets through, and how", (*app).seccomp, seccompHelp, filter.rows,
+			list("list", "show", "diff", "compile")},
+		{"session", "", "keep sandboxes open for a program: JSON on stdin and stdout", (*app).session, sessionHelp, served.rows, nil},
+		{"commands", "check -- CMD ARG...", "check CMD by command rules; also: commands list, commands show NAME", (*app).commands, commandsHelp, f.commandsRows,
+			list("check", "list", "show")},
+		{"audit", "show|verify FILE", "what an audit log records, and whether it is whole", (*app).audit, auditHelp, logs.rows, list("show", "verify")},
+		{"home", "list|rm", "list the home directories that --home keep keeps, and remove them", (*app).home, homeHelp, kept.rows, list("list", "rm")},
+		{"schema", "NAME", "print a JSON Schema: of a manifest, ceiling, result or session", (*app).schema, schemaHelp, nil, schemaNames},
+		{"status", "[--json]", "say which backends there are", (*app).status, statusHelp, here.rows, nil},
+		{"completion", "bash|zsh|fish", "print a script that completes nsrun's command lines", (*app).completion, completionHelp, nil, shellNames},
+		{"man", "[VERB]", "print a manual page: of nsrun, or of a verb", (*app).man, manHelp, nil, verbNames},
+		{"version", "", "print the version; also: nsrun -v, nsrun --version", (*app).version, versionHelp, nil, nil},
+		{"help", "VERB", "flags and examples; also: nsrun VERB --help", (*app).help, "", nil, helpNames},
 	}
 }
+
+// list returns a function that returns the words.
+func list(words ...string) func() []string { return func() []string { return words } }
 
 // verbNames lists them but for other names of the same.
 func verbNames() (names []string) {
@@ -129,13 +143,16 @@ func (a *app) main(args []string) int {
 		return a.containerInit(args[1:])
 	case "-h", "--help":
 		name = "help"
-	case "--version":
+	case "-v", "--version":
 		name = "version"
 	}
 	all := verbs()
 	i := slices.IndexFunc(all, func(v verb) bool { return v.name == name })
 	if i < 0 {
-		return a.fail(fmt.Errorf("%q is not a verb; use one of %s", name, strings.Join(verbNames(), ", ")))
+		return a.fail(unknownVerb(args))
+	}
+	if !strings.Contains(all[i].args, "CMD") && asksHelp(args[1:]) { // else it may be a word of the command
+		return a.print(helpTexts()[name])
 	}
 	return all[i].run(a, args[1:])
 }
@@ -204,15 +221,26 @@ func (a *app) help(args []string) int {
 	if len(args) > 1 {
 		return a.fail(fmt.Errorf("help takes one verb or topic, got also %q", args[1]))
 	}
-	names := verbNames()
 	for _, t := range topics {
-		if names = append(names, t.name); t.name == args[0] {
+		if t.name == args[0] {
 			return a.print(t.text())
 		}
 	}
 	text, ok := helpTexts()[args[0]]
+	if near, found := policy.Nearest(args[0], helpNames()); !ok && found {
+		return a.fail(fmt.Errorf("there is no help on %q; did you mean nsrun help %s?", args[0], near))
+	}
 	if !ok {
-		return a.fail(fmt.Errorf("there is no help on %q; there is on %s", args[0], strings.Join(names, ", ")))
+		return a.fail(fmt.Errorf("there is no help on %q; there is on %s", args[0], strings.Join(helpNames(), ", ")))
 	}
 	return a.print(text)
+}
+
+// helpNames are the verbs and topics that there is help on.
+func helpNames() []string {
+	names := verbNames()
+	for _, t := range topics {
+		names = append(names, t.name)
+	}
+	return names
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // planFlags are those of run, so that its arguments are those of plan, and plan's own.
@@ -24,7 +25,7 @@ type planFlags struct {
 	facts, as        string
 }
 
-// own are the flags of plan alone. It also takes --verify and --result, which do nothing here: what --syscalls prints always is checked.
+// own are the flags of plan alone. It also takes --verify, --quiet and --result, which do nothing here: what --syscalls prints always is checked.
 func (f *planFlags) own() []flagRow {
 	return []flagRow{
 		{"--json", &f.asJSON, "the plan as JSON: all that the backend is given", ""},
@@ -85,6 +86,7 @@ func (a *app) printPlan(p *plan.Plan, f *planFlags) int {
 	var stopped error
 	if f.facts == "" {
 		notes, stopped = runner.Look(p)
+		explainMissing(stopped, new(result.Result), p, a.environ)
 	}
 	text, err := p.String()+onThisHost(notes, stopped), error(nil)
 	if f.asJSON {

@@ -19,29 +19,29 @@ import (
 
 // flags are those that run and plan share.
 type flags struct {
-	manifest, ceiling        string
-	audit, result            string
-	ro, rw, sockets          stringList
-	forceRW                  stringList
-	workspace, chdir, home   string
-	net                      string
-	env, setenv, labels      stringList
-	timeout, grace           time.Duration
-	limits                   stringList
-	seccomp                  stringList
-	deny                     stringList
-	hostname                 string
-	uid, gid                 string
-	fallback, backend        string
-	isolation                string
-	commands, autonomy       string
-	require                  stringList
-	selfTest, verify         bool
-	tty, noLandlock, verbose bool
-	noExec                   bool
-	timeoutGiven             bool
-	asked, wished            policy.Policy // what the manifest asks for; and with the flags, before the operator's ceiling
-	protected                []string      // real paths
+	manifest, ceiling       string
+	audit, result           string
+	ro, rw, mounts, sockets stringList
+	forceRW                 stringList
+	workspace, chdir, home  string
+	net                     string
+	env, labels             stringList
+	timeout, grace          time.Duration
+	limits                  stringList
+	seccomp                 stringList
+	deny                    stringList
+	hostname                string
+	uid, gid                string
+	fallback, backend       string
+	isolation               string
+	commands, autonomy      string
+	require                 stringList
+	selfTest, verify        bool
+	tty, noLandlock, noExec bool
+	verbose, quiet          bool
+	timeoutGiven            bool
+	asked, wished           policy.Policy // what the manifest asks for; and with the flags, before the operator's ceiling
+	protected               []string      // real paths
 }
 
 // rows are the flags that run, plan and wrap share.
@@ -54,37 +54,37 @@ func (f *flags) rows() []flagRow {
 		{"--manifest FILE", &f.manifest, "policy, JSON or YAML; the flags below add to it, and count where both name a value", ""},
 		{"--ro PATH", &f.ro, "show PATH read-only (repeat)", ""},
 		{"--rw PATH", &f.rw, "show PATH writable (repeat)", ""},
+		{"--mount SRC:DST[:ro][:noexec]", &f.mounts, "show SRC at DST, writable unless it says ro (repeat)", ""},
 		{"--workspace DIR", &f.workspace, "show DIR writable and start in it", ""},
 		{"--force-rw PATH", &f.forceRW, "like --rw, and insist where that is refused as a probable mistake (repeat)", ""},
 		{"--home private|keep|none|DIR", &f.home, "the home directory: private (default: empty, writable, gone afterwards), keep (one for each workspace, " +
 			"which the next run finds; see nsrun home), none (empty, read-only), or DIR of the host, which has a slash in it", "home"},
 		{"--noexec", &f.noExec, "run no programs from writable places, files in memory included", ""},
 		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
-		{"--chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},
-		{"--net none|host", &f.net, "network (default none: only a loopback of its own)", "network"},
-		{"--env NAME", &f.env, "pass the caller's variable, unless its name looks like a secret's (repeat)", "env.pass["},
-		{"--setenv NAME=VALUE", &f.setenv, "set a variable (repeat)", "env.set["},
+		{"-w, -C, --chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},
+		{"--net none|host", offered{&f.net, policy.Words(policy.Networks)}, "network (default none: only a loopback of its own)", "network"},
+		{"-e, --setenv, --env NAME[=VALUE]", &f.env, "pass the caller's variable, unless its name looks like a secret's, or set one (repeat)", "env."},
 		{"--timeout DURATION", durationFlag{into: &f.timeout}, "end the run after so long: SIGTERM, and SIGKILL after --kill-grace " +
 			"(default: 30s with a manifest; else 24h, but none with --tty; 0 for none)", ""},
 		{"--kill-grace DURATION", durationFlag{into: &f.grace, least: time.Millisecond}, "time between SIGTERM and SIGKILL " +
 			"(default 2s)", ""},
-		{"--limit NAME=NUMBER", &f.limits, "a limit (repeat), which nsrun help limits explains: " + strings.Join(limits, ", "), "limits"},
-		{"--seccomp FILTER", &f.seccomp, "default, compute, network, build, off; or the path of a file beside it: raw BPF, or, in " +
+		{"--limit NAME=NUMBER", offered{&f.limits, limits}, "a limit (repeat), in the unit that its name says or with one, as in memory_mb=2G; nsrun help limits explains: " + strings.Join(limits, ", "), "limits"},
+		{"--seccomp FILTER", offered{&f.seccomp, policy.SeccompFilters}, "default, compute, network, build, off; or the path of a file beside it: raw BPF, or, in " +
 			"builds with libseccomp, Docker's JSON (repeat: one name, one file)", ""},
 		{"--seccomp-deny NAME", &f.deny, "refuse one more system call (repeat)", ""},
 		{"--no-landlock", &f.noLandlock, "leave Landlock out", ""},
 		{"--hostname NAME", &f.hostname, "name of the host inside (default sandbox)", "hostname"},
 		{"--uid N", &f.uid, "id of the user inside (default the caller's)", "uid"},
 		{"--gid N", &f.gid, "id of the group inside (default the caller's)", "gid"},
-		{"--fallback degrade", &f.fallback, "run without what this host cannot enforce, by the strongest backend that works, and " +
+		{"--fallback degrade", offered{&f.fallback, policy.Words(policy.Fallbacks)}, "run without what this host cannot enforce, by the strongest backend that works, and " +
 			"say so (default strict)", "fallback"},
-		{"--backend NAME", &f.backend, "auto (native, or with degrade the strongest that works), native, bwrap, docker (or " +
+		{"--backend NAME", offered{&f.backend, policy.Words(policy.Backends)}, "auto (native, or with degrade the strongest that works), native, bwrap, docker (or " +
 			"Podman), landlock (no namespaces), none (no sandbox); nsrun status has what each of them loses", "backend"},
-		{"--require LIST", &f.require, "guarantees that must hold whatever the backend and the fallback (repeat)", ""},
-		{"--isolation LEVEL", &f.isolation, "container (default); subprocess: no sandbox, but a process group, limits, time and " +
+		{"--require LIST", offered{&f.require, policy.Guarantees[:]}, "guarantees that must hold whatever the backend and the fallback (repeat)", ""},
+		{"--isolation LEVEL", offered{&f.isolation, policy.Words(policy.Isolations)}, "container (default); subprocess: no sandbox, but a process group, limits, time and " +
 			"environment as asked for; permissive: the command as you would run it, but for time", "isolation"},
-		{"--autonomy LEVEL", &f.autonomy, "readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy", "autonomy"},
-		{"--commands NAME", &f.commands, "command rules, which say what command lines may run at all: passive, full, or one of the " +
+		{"--autonomy LEVEL", offered{&f.autonomy, policy.Words(policy.Autonomies)}, "readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy", "autonomy"},
+		{"--commands NAME", offered{&f.commands, commands.Names}, "command rules, which say what command lines may run at all: passive, full, or one of the " +
 			"manifest's; see nsrun help commands", "commands"},
 		{"--self-test", &f.selfTest, "have the sandbox try what must fail before it starts the command", ""},
 		{"--ceiling FILE", &f.ceiling, "cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and NSRUN_CEILING " +
@@ -92,7 +92,7 @@ func (f *flags) rows() []flagRow {
 		{"--audit FILE", &f.audit, "append a row to FILE before the command starts, or it does not, and one when it has ended; " +
 			"NSRUN_AUDIT names a file that counts besides", "audit["},
 		{"--label NAME=VALUE", &f.labels, "a word of yours for those rows, as task=17 (repeat)", ""},
-		{"-t, --tty", &f.tty, "give the command a terminal of its own", ""},
+		{"-t, -it, -ti, --tty", &f.tty, "give the command a terminal of its own", ""},
 		{"-v, --verbose", &f.verbose, "print notes and the verdict on stderr", ""},
 	}
 }
@@ -101,6 +101,7 @@ func (f *flags) rows() []flagRow {
 func (f *flags) runRows() []flagRow {
 	return append(f.rows(),
 		flagRow{"--verify", &f.verify, "check the system calls that make the sandbox against its plan before it starts", ""},
+		flagRow{"-q, --quiet", &f.quiet, "print no notes; errors by which the command does not run are printed", ""},
 		flagRow{"--result FILE|FD:n", &f.result, "write the result as one line of JSON", ""})
 }
 

@@ -29,6 +29,9 @@ func (a *app) run(args []string) int {
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
+	if f.quiet && f.verbose {
+		return a.fail(errors.New("--quiet and --verbose exclude each other; give one of them"))
+	}
 	signals, err := sys.SignalPipe(forwarded...)
 	if err != nil {
 		return a.fail(err)
@@ -65,14 +68,17 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 	explainMissing(err, &result, p, a.environ)
 	if err != nil {
 		a.fail(err)
-	} else if line := f.ending(p, result, a.environ); line != "" {
+	} else if line := f.ending(p, result, a.environ); line != "" && !f.quiet {
 		fmt.Fprintf(a.stderr, "nsrun: %s\n", printable(line))
 	}
 	notes := result.Receipt.Notes
 	if err != nil && !f.verbose { // what would have been is of no interest, but that a log lacks a row is
 		notes = slices.DeleteFunc(slices.Clone(notes), func(n plan.Note) bool { return n.Feature != "audit" })
 	}
-	a.notes(notes, f.verbose)
+	if f.quiet {
+		return result
+	}
+	a.notes(notes, result.Receipt.Backend, f.verbose)
 	if f.verbose {
 		fmt.Fprintf(a.stderr, "nsrun: %s, exit code %d, %.1f ms\n", result.Verdict, result.Code, result.WallMS)
 	}
@@ -80,31 +86,35 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 }
 
 // notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, dropped variables,
-// capabilities that are not as written, and sockets that are not there; all of it with -v.
-func (a *app) notes(notes []plan.Note, all bool) {
+// capabilities that are not as written, and sockets that are not there; all of it with -v. A run by another backend than native is one line.
+func (a *app) notes(notes []plan.Note, backend string, all bool) {
 	reported := []string{"env", "environment", "working directory", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
 		"capabilities", "sockets", "labels"}
-	degraded := slices.ContainsFunc(notes, func(n plan.Note) bool {
-		return n.Feature == "backend" && strings.HasPrefix(n.Loss, plan.NativeUnusable)
-	})
+	degraded := !all && slices.ContainsFunc(notes, insteadOfNative)
 	var lost []string
 	for _, n := range notes {
-		if n.Feature == plan.DefaultLimits { // nobody has asked for them; plan and result tell
+		_, guarantee := plan.LookupTrait(n.Feature)
+		switch {
+		case n.Feature == plan.DefaultLimits, degraded && insteadOfNative(n): // nobody has asked for those limits; plan and result tell
+			continue
+		case degraded && guarantee:
+			lost = append(lost, n.Feature)
 			continue
 		}
 		_, feature := facts.Lookup(facts.Name(n.Feature))
 		_, limit := policy.LookupLimit(n.Feature)
-		if _, guarantee := plan.LookupTrait(n.Feature); guarantee && !all && degraded {
-			lost = append(lost, n.Feature)
-			continue
-		}
 		if all || feature || limit || slices.Contains(reported, n.Feature) {
 			fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 		}
 	}
-	if len(lost) > 0 {
-		fmt.Fprintf(a.stderr, "nsrun: note: guarantees lost: %s (-v says what each means)\n", strings.Join(lost, ", "))
+	if degraded {
+		fmt.Fprintf(a.stderr, "nsrun: note: backend %s in place of native; lost: %s (-v says why)\n", backend, strings.Join(lost, ", "))
 	}
+}
+
+// insteadOfNative reports whether a note says that another backend than native is used.
+func insteadOfNative(n plan.Note) bool {
+	return n.Feature == "backend" && strings.HasPrefix(n.Loss, plan.NativeUnusable)
 }
 
 func writeResult(out *os.File, r result.Result) error {

@@ -53,7 +53,7 @@ func newScene(t *testing.T, dir string) *scene {
 		"exec '%s' \"$verb\" \"$@\"\n", s.mark, exe)
 	s.nsrun = filepath.Join(bin, "nsrun")
 	require.NoError(t, os.WriteFile(s.nsrun, []byte(script), 0o755))
-	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+s.tmp, "NSRUN=", "LC_ALL=C", "PYTHONDONTWRITEBYTECODE=1", s.mark)
+	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+s.tmp, "NSRUN=", "XDG_STATE_HOME="+t.TempDir(), "LC_ALL=C", "PYTHONDONTWRITEBYTECODE=1", s.mark)
 	s.files, s.groups, s.canary = contents(t, s.dir), sandboxGroups(), newCanary(t)
 	return s
 }

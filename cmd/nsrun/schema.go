@@ -28,12 +28,17 @@ func (a *app) schema(args []string) int {
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
-	var names []string
 	for _, s := range schemas {
 		if fs.NArg() == 1 && fs.Arg(0) == s.name {
 			return a.print(s.text())
 		}
+	}
+	return a.fail(fmt.Errorf("write nsrun schema NAME, with one of %s", strings.Join(schemaNames(), ", ")))
+}
+
+func schemaNames() (names []string) {
+	for _, s := range schemas {
 		names = append(names, s.name)
 	}
-	return a.fail(fmt.Errorf("write nsrun schema NAME, with one of %s", strings.Join(names, ", ")))
+	return names
 }

@@ -12,26 +12,37 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
+// seccompFlags are those of seccomp.
+type seccompFlags struct {
+	arch, out string
+	deny      stringList
+}
+
+func (f *seccompFlags) rows() []flagRow {
+	return []flagRow{
+		{"--arch ARCH", offered{&f.arch, []string{"amd64", "arm64"}}, "amd64 or arm64 (default this one's)", ""},
+		{"--deny CALL", &f.deny, "refuse one more system call (repeat)", ""},
+		{"-o FILE", &f.out, "where to write; a file that is not there yet", ""},
+	}
+}
+
 // seccomp shows what the filters let through, and compiles them for other machines.
 func (a *app) seccomp(args []string) int {
 	word, args := wordFirst(args)
-	fs := newFlags("seccomp")
-	var deny stringList
-	arch := fs.String("arch", runtime.GOARCH, "")
-	fs.Var(&deny, "deny", "")
-	out := fs.String("o", "", "")
+	f := seccompFlags{arch: runtime.GOARCH}
+	fs := newFlags("seccomp", f.rows()...)
 	if err := a.parse(fs, args); err != nil {
 		return a.fail(err)
 	}
 	switch {
 	case word == "list" && fs.NArg() == 0:
 		return a.print(plan.SeccompFilters())
-	case word == "show" && fs.NArg() == 1 && *out == "":
-		return a.printed(plan.SeccompText(policy.Seccomp{Filter: fs.Arg(0), Deny: deny}, *arch))
-	case word == "diff" && fs.NArg() == 2 && *out == "" && deny == nil:
-		return a.printed(plan.SeccompDiff(fs.Arg(0), fs.Arg(1), *arch))
-	case word == "compile" && fs.NArg() == 1 && *out != "":
-		if err := compileSeccomp(fs.Arg(0), deny, *arch, *out); err != nil {
+	case word == "show" && fs.NArg() == 1 && f.out == "":
+		return a.printed(plan.SeccompText(policy.Seccomp{Filter: fs.Arg(0), Deny: f.deny}, f.arch))
+	case word == "diff" && fs.NArg() == 2 && f.out == "" && f.deny == nil:
+		return a.printed(plan.SeccompDiff(fs.Arg(0), fs.Arg(1), f.arch))
+	case word == "compile" && fs.NArg() == 1 && f.out != "":
+		if err := compileSeccomp(fs.Arg(0), f.deny, f.arch, f.out); err != nil {
 			return a.fail(err)
 		}
 		return 0

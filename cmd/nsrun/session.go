@@ -17,21 +17,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sessionFlags are those of session.
+type sessionFlags struct {
+	schema bool
+	audit  string
+}
+
+func (f *sessionFlags) rows() []flagRow {
+	return []flagRow{
+		{"--schema", &f.schema, "print the JSON Schema of all lines", ""},
+		{"--audit FILE", &f.audit, "append a row to FILE before each command starts and one when it has ended", ""},
+	}
+}
+
 // session talks with a client over standard input and output until one of them ends, or a signal comes.
 func (a *app) session(args []string) int {
-	var schema bool
+	var f sessionFlags
 	var made host
-	fs := newFlags("session", flagRow{names: "--schema", into: &schema}, flagRow{names: "--audit", into: &made.audit})
+	fs := newFlags("session", f.rows()...)
 	switch err := a.parse(fs, args); {
 	case err != nil:
 		return a.fail(err)
 	case fs.NArg() > 0:
 		return a.fail(fmt.Errorf("session takes no arguments, got %q; requests come over standard input", fs.Arg(0)))
-	case schema:
+	case f.schema:
 		return a.print(session.Schema())
-	case made.audit != "":
+	case f.audit != "":
 		var err error
-		if made.audit, err = absolute(made.audit); err != nil {
+		if made.audit, err = absolute(f.audit); err != nil {
 			return a.fail(fmt.Errorf("--audit: %w", err))
 		}
 	}

@@ -40,9 +40,16 @@ type status struct {
 	Backends []backendStatus `json:"backends"`
 }
 
+// statusFlags are those of status.
+type statusFlags struct{ asJSON bool }
+
+func (f *statusFlags) rows() []flagRow {
+	return []flagRow{{"--json", &f.asJSON, "print the status as JSON", ""}}
+}
+
 func (a *app) status(args []string) int {
-	fs := newFlags("status")
-	asJSON := fs.Bool("json", false, "")
+	var f statusFlags
+	fs := newFlags("status", f.rows()...)
 	if err := a.parseAll(fs, args); err != nil {
 		return a.fail(err)
 	}
@@ -50,7 +57,7 @@ func (a *app) status(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	if *asJSON {
+	if f.asJSON {
 		return a.printed(indented(s))
 	}
 	return a.print(printable(s.String()))

@@ -61,7 +61,7 @@ func (f *wrapFlags) rows() []flagRow {
 func (f *wrapFlags) set() *flag.FlagSet {
 	fs := newFlags("wrap", f.rows()...)
 	fs.VisitAll(func(g *flag.Flag) {
-		if g.Name != "json" && g.Name != "null" {
+		if _, other := g.Value.(alias); !other && g.Name != "json" && g.Name != "null" {
 			g.Value = recorder{g.Value, g.Name, &f.given}
 		}
 	})
@@ -134,12 +134,9 @@ func (f *wrapFlags) argv(command []string) ([]string, error) {
 	for _, g := range f.given {
 		value, err := g.anywhere()
 		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", g.name, err)
+			return nil, fmt.Errorf("%s: %w", dashed(g.name), err)
 		}
-		name := "--" + g.name
-		if len(g.name) == 1 {
-			name = "-" + g.name
-		}
+		name := dashed(g.name)
 		switch {
 		case !g.alone:
 			words = append(words, name, value)
@@ -157,6 +154,8 @@ func (g given) anywhere() (string, error) {
 	switch {
 	case slices.Contains([]string{"ro", "rw", "force-rw", "socket", "workspace"}, g.name), g.name == "home" && strings.Contains(g.value, "/"):
 		return absolute(g.value)
+	case g.name == "mount":
+		return anywhereMount(g.value)
 	case g.name == "manifest", g.name == "ceiling", g.name == "audit", g.name == "seccomp" && strings.Contains(g.value, "/"),
 		g.name == "result" && !strings.HasPrefix(g.value, "FD:"):
 		return load.Absolute(g.value)

@@ -170,8 +170,7 @@ func TestDefaultContainer(t *testing.T) {
 
 			seen, r, errs := sandboxed(t, options, "--fallback", "degrade", "--self-test")
 			assert.Equal(t, "landlock", r.Receipt.Backend)
-			assert.Contains(t, errs, "nsrun: note: backend: native cannot be used here: ")
-			assert.Contains(t, errs, "nsrun: note: guarantees lost: view, places, ")
+			assert.Contains(t, errs, "nsrun: note: backend landlock in place of native; lost: view, places, ")
 			landlocked(t, seen.found, r)
 			control := seen.control
 			for _, act := range []string{"read_outside", "write_outside", "write_tmp", "loopback"} {

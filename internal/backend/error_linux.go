@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -152,6 +153,10 @@ func explain(e *Error, p *plan.Plan) error {
 	case e.Stage == stages.SelfTestStage && errno == stages.ActDone:
 		e.Err, e.Hint = errors.New(succeededText), succeededHint
 		return e
+	case e.Stage == "directory" && e.Op == "chdir" && errno == unix.ENOENT && e.Path != "":
+		if info, err := os.Stat(e.Path); err == nil && info.IsDir() {
+			e.Hint = fmt.Sprintf("it is there on the host, and not shown: add --ro %[1]s, --rw %[1]s or --workspace %[1]s", e.Path)
+		}
 	}
 	for _, h := range hints {
 		if (h.stage == "" || h.stage == e.Stage) && (h.op == "" || h.op == e.Op) && h.errno == errno {

@@ -263,8 +263,11 @@ func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 // the run as an error.
 func Look(p *plan.Plan) ([]plan.Note, error) {
 	if p.Backend == plan.BackendNone || p.Backend == plan.BackendLandlock { // whose directories are the host's
-		if err := enterable(p.Dir); err != nil || p.Backend == plan.BackendNone {
+		if err := enterable(p.Dir); err != nil {
 			return nil, err
+		}
+		if p.Backend == plan.BackendNone {
+			return nil, backend.Lookup(p, nil)
 		}
 	}
 	l, err := backend.Preview(p)
@@ -283,7 +286,10 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 		}
 		notes = append(notes, call.Losses...)
 	}
-	return notes, nil
+	if p.Backend == plan.BackendLandlock { // it sees the host's tree
+		return notes, backend.Lookup(p, nil)
+	}
+	return notes, backend.Lookup(p, l.Resolved)
 }
 
 // enterable returns an error if a command cannot start in a directory of the host.

@@ -34,7 +34,7 @@ func copied(n int, name string, argv []string) int { return n * (16*(len(argv)+1
 // program, remembers a file that may not be executed, and has /bin/sh run a file without a header. Its last calls are failures, which
 // distinguish a command that is not found, one that cannot be executed, and one whose interpreter is missing.
 func (l *Lowering) execAs(name string, argv, environ []string) error {
-	candidates := candidates(name, environ)
+	candidates := Candidates(name, environ)
 	env := sys.List(environ)
 	words := sys.List(argv)
 	n := len(candidates)
@@ -94,8 +94,8 @@ const (
 	NoHeader           = "/bin/sh"
 )
 
-// candidates returns the paths that execvp(3) tries for name.
-func candidates(name string, environ []string) []string {
+// Candidates returns the paths that execvp(3) tries for name.
+func Candidates(name string, environ []string) []string {
 	switch {
 	case name == "":
 		return nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -51,9 +50,13 @@ func addLayer(l *plan.Layers, word string) error {
 
 func addLimit(l *plan.Layers, text string) error {
 	name, number, given := strings.Cut(text, "=")
-	value, err := strconv.ParseInt(number, 10, 64)
-	if !given || err != nil {
+	if !given || number == "" {
 		return fmt.Errorf("layer limits=%s: write limits=NAME=NUMBER, as in limits=open_files=256", text)
+	}
+	row, _ := policy.LookupLimit(name)
+	value, err := row.Parse(number)
+	if _, known := policy.LookupLimit(name); known && err != nil {
+		return fmt.Errorf("layer limits=%s: %w", text, err)
 	}
 	limit := policy.Limit{Name: name, Value: value}
 	if err := limit.Check(); err != nil {

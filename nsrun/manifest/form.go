@@ -211,39 +211,6 @@ func (a intForm) schema() map[string]any {
 	return map[string]any{"type": "integer", "minimum": a.min, "maximum": a.max}
 }
 
-// limitField is one limit in a list of them.
-type limitField struct {
-	all  *[]policy.Limit
-	name string
-}
-
-// storeInt puts a number where it goes: a number whose zero means absent, one that may be absent, or a limit.
-func storeInt(into any, v int64) {
-	switch p := into.(type) {
-	case *int:
-		*p = int(v)
-	case **int:
-		n := int(v)
-		*p = &n
-	case limitField:
-		*p.all = policy.Policy{Limits: *p.all}.WithLimit(p.name, v).Limits
-	}
-}
-
-// loadInt is the number there, and false where it is absent.
-func loadInt(from any) (int64, bool) {
-	switch p := from.(type) {
-	case *int:
-		return int64(*p), *p != 0
-	case limitField:
-		return policy.Policy{Limits: *p.all}.Limit(p.name)
-	}
-	if p := *from.(**int); p != nil {
-		return int64(*p), true
-	}
-	return 0, false
-}
-
 // durationForm is a time: a Go duration as a string, or whole seconds as a number.
 type durationForm struct{}
 

@@ -35,6 +35,7 @@ const everything = `{
   "force_rw": ["/opt"],
   "home": "none",
   "noexec": true,
+  "mounts": [{"from": "~/data", "to": "/data", "write": true, "exec": false}, {"from": "/srv/lib", "to": "/lib/own"}],
   "code": "bin/tool.py",
   "chdir": "/workspace/sub",
   "network": "none",
@@ -77,6 +78,10 @@ extra_rw: ["~/out"]
 force_rw: [/opt]
 home: none
 noexec: true
+mounts:
+  - {from: "~/data", to: /data, write: true, exec: false}
+  - from: /srv/lib
+    to: /lib/own
 code: bin/tool.py
 chdir: /workspace/sub
 network: none
@@ -146,7 +151,8 @@ func TestEverything(t *testing.T) {
 		Workspace:    "/work/ws", WorkspaceAt: "/workspace",
 		SharedDirs: []string{"/work/shared"}, Sockets: []string{"/run/mcp.sock"},
 		ExtraRO: []string{"/work/ws/config"}, ExtraRW: []string{"~/out"}, ForceRW: []string{"/opt"}, Home: "none",
-		Code: "bin/tool.py", Chdir: "/workspace/sub", RawFilter: "filter.bpf", Audit: "~/audit.jsonl",
+		Mounts: []Mount{{From: "~/data", To: "/data", Write: true, NoExec: true}, {From: "/srv/lib", To: "/lib/own"}},
+		Code:   "bin/tool.py", Chdir: "/workspace/sub", RawFilter: "filter.bpf", Audit: "~/audit.jsonl",
 		Wishes: policy.Policy{
 			Name: "all", Network: "none",
 			Env:     policy.Env{Pass: []string{"FOO"}, Set: []policy.Var{{Name: "A", Value: "b"}, {Name: "PATH", Value: "/usr/bin"}}},

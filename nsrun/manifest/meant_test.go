@@ -12,7 +12,7 @@ import (
 // TestMeantKeysExist: the table names no key that a record has already, and leads to keys that are there.
 func TestMeantKeysExist(t *testing.T) {
 	known := map[string][]string{
-		"a manifest": manifestForm().names(), "limits": limitsForm().names(), "a capability": capabilityForm().names(),
+		"a manifest": manifestForm().names(), "limits": limitsForm().names(), "a mount": mountForm().names(), "a capability": capabilityForm().names(),
 		"seccomp": filterForm().names(), "a set of command rules": commandRulesForm().names(), "a ceiling": ceilingForm().names(),
 	}
 	seen := map[string]bool{}

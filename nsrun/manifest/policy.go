@@ -135,6 +135,7 @@ func (b *builder) places() {
 	b.list("extra_ro", b.ExtraRO, policy.FS{Kind: policy.Bind})
 	b.list("extra_rw", b.ExtraRW, policy.FS{Kind: policy.Bind, Write: true})
 	b.list("force_rw", b.ForceRW, policy.FS{Kind: policy.Bind, Write: true, Force: true})
+	b.mounts()
 }
 
 func (b *builder) list(key string, all []string, like policy.FS) {
@@ -182,21 +183,6 @@ func (b *builder) home(p policy.Policy) policy.Policy {
 		return p.WithHomeDir(dir, "home")
 	}
 	return p
-}
-
-// narrow keeps read-only what is to be so, where a workspace that is shown elsewhere shows it too: else the program could
-// change its own code by its other name.
-func (b *builder) narrow() {
-	if b.workspace == b.at {
-		return
-	}
-	for _, g := range slices.Clone(b.grants) {
-		asked := g.Why == "code" || g.Why == "extra_ro"
-		if asked && policy.Inside(g.Source, b.workspace) {
-			g.Dest = b.at + strings.TrimPrefix(g.Source, b.workspace)
-			b.grants = append(b.grants, g)
-		}
-	}
 }
 
 // dir is the working directory: the one asked for, or the first of the workspace, the code's directory and the root.

@@ -29,6 +29,9 @@ func asked(p policy.Policy) []string {
 		if e.Kind != policy.Bind {
 			s += " " + string(e.Kind)
 		}
+		if e.NoExec {
+			s += " noexec"
+		}
 		if e.Optional {
 			s += "?"
 		}
@@ -57,6 +60,10 @@ func TestDerivation(t *testing.T) {
 		{"S1 hint of tmp", `{"capabilities":[{"kind":"fs","mode":"read","hints":["/tmp/**","/tmp/*"]}]}`, []string{"/tmp ro?"}, "none", "/", "in place of a private one"},
 		{"S1 hint without glob", `{"capabilities":[{"kind":"fs","mode":"write","hints":["~/Pictures"]}]}`, []string{"/home/me/Pictures rw?"}, "none", "/", ""},
 		{"S1 duplicates", `{"capabilities":[{"kind":"fs","mode":"read","hints":["/a/b*","/a/c","/a/?","/a/c"]}]}`, []string{"/a ro?", "/a/c ro?"}, "none", "/", ""},
+		{"mounts", `{"mounts":[{"from":"~/data","to":"/data"},{"from":"/srv/t","to":"/t","write":true,"exec":false}]}`,
+			[]string{"/home/me/data>/data ro", "/srv/t>/t rw noexec"}, "none", "/", ""},
+		{"mounts: code stays read-only by its other name", `{"code":"/data/app/x.py","mounts":[{"from":"/data","to":"/w","write":true}]}`,
+			[]string{"/data>/w rw", "/data/app ro", "/data/app>/w/app ro"}, "none", "/data/app", ""},
 		{"S1 the home itself", `{"capabilities":[{"kind":"fs","mode":"read","hints":["~/*"]}]}`, []string{"/home/me ro?"}, "none", "/", "shows the home directory"},
 		{"S1 network", `{"capabilities":["network:http"]}`, nil, "host", "/", ""},
 		{"S1 any network", `{"capabilities":["network:connect"]}`, nil, "host", "/", ""},

@@ -36,6 +36,8 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 		`{"capabilities":[{"kind":"fs","mode":"x"}]}`: "bad", `{"capabilities":[{"kind":"fs","mode":"read","hints":["$HOME"]}]}`: "bad",
 		`{"capabilities":[{"kind":"x","mode":"read","hint":[]}]}`: "bad", `{"capabilities":[1]}`: "bad", `{"workspace":"x"}`: "bad",
 		`{"workspace":"/w","workspace_at":"x"}`: "bad", `{"chdir":"x"}`: "bad", `{"limits":{"pids":0}}`: "bad", `{"limits":{"pids":1.5}}`: "bad",
+		`{"limits":{"memory_mb":"2G","cpu_seconds":"1h30m","cpu_percent":"50%","core":"1k","io_read_mb":"5MiB/s"}}`: "", `{"limits":{"memory_mb":"2X"}}`: "bad",
+		`{"limits":{"memory_mb":"2"}}`: "bad", `{"limits":{"pids":"2k"}}`: "bad", `{"limits":{"cpu_seconds":"2M"}}`: "bad", `{"limits":{"memory_mb":"9999999T"}}`: unseen,
 		`{"limits":{"timeout":0}}`: "bad", `{"limits":{"timeout":"soon"}}`: "bad", `{"limits":{"memory":1}}`: "bad", `{"landlock":"no"}`: "bad",
 		`{"uid":-1}`: "bad", `{"uid":null}`: "bad", `{"fallback":"x"}`: "bad", `{"seccomp":{"filter":1}}`: "bad", `{"seccomp":[]}`: "bad",
 		`{"audit":"/a.jsonl"}`: "", `{"audit":"/a.log"}`: "bad", `{"audit":"a.jsonl"}`: "bad", `{"audit":"/a/../b.jsonl"}`: unseen,

@@ -13,6 +13,7 @@ import (
 var (
 	hintText  = stringForm{validate: hint, pattern: hintPattern}
 	hostText  = stringForm{validate: hostPath, pattern: hostPattern}
+	insideDir = stringForm{validate: insidePath, pattern: insidePattern}
 	fileText  = stringForm{validate: filePath, pattern: hintPattern}
 	rootText  = stringForm{validate: rootPath, pattern: `^/`}
 	wordText  = stringForm{validate: word, pattern: wordPattern}
@@ -42,6 +43,7 @@ func manifestForm() record[Manifest] {
 		{"home", `the home directory: "private" (default), "keep", "none", or a directory of the host`, stringForm{validate: homeWord, pattern: homePattern},
 			func(m *Manifest) any { return &m.Home }},
 		{"noexec", "whether programs cannot be run from writable places", boolForm{false}, func(m *Manifest) any { return &m.Wishes.NoExec }},
+		{"mounts", "paths of the host at other places inside", listForm[Mount]{mountForm()}, func(m *Manifest) any { return &m.Mounts }},
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
 		{"chdir", "the working directory inside", stringForm{validate: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
 		{"network", "what can be reached; default none, or host where a capability asks for it", network{oneOf(policy.Networks)},
@@ -84,7 +86,7 @@ func limitsForm() record[limits] {
 		if l.Unit != "" {
 			help += ", in " + l.Unit
 		}
-		r.rows = append(r.rows, row[limits]{l.Name, help, intForm{l.Min, l.Max}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
+		r.rows = append(r.rows, row[limits]{l.Name, help, limitForm{intForm{l.Min, l.Max}, l}, func(l2 *limits) any { return limitField{l2.all, l.Name} }})
 	}
 	r.rows = append(r.rows,
 		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", durationForm{}, func(l *limits) any { return l.timeout }},

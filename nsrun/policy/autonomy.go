@@ -59,7 +59,7 @@ const (
 // AutonomyTable says what becomes of what a policy grants. Sockets are not shown to who only reads: what is at their other end acts.
 var AutonomyTable = []AutonomyRow{
 	{grantRead, "fs:read, code, extra_ro, --ro", [3]Effect{AsWritten, AsWritten, AsWritten}},
-	{grantWrite, "fs:write, workspace, shared_dirs, extra_rw, --rw", [3]Effect{OnlyRead, AsWritten, AsWritten}},
+	{grantWrite, "fs:write, workspace, shared_dirs, extra_rw, mounts, --rw, --mount", [3]Effect{OnlyRead, AsWritten, AsWritten}},
 	{grantSocket, "sockets, --socket", [3]Effect{NotShown, AsWritten, AsWritten}},
 	{grantPrivate, "the sandbox's own /tmp, /var/tmp, /dev/shm and home directory", [3]Effect{NotRun, AsWritten, AsWritten}},
 	{grantNetwork, "network:*, network, --net", [3]Effect{NoNetwork, AsWritten, HostNetwork}},
