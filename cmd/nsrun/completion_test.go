@@ -91,8 +91,8 @@ func TestGeneratedTextsHaveEachFlag(t *testing.T) {
 	}
 	for verb, fs := range flagSets() {
 		fs.VisitAll(func(g *flag.Flag) {
-			name := spelled(g.Name)
 			for kind, text := range scripts {
+				name := ""
 				if verb == "plan" && (g.Name == "result" || g.Name == "verify") {
 					continue
 				}

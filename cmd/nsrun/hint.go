@@ -93,7 +93,7 @@ func unknownVerb(args []string) error {
 	if strings.HasPrefix(name, "-") {
 		written, _, _ := strings.Cut(name, "=")
 		if newFlags("run", (&flags{}).runRows()...).Lookup(strings.TrimLeft(written, "-")) != nil {
-			return fmt.Errorf("%q is not a verb; flags come after the verb: nsrun run %s ...", name, shellQuote(name))
+			return fmt.Errorf("%q is not a verb; flags come after the verb, as in nsrun run %s -- CMD", name, shellQuote(name))
 		}
 	}
 	if near, ok := policy.Nearest(name, verbNames()); ok {
