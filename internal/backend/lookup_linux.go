@@ -19,6 +19,9 @@ func Lookup(p *plan.Plan, resolved []mounts.Resolved) error {
 	if p.Backend == plan.BackendDocker { // whose own root is not looked at
 		return nil
 	}
+	if p.Bare() && nowhere(p) {
+		return explainExec(&Error{Stage: "exec", Op: p.Command[0]}, unix.ENOENT, p)
+	}
 	v := view{mounts: p.Mounts, resolved: resolved, host: resolved == nil}
 	for _, name := range stages.Candidates(p.Command[0], p.Env) {
 		if !path.IsAbs(name) {
