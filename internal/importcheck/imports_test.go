@@ -27,6 +27,8 @@ var imports = map[string]string{
 	"rlimit":                      "internal/sys internal/sys/entry",
 	"rlimit/cgroup":               "internal/fault internal/sys",
 	"nsrun/policy":                "",
+	"nsrun/hostrun":               "",
+	"internal/watch":              "nsrun/hostrun",
 	"nsrun/facts":                 "",
 	"nsrun/commands":              "nsrun/policy",
 	"nsrun/plan":                  "mounts landlock seccomp rlimit rlimit/cgroup nsrun/policy nsrun/facts",
@@ -45,7 +47,7 @@ var imports = map[string]string{
 	"internal/importcheck":        "",
 	"internal/importcheck/report": "",
 	"nsrun/result":                "nsrun/plan",
-	"internal/runner":             "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result mounts internal/backend internal/stages internal/probe internal/wire internal/spawner",
+	"internal/runner":             "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result mounts internal/backend internal/stages internal/probe internal/wire internal/spawner internal/watch",
 	"nsrun":                       "nsrun/policy nsrun/commands nsrun/plan nsrun/result internal/backend internal/runner",
 	"nsrun/load":                  "nsrun nsrun/policy nsrun/plan nsrun/manifest internal/runner",
 	"cmd/nsrun/internal/session":  "internal/runner nsrun/result nsrun/policy nsrun/plan",
@@ -68,7 +70,7 @@ var imports = map[string]string{
 }
 
 // pure lists the packages that may not reach the system.
-var pure = strings.Fields("nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap")
+var pure = strings.Fields("nsrun/policy nsrun/hostrun nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap")
 
 // system lists what reaches it.
 var system = strings.Fields("os os/exec os/signal os/user syscall net unsafe golang.org/x/sys/unix")

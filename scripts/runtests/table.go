@@ -55,6 +55,8 @@ var table = map[string]pkg{
 	"nsrun/manifest":             {quick: true, seconds: 5},
 	"nsrun/plan":                 {quick: true, seconds: 1},
 	"nsrun/policy":               {quick: true, seconds: 1},
+	"nsrun/hostrun":              {quick: true, seconds: 1, needs: "git"},
+	"internal/watch":             {seconds: 8, slow: 25, slice: 6, needs: "git"},
 	"nsrun/commands":             {quick: true, seconds: 1},
 	"landlock":                   {quick: true, seconds: 1},
 	"mounts":                     {quick: true, seconds: 2},
