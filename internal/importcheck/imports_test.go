@@ -51,7 +51,7 @@ var imports = map[string]string{
 	"nsrun":                       "nsrun/policy nsrun/commands nsrun/plan nsrun/result internal/backend internal/runner",
 	"nsrun/load":                  "nsrun nsrun/policy nsrun/plan nsrun/manifest internal/runner",
 	"cmd/nsrun/internal/session":  "internal/runner nsrun/result nsrun/policy nsrun/plan",
-	"cmd/nsrun":                   "internal/fault internal/sys/entry internal/sys cmd/nsrun/internal/session internal/backend internal/probe internal/runner mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap",
+	"cmd/nsrun":                   "internal/fault internal/sys/entry internal/sys cmd/nsrun/internal/session internal/backend internal/probe internal/runner mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/hostrun nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap",
 	"cmd/nsbench":                 "nsrun",
 	"e2e":                         "",
 	"internal/doctest":            "",

@@ -28,9 +28,9 @@ func (l *look) config(dir int, name, at string, row hostrun.Row) {
 	values := map[string][]string{}
 	why := map[string]string{}
 	for _, set := range all {
-		if words, runs := set.Runs(); runs {
-			values[set.Key] = append(values[set.Key], set.Value)
-			why[set.Key] = words
+		if name, words, runs := set.Runs(); runs {
+			values[name] = append(values[name], set.Value)
+			why[name] = words
 		}
 	}
 	for key, all := range values {

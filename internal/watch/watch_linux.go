@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -81,17 +82,23 @@ func (w *Watch) Close() {
 	}
 }
 
-// Kept returns the files and directories in a grant that are to be read-only while the command runs, relative to the grant.
-func (w *Watch) Kept(source string) []string {
+// Kept returns the files and directories in a grant that are to be read-only while the command runs, relative to the grant, and where that really is, free
+// of symlinks. There are none if that is not known.
+func (w *Watch) Kept(source string) (real string, names []string) {
 	if w == nil {
-		return nil
+		return "", nil
 	}
 	for _, r := range w.roots {
-		if r.Source == source {
-			return slices.Clone(r.before.kept)
+		if r.Source != source || len(r.before.kept) == 0 {
+			continue
 		}
+		real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", r.fd))
+		if err != nil || !path.IsAbs(real) {
+			return "", nil
+		}
+		return real, slices.Clone(r.before.kept)
 	}
-	return nil
+	return "", nil
 }
 
 // Uncompared returns places of which too much would have to be looked at.
@@ -110,7 +117,7 @@ func (w *Watch) Uncompared() (paths []string) {
 // look looks at a root, the second time for what the first look found, too.
 func (r *root) look(opts Options, first *leads) *look {
 	l := newLook(r.fd, r.Source)
-	l.keep, l.strict = opts.Revert, opts.Strict
+	l.keep, l.strict, l.first = opts.Revert, opts.Strict, first == nil
 	l.whole(first)
 	for _, name := range r.Paths {
 		l.own(name)
@@ -132,7 +139,9 @@ func (l *look) own(name string) {
 		} else {
 			l.file(dir, last, at, whyOwn, true)
 		}
-		l.keepReadOnly(dir, last, at)
+		if l.first {
+			l.keepReadOnly(dir, last, at)
+		}
 	})
 }
 
@@ -206,16 +215,4 @@ func (l *look) lostAbove(name string) bool {
 		}
 	}
 	return false
-}
-
-// String gives the change for people: ".git/config: core.fsmonitor is new: git on the host would run it".
-func (c Change) String() string {
-	text := fmt.Sprintf("%s: %s: %s", c.Path, c.What, c.Why)
-	switch {
-	case c.Reverted:
-		text += "; put back"
-	case c.Left != "":
-		text += "; not put back: " + c.Left
-	}
-	return text
 }

@@ -328,19 +328,28 @@ func TestOwnPaths(t *testing.T) {
 }
 
 func TestWhatIsReadOnly(t *testing.T) {
-	root := t.TempDir()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
 	repository(t, root, ".git")
 	put(t, root, ".bashrc", "", 0o644)
 	put(t, root, ".envrc", "", 0o644)
 	require.NoError(t, os.Symlink("x", root+"/.zshrc"))
 	w := watch.Open([]watch.Grant{{Source: root, Paths: []string{"a"}}}, watch.Options{})
 	defer w.Close()
-	require.Equal(t, []string{".git/hooks", ".bashrc"}, w.Kept(root))
+	real, kept := w.Kept(root)
+	require.Equal(t, []string{".git/hooks", ".bashrc"}, kept)
+	require.Equal(t, root, real)
 	w = watch.Open([]watch.Grant{{Source: root}}, watch.Options{Strict: true})
 	defer w.Close()
-	kept := w.Kept(root)
+	_, kept = w.Kept(root)
 	slices.Sort(kept)
 	require.Equal(t, []string{".bashrc", ".envrc", ".git", ".git/hooks"}, kept)
+	link := t.TempDir() + "/link"
+	require.NoError(t, os.Symlink(root, link))
+	w = watch.Open([]watch.Grant{{Source: link}}, watch.Options{})
+	defer w.Close()
+	real, _ = w.Kept(link)
+	require.Equal(t, root, real)
 	for _, none := range []string{"/nonexistent", root + "/.envrc"} {
 		w := watch.Open([]watch.Grant{{Source: none}}, watch.Options{})
 		found, _ := w.Finish()
@@ -392,5 +401,5 @@ func TestGitsOwnWork(t *testing.T) {
 	})
 	require.Empty(t, found)
 	found, _ = after(t, root, watch.Options{}, func() { git(".", "config", "core.hooksPath", ".husky/_") })
-	require.Equal(t, []string{".git/config: core.hookspath is new"}, found)
+	require.Equal(t, []string{".git/config: core.hooksPath is new"}, found)
 }

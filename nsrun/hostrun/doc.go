@@ -4,7 +4,7 @@
 //
 //	for _, row := range hostrun.Table { ... }           // what is read-only, compared, risky, and why
 //	settings, err := hostrun.ParseGitConfig(data)       // git's syntax, bounded
-//	why, runs := settings[0].Runs()                     // git would run a program because of it
+//	name, why, runs := settings[0].Runs()               // git would run a program because of it
 //
 // The package only reads what it is given. Package internal/watch looks at the host.
 //

@@ -95,9 +95,10 @@ func TestSettingsThatRunPrograms(t *testing.T) {
 		all, err := hostrun.ParseGitConfig([]byte(text))
 		require.NoError(t, err, text)
 		require.Len(t, all, 1, text)
-		why, got := all[0].Runs()
+		name, why, got := all[0].Runs()
 		require.Equal(t, want, got, text)
 		require.Equal(t, want, why != "", text)
+		require.Equal(t, want, strings.EqualFold(name, all[0].Key), text)
 	}
 }
 

@@ -2,7 +2,7 @@ package hostrun
 
 import "strings"
 
-// setting is a shape of keys by which git runs a program: "core.editor"; "diff.*.command", whose * is a subsection; "alias.**", all of a section.
+// setting is a shape of keys by which git runs a program, in git's own spelling: "core.editor"; "diff.*.command", whose * is a subsection; "alias.**", all of a section.
 type setting struct {
 	shape string
 	when  func(value string) bool // nil is always
@@ -18,13 +18,13 @@ const (
 // settings lists them by git-config(1). git itself writes others for remotes, branches and submodules, which are none of these.
 var settings = []setting{
 	{"core.fsmonitor", notBool, whyRuns},
-	{"core.hookspath", nil, "git on the host would run the hooks there"},
-	{"core.sshcommand", nil, whyRuns},
+	{"core.hooksPath", nil, "git on the host would run the hooks there"},
+	{"core.sshCommand", nil, whyRuns},
 	{"core.pager", nil, whyRuns},
 	{"core.editor", nil, whyRuns},
-	{"core.askpass", nil, whyRuns},
-	{"core.gitproxy", nil, whyRuns},
-	{"core.alternaterefscommand", nil, whyRuns},
+	{"core.askPass", nil, whyRuns},
+	{"core.gitProxy", nil, whyRuns},
+	{"core.alternateRefsCommand", nil, whyRuns},
 	{"sequence.editor", nil, whyRuns},
 	{"pager.**", notBool, whyRuns},
 	{"alias.**", nil, whyRuns},
@@ -35,12 +35,12 @@ var settings = []setting{
 	{"filter.*.smudge", nil, whyRuns},
 	{"filter.*.process", nil, whyRuns},
 	{"merge.*.driver", nil, whyRuns},
-	{"interactive.difffilter", nil, whyRuns},
+	{"interactive.diffFilter", nil, whyRuns},
 	{"credential.helper", nil, whyRuns},
 	{"credential.*.helper", nil, whyRuns},
 	{"gpg.program", nil, whyRuns},
 	{"gpg.*.program", nil, whyRuns},
-	{"gpg.ssh.defaultkeycommand", nil, whyRuns},
+	{"gpg.ssh.defaultKeyCommand", nil, whyRuns},
 	{"trailer.*.command", nil, whyRuns},
 	{"trailer.*.cmd", nil, whyRuns},
 	{"hook.**", nil, whyRuns},
@@ -58,12 +58,12 @@ var settings = []setting{
 	{"tar.*.command", nil, whyRuns},
 	{"imap.tunnel", nil, whyRuns},
 	{"sendemail.**", names("smtpserver", "sendmailcmd", "tocmd", "cccmd", "headercmd"), whyRuns},
-	{"uploadpack.packobjectshook", nil, whyRuns},
+	{"uploadpack.packObjectsHook", nil, whyRuns},
 	{"lfs.customtransfer.*.path", nil, "git-lfs on the host would run it"},
-	{"lfs.standalonetransferagent", nil, "git-lfs on the host would run it"},
+	{"lfs.standaloneTransferAgent", nil, "git-lfs on the host would run it"},
 	{"lfs.extension.*.clean", nil, "git-lfs on the host would run it"},
 	{"lfs.extension.*.smudge", nil, "git-lfs on the host would run it"},
-	{"init.templatedir", nil, "git on the host would copy hooks from there"},
+	{"init.templateDir", nil, "git on the host would copy hooks from there"},
 	{"submodule.*.update", func(v string) bool { return strings.HasPrefix(v, "!") }, whyRuns},
 	{"remote.*.uploadpack", nil, whyRuns},
 	{"remote.*.receivepack", nil, whyRuns},
@@ -73,13 +73,13 @@ var settings = []setting{
 	{"remote.*.pushurl", helper, whyServer},
 	{"submodule.*.url", helper, whyServer},
 	{"branch.*.remote", helper, whyServer},
-	{"branch.*.pushremote", helper, whyServer},
-	{"url.*.insteadof", nil, whyServer},
-	{"url.*.pushinsteadof", nil, whyServer},
+	{"branch.*.pushRemote", helper, whyServer},
+	{"url.*.insteadOf", nil, whyServer},
+	{"url.*.pushInsteadOf", nil, whyServer},
 	{"protocol.allow", permits, "git on the host would run helpers that it refuses otherwise"},
 	{"protocol.*.allow", permits, "git on the host would run helpers that it refuses otherwise"},
 	{"include.path", nil, whyReads},
-	{"includeif.*.path", nil, whyReads},
+	{"includeIf.*.path", nil, whyReads},
 }
 
 // names is a condition of a section's names, which when gets in the place of the value: see [Setting.Runs].
@@ -94,37 +94,42 @@ func names(all ...string) func(string) bool {
 	}
 }
 
-// Runs reports whether git would run a program because of the setting, or read more settings, and says which in words.
-func (s Setting) Runs() (why string, ok bool) {
-	if s.Value == "" { // it takes back what another file says
-		return "", false
-	}
+// Runs reports whether git would run a program because of the setting, or read more settings. name is its key as git's manuals spell it; why says what
+// git would do.
+func (s Setting) Runs() (name, why string, ok bool) {
 	first, last := strings.IndexByte(s.Key, '.'), strings.LastIndexByte(s.Key, '.')
-	if first < 0 {
-		return "", false
+	if s.Value == "" || first < 0 { // an empty value takes back what another file says
+		return "", "", false
 	}
 	for _, row := range settings {
-		value := s.Value
-		switch prefix, name, sub := strings.Cut(row.shape, ".*."); {
-		case strings.HasSuffix(row.shape, ".**"):
-			if s.Key[:first+1] != strings.TrimSuffix(row.shape, "**") {
-				continue
-			}
-			if prefix == "sendemail.**" {
-				value = s.Key[last+1:]
-			}
-		case sub:
-			if first == last || s.Key[last+1:] != name || !strings.HasPrefix(s.Key, prefix+".") || last <= len(prefix) {
-				continue
-			}
-		case s.Key != row.shape:
-			continue
-		}
-		if row.when == nil || row.when(value) {
-			return row.why, true
+		if spelled, ok := row.matches(s.Key, first, last); ok && (row.when == nil || row.when(s.subject(row))) {
+			return spelled, row.why, true
 		}
 	}
-	return "", false
+	return "", "", false
+}
+
+// subject is what the condition of a row is about: the value; of a row for a whole section, the name, where that is what counts.
+func (s Setting) subject(row setting) string {
+	if row.shape == "sendemail.**" {
+		return s.Key[strings.LastIndexByte(s.Key, '.')+1:]
+	}
+	return s.Value
+}
+
+// matches reports whether a key, with its first and last dot, is of the row's shape, and gives it in the row's spelling.
+func (r setting) matches(key string, first, last int) (spelled string, ok bool) {
+	if section, all := strings.CutSuffix(r.shape, "**"); all {
+		return key, key[:first+1] == section
+	}
+	prefix, name, sub := strings.Cut(r.shape, ".*.")
+	switch {
+	case !sub:
+		return r.shape, key == strings.ToLower(r.shape)
+	case last <= len(prefix) || key[last+1:] != strings.ToLower(name) || !strings.HasPrefix(key, strings.ToLower(prefix)+"."):
+		return "", false
+	}
+	return prefix + key[len(prefix):last+1] + name, true
 }
 
 // Includes returns the files that a configuration includes.

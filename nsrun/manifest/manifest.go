@@ -25,6 +25,8 @@ type Manifest struct {
 	SharedDirs, Sockets, ExtraRO, ExtraRW, ForceRW []string
 	// Home is the home directory: one of the names that package policy has for it, or a directory of the host. Empty means policy.HomePrivate.
 	Home string
+	// ProtectPaths are those of policy.Policy, as they are written.
+	ProtectPaths []string
 	// Code is the file of the program; its directory is shown read-only.
 	Code string
 	// Chdir is the working directory inside; empty means the workspace, or the code's directory, or /.
