@@ -67,7 +67,7 @@ func (l *look) tree(dir int, name, at string, row hostrun.Row, hooks bool) {
 	l.links = append(l.links, part.links...)
 }
 
-// budget is what is left of the bounds of a row.
+// budget counts down how many entries and bytes a look at one row may still read.
 type budget struct {
 	entries int
 	bytes   int64

@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// Kept is a file or directory in a writable grant that is to be read-only. Whoever asks for a plan has looked for it, as for [Pipes].
+// Kept is a file or directory in a writable grant that is to be read-only. The caller of [Compile] finds it on the host, as it does [Pipes].
 type Kept struct {
 	Grant string // the grant's place inside
 	Real  string // where the host has the grant, free of symlinks
