@@ -358,3 +358,27 @@ func TestCmdOfABackendWithoutSessions(t *testing.T) {
 	err = cmd.Wait()
 	assert.ErrorIs(t, err, context.Canceled)
 }
+
+// TestWhatACommandLeavesIsInItsResult: the library compares as nsrun run does; a session keeps hooks read-only.
+func TestWhatACommandLeavesIsInItsResult(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(dir+"/.git/hooks", 0o755))
+	p, err := nsrun.NewPolicy().Workspace(dir).Build()
+	require.NoError(t, err)
+	cmd := nsrun.CommandContext(t.Context(), p, "sh", "-c", "echo x >.envrc; ! (echo x >.git/hooks/x)")
+	require.NoError(t, cmd.Run())
+	require.Len(t, cmd.Result.ProtectedChanged, 1)
+	require.Equal(t, "new file", cmd.Result.ProtectedChanged[0].What)
+	require.NoError(t, os.WriteFile(dir+"/deploy.sh", nil, 0o755))
+	back, err := nsrun.NewPolicy().Workspace(dir).Protect(policy.ProtectRevert, dir+"/deploy.sh").Build()
+	require.NoError(t, err)
+	cmd = nsrun.CommandContext(t.Context(), back, "sh", "-c", "echo y >.envrc; ! (echo x >deploy.sh)")
+	require.NoError(t, cmd.Run())
+	require.True(t, cmd.Result.ProtectedChanged[0].Reverted)
+	s, err := nsrun.Open(t.Context(), p)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Command(t.Context(), "sh", "-c", "echo x >.mcp.json; ! (echo x >.git/hooks/x)").Run())
+	require.Empty(t, s.Receipt().Protect.Compared)
+	require.Equal(t, []string{dir + "/.git/hooks"}, s.Receipt().Protect.ReadOnly)
+}

@@ -67,7 +67,7 @@ func (p Policy) With(change func(policy.Policy) (policy.Policy, error)) (Policy,
 
 func clone(p policy.Policy) policy.Policy {
 	p.FS, p.Limits, p.Require, p.Notes = slices.Clone(p.FS), slices.Clone(p.Limits), slices.Clone(p.Require), slices.Clone(p.Notes)
-	p.Audit, p.Labels = slices.Clone(p.Audit), slices.Clone(p.Labels)
+	p.Audit, p.Labels, p.ProtectPaths = slices.Clone(p.Audit), slices.Clone(p.Labels), slices.Clone(p.ProtectPaths)
 	p.Env.Pass, p.Env.Set = slices.Clone(p.Env.Pass), slices.Clone(p.Env.Set)
 	p.CommandRules = slices.Clone(p.CommandRules)
 	for i := range p.CommandRules {
@@ -139,6 +139,18 @@ func (b *Builder) ReadWrite(paths ...string) *Builder {
 // Socket shows Unix sockets of the host, one by one.
 func (b *Builder) Socket(paths ...string) *Builder {
 	return b.grant("Socket", policy.Socket, true, paths...)
+}
+
+// Protect says what is done about places in writable directories that make the host run something, such as git hooks. Paths are further files and
+// directories that stay read-only where they exist, and are compared. The default level is [policy.ProtectReport].
+func (b *Builder) Protect(level policy.Protect, paths ...string) *Builder {
+	b.spec.Protect = level
+	for _, path := range paths {
+		if abs, ok := b.abs("Protect", path); ok {
+			b.spec.ProtectPaths = append(b.spec.ProtectPaths, abs)
+		}
+	}
+	return b
 }
 
 // Dir is where commands start, a path inside.

@@ -43,7 +43,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	}
 	pol.NoExec = pol.NoExec || f.noExec
 	pol, err := f.applyHome(pol)
-	faults = append(faults, err)
+	faults = append(faults, err, f.applyProtect(&pol))
 	if f.audit != "" {
 		abs, err := absolute(f.audit)
 		if err != nil {
@@ -94,6 +94,31 @@ func keepHome(pol policy.Policy) (policy.Policy, error) {
 		}
 	}
 	return pol, errors.New("--home keep: there is no workspace to keep it for; add --workspace DIR, or name a directory with --home DIR")
+}
+
+// applyProtect puts the level of --protect in the place of the manifest's, and adds its paths.
+func (f *flags) applyProtect(pol *policy.Policy) error {
+	level := ""
+	var faults []error
+	for _, word := range f.protect {
+		switch isLevel := slices.Contains(policy.Protects, policy.Protect(word)); {
+		case isLevel && level != "":
+			faults = append(faults, fmt.Errorf("--protect %s: the level is %s already; give one", word, level))
+		case isLevel:
+			level = word
+			pol.Protect = policy.Protect(word)
+		case !strings.Contains(word, "/"):
+			faults = append(faults, fmt.Errorf("--protect %s: use %s, or a path with a slash in it, as in ./%s", word, strings.Join(policy.Words(policy.Protects), ", "), word))
+		default:
+			abs, err := absolute(word)
+			if err != nil {
+				faults = append(faults, fmt.Errorf("--protect: %w", err))
+				continue
+			}
+			pol.ProtectPaths = append(slices.Clip(pol.ProtectPaths), abs)
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // applyAutonomy puts --autonomy in the place of the manifest's, which it can only lower.
@@ -193,6 +218,9 @@ func widened(was, is policy.Policy) (notes []policy.Note) {
 	}
 	if is.KillGrace > was.KillGrace {
 		note("--kill-grace", is.KillGrace.String(), was.KillGrace.String())
+	}
+	if is.Protect.Less(was.Protect) {
+		note("--protect", string(is.Protect.Level()), string(was.Protect.Level()))
 	}
 	for _, l := range was.Limits {
 		if now, ok := is.Limit(l.Name); ok && now > l.Value {

@@ -85,7 +85,7 @@ func (f *flags) from(name string, cut bool) string {
 	return ", the default; raise it with " + flag
 }
 
-// exited is a line for a command that has ended by itself, where it is known what usually helps.
+// exited returns advice for a command that ended by itself with a status for which the usual cause is known, and otherwise nothing.
 func (f *flags) exited(p *plan.Plan, r result.Result, environ []string) string {
 	code := 0
 	if r.ExitStatus != nil {

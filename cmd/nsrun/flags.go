@@ -20,7 +20,7 @@ type flagRow struct {
 	field string // how the fields of a policy begin that it fills
 }
 
-// offered is what a flag fills, with the words that its value can be, for completion. It checks nothing: whoever reads the value does.
+// offered is the target of a flag, and the values that completion offers for it. It checks nothing: the code that reads the value does.
 type offered struct {
 	into  any
 	words []string

@@ -22,7 +22,7 @@ type flags struct {
 	manifest, ceiling       string
 	audit, result           string
 	ro, rw, mounts, sockets stringList
-	forceRW                 stringList
+	forceRW, protect        stringList
 	workspace, chdir, home  string
 	net                     string
 	env, labels             stringList
@@ -57,8 +57,10 @@ func (f *flags) rows() []flagRow {
 		{"--mount SRC:DST[:ro][:noexec]", &f.mounts, "show SRC at DST, writable unless it says ro (repeat)", ""},
 		{"--workspace DIR", &f.workspace, "show DIR writable and start in it", ""},
 		{"--force-rw PATH", &f.forceRW, "like --rw, and insist where that is refused as a probable mistake (repeat)", ""},
-		{"--home private|keep|none|DIR", &f.home, "the home directory: private (default: empty, writable, gone afterwards), keep (one for each workspace, " +
+		{"--home private|keep|none|DIR", offered{&f.home, []string{policy.HomePrivate, policy.HomeKeep, policy.HomeNone}}, "the home directory: private (default: empty, writable, gone afterwards), keep (one for each workspace, " +
 			"which the next run finds; see nsrun home), none (empty, read-only), or DIR of the host, which has a slash in it", "home"},
+		{"--protect LEVEL|PATH", &f.protect, "what is done about git hooks, settings of editors and the like in writable places: report (default), revert, strict, off; " +
+			"or one more PATH, with a slash in it, that stays read-only (repeat); see nsrun help protect", "protect"},
 		{"--noexec", &f.noExec, "run no programs from writable places, files in memory included", ""},
 		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
 		{"-w, -C, --chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},

@@ -71,6 +71,9 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 	} else if line := f.ending(p, result, a.environ); line != "" && !f.quiet {
 		fmt.Fprintf(a.stderr, "nsrun: %s\n", printable(line))
 	}
+	if line := protectedLine(result.ProtectedChanged); line != "" && !f.verbose { // with -v there is a note for each
+		fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(line))
+	}
 	notes := result.Receipt.Notes
 	if err != nil && !f.verbose { // what would have been is of no interest, but that a log lacks a row is
 		notes = slices.DeleteFunc(slices.Clone(notes), func(n plan.Note) bool { return n.Feature != "audit" })

@@ -27,6 +27,8 @@ var imports = map[string]string{
 	"rlimit":                      "internal/sys internal/sys/entry",
 	"rlimit/cgroup":               "internal/fault internal/sys",
 	"nsrun/policy":                "",
+	"nsrun/hostrun":               "",
+	"internal/watch":              "nsrun/hostrun",
 	"nsrun/facts":                 "",
 	"nsrun/commands":              "nsrun/policy",
 	"nsrun/plan":                  "mounts landlock seccomp rlimit rlimit/cgroup nsrun/policy nsrun/facts",
@@ -46,11 +48,11 @@ var imports = map[string]string{
 	"internal/importcheck":        "",
 	"internal/importcheck/report": "",
 	"nsrun/result":                "nsrun/plan",
-	"internal/runner":             "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result mounts internal/backend internal/stages internal/probe internal/wire internal/spawner internal/homes",
+	"internal/runner":             "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result mounts internal/backend internal/stages internal/probe internal/wire internal/spawner internal/homes internal/watch",
 	"nsrun":                       "nsrun/policy nsrun/commands nsrun/plan nsrun/result internal/backend internal/runner",
 	"nsrun/load":                  "nsrun nsrun/policy nsrun/plan nsrun/manifest internal/runner",
 	"cmd/nsrun/internal/session":  "internal/runner nsrun/result nsrun/policy nsrun/plan",
-	"cmd/nsrun":                   "internal/fault internal/sys/entry internal/sys cmd/nsrun/internal/session internal/backend internal/homes internal/probe internal/runner mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap",
+	"cmd/nsrun":                   "internal/fault internal/sys/entry internal/sys cmd/nsrun/internal/session internal/backend internal/homes internal/probe internal/runner mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/hostrun nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap",
 	"cmd/nsbench":                 "nsrun",
 	"e2e":                         "",
 	"internal/doctest":            "",
@@ -69,7 +71,7 @@ var imports = map[string]string{
 }
 
 // pure lists the packages that may not reach the system.
-var pure = strings.Fields("nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap")
+var pure = strings.Fields("nsrun/policy nsrun/hostrun nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap")
 
 // system lists what reaches it.
 var system = strings.Fields("os os/exec os/signal os/user syscall net unsafe golang.org/x/sys/unix")

@@ -91,8 +91,8 @@ func refused(d commands.Decision) error {
 	return &policy.Fault{Field: "args", Text: d.Text(), Fix: "accepted: " + d.Try}
 }
 
-// Admit looks at the host for what a plan has to know of a request's policy: the FIFOs that it would let be written into, and which rule of
-// its command rules accept the command. An error is a [*RefusedError], or an [*Error] of a look that failed. There is no command to check
+// Admit looks at the host for what a plan has to know of a request's policy: the FIFOs that it would let be written into, the places
+// that it has to keep read-only, and which rule of its command rules accept the command. An error is a [*RefusedError], or an [*Error] of a look that failed. There is no command to check
 // for a session: its commands are checked one by one.
 func Admit(req plan.Request) (plan.Request, error) {
 	with, err := withKept(req.Policy)
@@ -105,6 +105,11 @@ func Admit(req plan.Request) (plan.Request, error) {
 		return req, err
 	}
 	req.Pipes = pipes
+	if req.Kept == nil {
+		guard := watchFor(req.Policy)
+		req.Kept = keptBy(guard, req.Policy)
+		guard.Close()
+	}
 	if req.Policy.Commands == "" || req.Session {
 		return req, nil
 	}

@@ -28,12 +28,17 @@ func Run(ctx context.Context, p policy.Policy, argv []string, opts *ExecOptions,
 	if err != nil {
 		return nil, err
 	}
-	result, err := s.once(ctx, argv, opts, rec)
+	guard := watchFor(s.spec)
+	defer guard.Close()
+	result, err := s.once(ctx, argv, opts, rec, keptBy(guard, s.spec))
+	if result != nil {
+		compared(guard, &result.Result)
+	}
 	return rec.conclude(argv, result, err, ctx.Err() != nil)
 }
 
 // once is Run in a session that is not open yet.
-func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, rec *record) (*ExecResult, error) {
+func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, rec *record, kept []plan.Kept) (*ExecResult, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -49,7 +54,7 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 	var result *ExecResult
 	spec := s.spec
 	spec.Commands = "" // the session asks it, with the directory that the command is to start in
-	_, err = attempt(plan.Request{Policy: spec, Environ: os.Environ(), Command: command, Terminal: opts.Terminal != nil}, func(pl *plan.Plan) (err error) {
+	_, err = attempt(plan.Request{Policy: spec, Environ: os.Environ(), Command: command, Terminal: opts.Terminal != nil, Kept: kept}, func(pl *plan.Plan) (err error) {
 		s.plan = pl
 		if !pl.Serves() {
 			result, err = s.runApart(ctx, argv, opts, rec)

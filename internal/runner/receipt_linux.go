@@ -20,7 +20,7 @@ func receipt(p *plan.Plan, out backend.Outcome) result.Receipt {
 	if p.Backend == plan.BackendNone {
 		r.Capabilities, r.NoNewPrivs = "the caller's", false
 	}
-	r.Limits = limitReceipts(p)
+	r.Limits, r.Protect = limitReceipts(p), p.Protect
 	r.Lost = p.Lost()
 	r.Notes = notes(p, out)
 	return r

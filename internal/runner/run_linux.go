@@ -55,6 +55,9 @@ func Foreground(req plan.Request, opts backend.Options) (p *plan.Plan, end resul
 	}
 	defer release()
 	opts.Brief = opts.Brief && len(rec.logs) == 0
+	guard := watchFor(req.Policy)
+	defer guard.Close()
+	req.Kept = keptBy(guard, req.Policy)
 	p, err = attempt(req, func(p *plan.Plan) (err error) {
 		if err = rec.begin(p.Command, p.Dir, p.Env, p.Backend); err != nil {
 			end = failed(p, err)
@@ -65,6 +68,9 @@ func Foreground(req plan.Request, opts backend.Options) (p *plan.Plan, end resul
 	})
 	if p == nil {
 		return nil, result.Result{}, rec.refused(req.Command, req.Policy.Dir, Failure(err), err)
+	}
+	if err == nil {
+		compared(guard, &end)
 	}
 	end.Receipt.Notes = append(slices.Clone(end.Receipt.Notes), rec.finish(end)...)
 	return p, end, err

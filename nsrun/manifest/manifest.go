@@ -27,6 +27,8 @@ type Manifest struct {
 	Home string
 	// Mounts show paths of the host at other places.
 	Mounts []Mount
+	// ProtectPaths are those of policy.Policy, as they are written.
+	ProtectPaths []string
 	// Code is the file of the program; its directory is shown read-only.
 	Code string
 	// Chdir is the working directory inside; empty means the workspace, or the code's directory, or /.

@@ -36,6 +36,8 @@ const everything = `{
   "home": "none",
   "noexec": true,
   "mounts": [{"from": "~/data", "to": "/data", "write": true, "exec": false}, {"from": "/srv/lib", "to": "/lib/own"}],
+  "protect": "strict",
+  "protect_paths": ["/work/ws/deploy.sh"],
   "code": "bin/tool.py",
   "chdir": "/workspace/sub",
   "network": "none",
@@ -82,6 +84,8 @@ mounts:
   - {from: "~/data", to: /data, write: true, exec: false}
   - from: /srv/lib
     to: /lib/own
+protect: strict
+protect_paths: [/work/ws/deploy.sh]
 code: bin/tool.py
 chdir: /workspace/sub
 network: none
@@ -150,7 +154,7 @@ func TestEverything(t *testing.T) {
 		Capabilities: []Capability{{"network", "http", nil}, {"code", "exec", nil}, {"fs", "write", []string{"~/notes/**", "/data/[ab]*"}}},
 		Workspace:    "/work/ws", WorkspaceAt: "/workspace",
 		SharedDirs: []string{"/work/shared"}, Sockets: []string{"/run/mcp.sock"},
-		ExtraRO: []string{"/work/ws/config"}, ExtraRW: []string{"~/out"}, ForceRW: []string{"/opt"}, Home: "none",
+		ExtraRO: []string{"/work/ws/config"}, ExtraRW: []string{"~/out"}, ForceRW: []string{"/opt"}, Home: "none", ProtectPaths: []string{"/work/ws/deploy.sh"},
 		Mounts: []Mount{{From: "~/data", To: "/data", Write: true, NoExec: true}, {From: "/srv/lib", To: "/lib/own"}},
 		Code:   "bin/tool.py", Chdir: "/workspace/sub", RawFilter: "filter.bpf", Audit: "~/audit.jsonl",
 		Wishes: policy.Policy{
@@ -160,7 +164,7 @@ func TestEverything(t *testing.T) {
 			Timeout: 90 * time.Second, KillGrace: 5 * time.Second,
 			Seccomp:  policy.Seccomp{Filter: "compute", Deny: []string{"ptrace"}},
 			Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
-			Require: []string{"files"}, NoExec: true, Isolation: "container", SelfTest: true,
+			Require: []string{"files"}, NoExec: true, Isolation: "container", SelfTest: true, Protect: "strict",
 			Labels:   []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
 			Autonomy: "readonly", Commands: "lint", CommandRules: []policy.CommandRules{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
 				{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},

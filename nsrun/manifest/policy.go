@@ -39,6 +39,11 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	if b.Audit != "" {
 		p.Audit = []string{b.file(b.Audit, "audit")}
 	}
+	for i, written := range b.ProtectPaths {
+		if place := b.file(written, indexed("protect_paths", i)); place != "" {
+			p.ProtectPaths = append(p.ProtectPaths, place)
+		}
+	}
 	b.amounts(&p)
 	b.net(&p)
 	p.Seccomp.Raw = raw

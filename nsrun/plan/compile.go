@@ -29,6 +29,8 @@ type Request struct {
 	RuleEnv []string
 	// Pipes are FIFOs of the host that only the view keeps from being written into: see [Pipes].
 	Pipes Pipes
+	// Kept are places that the policy's Protect wants read-only: see [Kept]. nil means that nobody has looked.
+	Kept []Kept
 	// Session asks for a sandbox that commands are started in later, as often as one likes. There is no Command then.
 	Session bool
 	// Sole says that the process which runs the plan is for that run alone, and may be moved, as the nsrun command is. Other programs may
@@ -145,12 +147,12 @@ func passes(backend string) []func(*compiler) error {
 	type C = compiler
 	switch backend {
 	case BackendLandlock:
-		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
 			(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	case BackendNone:
-		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	}
-	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).fileSystem, (*C).landlock, (*C).seccomp,
+	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).fileSystem, (*C).landlock, (*C).seccomp,
 		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 
@@ -369,6 +371,9 @@ func (c *compiler) environment() error {
 	if c.plan.Backend == BackendLandlock && !c.granted(path.Join(home, ".gitconfig")) {
 		// The file is there, and git gives up where it cannot read it (access_or_die in git's config.c). From git 2.32 on.
 		base = append(base, policy.Var{Name: "GIT_CONFIG_GLOBAL", Value: "/dev/null"})
+	}
+	if c.pol.Protect == policy.ProtectStrict && c.plan.Protect != nil { // git status would write to the index, which is read-only
+		base = append(base, policy.Var{Name: "GIT_OPTIONAL_LOCKS", Value: "0"})
 	}
 	env := c.pol.Env
 	for _, v := range c.req.RuleEnv {

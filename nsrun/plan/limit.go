@@ -194,7 +194,8 @@ func (c *compiler) output(l policy.Limit, byDefault bool) {
 	c.plan.Output = &Output{Bytes: l.Value, Pipes: byDefault}
 }
 
-// Bound returns the value of a limit in its own unit, whoever has named it and whatever enforces it.
+// Bound returns the value that a limit has in this plan, in the unit of [policy.LimitTable]: one that was asked for, or a default. ok is false if nothing
+// enforces the limit.
 func (p *Plan) Bound(name string) (value int64, ok bool) {
 	for _, h := range p.EnforcedBy {
 		if number, ok := strings.CutPrefix(h.Limit, name+"="); ok {

@@ -52,6 +52,8 @@ type Plan struct {
 	KillScope bool `json:"kill_scope,omitempty"`
 	// SelfTest lists the acts that must fail before the command is started.
 	SelfTest []Act `json:"self_test,omitempty"`
+	// Protect is what becomes of places that make the host run something. It is nil if the command can write to nothing of the host's.
+	Protect *Protect `json:"protect,omitempty"`
 	// Audit lists the logs that tell of the command, which it must not see.
 	Audit []string `json:"audit,omitempty"`
 	// Labels are the caller's words for them.

@@ -270,7 +270,11 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 	id := 5
 	for i := range reflect.TypeFor[policy.Policy]().NumField() {
 		name := reflect.TypeFor[policy.Policy]().Field(i).Name
-		p := plain
+		base := plain
+		if strings.HasPrefix(name, "Protect") {
+			base = base.Grant("/w", true, "x")
+		}
+		p := base
 		switch v := reflect.ValueOf(&p).Elem().Field(i); name {
 		case "FS":
 			p.FS = nil
@@ -288,6 +292,8 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 			p.Audit = []string{"/a.jsonl"}
 		case "Labels":
 			p.Labels = []policy.Var{{Name: "task", Value: "1"}}
+		case "ProtectPaths":
+			p.ProtectPaths = []string{"/elsewhere"}
 		case "Notes":
 			p.Notes = []Note{{Feature: "a", Loss: "b"}}
 		default:
@@ -306,6 +312,9 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 				if name == "Autonomy" {
 					v.SetString("readonly")
 				}
+				if name == "Protect" {
+					v.SetString("off")
+				}
 				if name == "Isolation" {
 					v.SetString("subprocess")
 				}
@@ -316,7 +325,7 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 			}
 		}
 		if !explained[name] {
-			assert.NotEqual(t, text(plain), text(p), "policy field %s changes nothing in a plan", name)
+			assert.NotEqual(t, text(base), text(p), "policy field %s changes nothing in a plan", name)
 		}
 	}
 }

@@ -54,6 +54,7 @@ func (p *Plan) String() string {
 		line("terminal", "a pty of the sandbox's own devpts")
 	}
 	line("timeout", p.timeText())
+	some("protect", p.protectText())
 	for _, file := range p.Audit {
 		line("audit", file)
 	}

@@ -37,6 +37,8 @@ type Ceiling struct {
 	Fallback Fallback `json:"fallback,omitempty"`
 	// Isolation is the least of a sandbox that is permitted: subprocess and permissive permit policies without one.
 	Isolation Isolation `json:"isolation,omitempty"`
+	// Protect is the least level of protection: see [Policy].Protect. Empty means ProtectReport; ProtectOff permits to go without.
+	Protect Protect `json:"protect,omitempty"`
 	// Require lists guarantees that every policy gets to require.
 	Require []string `json:"require,omitempty"`
 	// Commands lists the built-in command rules that may be used; every policy must name one of them then.
@@ -288,6 +290,7 @@ func (k *cutter) layers(c Ceiling) {
 		k.note("fallback", "degrade is beyond the ceiling; what cannot be enforced refuses the run", `"fallback": "degrade"`)
 	}
 	k.backend(c)
+	k.protect(c)
 	if k.HostEtc && !c.HostEtc {
 		k.HostEtc = false
 		k.note("fs", "the host's account files are beyond the ceiling; the sandbox has its own", `"host_etc": true`)

@@ -319,3 +319,19 @@ func TestIsolationFaults(t *testing.T) {
 	}
 	assert.NoError(t, Policy{Isolation: Permissive, Backend: BackendNone, Require: []string{"descriptors"}}.Validate())
 }
+
+func TestACeilingRaisesProtection(t *testing.T) {
+	for _, c := range []struct {
+		asked, least, want Protect
+		note               bool
+	}{
+		{"", "", "", false}, {ProtectOff, "", ProtectReport, true}, {ProtectOff, ProtectOff, ProtectOff, false}, {"", ProtectRevert, ProtectRevert, true},
+		{ProtectStrict, ProtectRevert, ProtectStrict, false}, {ProtectRevert, ProtectStrict, ProtectStrict, true}, {ProtectStrict, "", ProtectStrict, false},
+	} {
+		p := Default("/home/me")
+		p.Protect = c.asked
+		got, notes := p.under(Ceiling{Protect: c.least})
+		assert.Equal(t, c.want, got.Protect, "%+v", c)
+		assert.Len(t, notes, map[bool]int{true: 1}[c.note], "%+v", c)
+	}
+}

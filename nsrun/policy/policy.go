@@ -22,6 +22,10 @@ type Policy struct {
 	KeepHome string `json:"keep_home,omitempty"`
 	// NoExec forbids running programs from every writable place, files in memory included.
 	NoExec bool `json:"noexec,omitempty"`
+	// Protect is what is done about places in writable grants that make the host run something. The zero value is ProtectReport.
+	Protect Protect `json:"protect,omitempty"`
+	// ProtectPaths are further such places of the host, absolute and clean: read-only where they exist, and compared.
+	ProtectPaths []string `json:"protect_paths,omitempty"`
 	// Env is the environment of the command.
 	Env Env `json:"env"`
 	// Network says what can be reached. The zero value is none.

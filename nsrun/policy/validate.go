@@ -46,6 +46,12 @@ func (p Policy) Validate() error {
 	oneOf(say, "backend", p.Backend, Backends)
 	oneOf(say, "autonomy", p.Autonomy, Autonomies)
 	oneOf(say, "isolation", p.Isolation, Isolations)
+	oneOf(say, "protect", p.Protect, Protects)
+	for i, place := range p.ProtectPaths {
+		if err := CheckPath(place); err != nil {
+			say(fmt.Sprintf("protect_paths[%d]", i), "%v", err)
+		}
+	}
 	if p.Isolation.Level() != Container && p.Backend != "" && p.Backend != BackendAuto && p.Backend != BackendNone {
 		say("isolation", "%s is no sandbox, and the backend %s is one; leave out one of them", p.Isolation, p.Backend)
 	}

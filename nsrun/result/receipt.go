@@ -27,6 +27,8 @@ type Receipt struct {
 	Limits []LimitReceipt `json:"limits,omitempty"`
 	// KillTree is what ends all that the command has started.
 	KillTree string `json:"kill_tree,omitempty"`
+	// Protect says which places that make the host run something were read-only, and in which directories they were compared.
+	Protect *plan.Protect `json:"protect,omitempty"`
 	// SelfTest lists the acts that were tried before the command was started, and failed as they must.
 	SelfTest []plan.Act `json:"self_test,omitempty"`
 	// Holds lists the guarantees that held.

@@ -47,6 +47,8 @@ type Result struct {
 	StderrBytes *int64 `json:"stderr_bytes,omitempty"`
 	// Cut says that there was more than StdoutBytes and StderrBytes.
 	Cut bool `json:"cut,omitempty"`
+	// ProtectedChanged lists what makes a program of the host run something, and was made or changed while the command ran. There are at most 100.
+	ProtectedChanged []ProtectedChange `json:"protected_changed,omitempty"`
 	// Receipt is what was really on.
 	Receipt Receipt `json:"receipt"`
 }

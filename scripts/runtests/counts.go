@@ -28,6 +28,7 @@ var floors = []floor{
 	{"all of e2e/backend as root", "failed looks", 5700},
 	{"e2e/backend as root", "kills", 200},
 	{"all of e2e/backend as root", "kills", 4000},
+	{"internal/watch as ", "places and ways to change them", 640},
 	{"internal/backend as root", "fault points", 2200},
 	{"internal/backend as ", "fault points", 2000},
 	{"internal/backend as root", "rejected mutants", 114000},

@@ -26,7 +26,7 @@ type pkg struct {
 const docker = "docker.io podman crun bubblewrap"
 
 var table = map[string]pkg{
-	"cmd/nsrun":                  {seconds: 50, race: 110, needs: "bubblewrap python3 nodejs"},
+	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git"},
 	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
 	"cmd/nsbench":                {seconds: 15, race: 30},
 	"e2e":                        {seconds: 65, once: true, slow: 110, slice: 6},
@@ -55,6 +55,8 @@ var table = map[string]pkg{
 	"nsrun/manifest":             {quick: true, seconds: 5},
 	"nsrun/plan":                 {quick: true, seconds: 1},
 	"nsrun/policy":               {quick: true, seconds: 1},
+	"nsrun/hostrun":              {quick: true, seconds: 1, needs: "git"},
+	"internal/watch":             {seconds: 8, slow: 25, slice: 6, needs: "git"},
 	"nsrun/commands":             {quick: true, seconds: 1},
 	"landlock":                   {quick: true, seconds: 1},
 	"mounts":                     {quick: true, seconds: 2},
