@@ -280,6 +280,22 @@ func TestManyAtOnce(t *testing.T) {
 	group.Wait()
 }
 
+// TestWithManyDescriptors has a caller with so many open descriptors that none is left among the numbers that a sandbox prefers.
+func TestWithManyDescriptors(t *testing.T) {
+	for range 600 {
+		f, err := os.Open(os.DevNull)
+		require.NoError(t, err)
+		defer f.Close()
+	}
+	r, err := Run(context.Background(), built(t, NewPolicy()), Shell("echo in; ls /proc/self/fd | wc -l"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, "in\n4\n", string(r.Stdout), "and none of them reaches the command")
+	s := opened(t, NewPolicy())
+	r, err = s.Exec(context.Background(), []string{"true"}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, OK, r.Verdict)
+}
+
 // TestManyInARow has commands that end, or are not there, one right after the other: a supervisor's end must never be taken for another's.
 func TestManyInARow(t *testing.T) {
 	s := opened(t, NewPolicy())

@@ -54,32 +54,49 @@ func openFile(name string) (int, error) {
 	}
 }
 
-// SpareFD returns a descriptor number that is neither open nor in used, for a descriptor that needs a fixed number: the highest one below
-// 250 and below the limit on open files. The descriptors that a program opens get low numbers. If they could get so high that they meet this
-// one, because the limit is low, the error is EMFILE.
+// SpareFD returns a descriptor number that is neither open nor in used, for a descriptor that needs a fixed number. The descriptors that the
+// child opens get the lowest free numbers and must not meet this one, so some numbers below it are free: if there are none below 250, where
+// the kernel's table of a new process ends, because the caller has many descriptors open, the number is higher. If the limit on open files
+// leaves none, the error is EMFILE.
 func SpareFD(used []int) (int, error) {
+	limit := 64
 	var r unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil {
-		r.Cur = 64
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
+		limit = int(min(r.Cur, 1<<20)) // fs.nr_open is as much, unless it was raised
 	}
+	const apart = 8 // other threads may open descriptors before the child is there
+	for top := 250; top < limit; top *= 2 {
+		if n := spareBelow(top, used, apart); n > 0 {
+			return n, nil
+		}
+	}
+	if n := spareBelow(limit, used, 1); n > 0 {
+		return n, nil
+	}
+	return -1, unix.EMFILE
+}
+
+// spareBelow returns the highest spare number below top, or -1 if of the numbers below it, each so far apart, too few are free.
+func spareBelow(top int, used []int, apart int) int {
 	free := func(n int) bool {
 		_, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
 		return err != nil && !slices.Contains(used, n)
 	}
-	n := int(min(r.Cur, 250)) - 1
+	n := top - 1
 	for n > 3 && !free(n) {
 		n--
 	}
 	const opened = 6 // at most so many at once: the roots, an anchor, a source, a tree and a destination
-	for below, left := n-1, opened; left > 0; below-- {
-		if below < 0 {
-			return -1, unix.EMFILE
-		}
+	left := opened
+	for below := n - apart; below >= 0 && left > 0; below -= apart {
 		if free(below) {
 			left--
 		}
 	}
-	return n, nil
+	if left > 0 {
+		return -1
+	}
+	return n
 }
 
 // MemoryFile returns a close-on-exec file in memory that contains data, at its start.
