@@ -247,7 +247,7 @@ func TestRunIsOneCommand(t *testing.T) {
 
 // TestManyAtOnce has sessions side by side, and commands side by side in each: nobody sees another one's files, and every answer is its own.
 func TestManyAtOnce(t *testing.T) {
-	n := testenv.Times(50)
+	n := testenv.Times(100)
 	p := built(t, NewPolicy())
 	var group sync.WaitGroup
 	for i := range n {
