@@ -141,6 +141,9 @@ func TestAServerUnmapsTheHeap(t *testing.T) {
 	}
 	servers := slices.DeleteFunc(below(spawner), func(pid int) bool { return slices.Contains(before, pid) })
 	require.Len(t, servers, 1)
+	if hidden(t, servers[0]) {
+		t.Skip("the server's children cannot be seen here: /proc hides them (hidepid)")
+	}
 	assert.Greater(t, anonymous(spawner), 1000, "positive control")
 	assert.Less(t, 3*anonymous(servers[0]), 2*anonymous(spawner)) // far less, but for what the race detector has in the image
 }
