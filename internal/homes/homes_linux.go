@@ -77,15 +77,21 @@ func (h Home) Dir() string { return filepath.Join(h.state, h.Name, homeDir) }
 func (h Home) Use(places []Place) (release func(), err error) {
 	root, err := h.open()
 	if err != nil {
-		return nil, fmt.Errorf("the kept home directory %s: %w; XDG_STATE_HOME says where it lies", filepath.Dir(h.Dir()), err)
+		return nil, fmt.Errorf("the kept home directory %s: %w%s", filepath.Dir(h.Dir()), err, elsewhere)
 	}
 	release = func() { root.Close() }
 	if err := h.prepare(root, places); err != nil {
 		release()
-		return nil, fmt.Errorf("the kept home directory %s: %w", h.Dir(), err)
+		hint := ""
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS) {
+			hint = elsewhere
+		}
+		return nil, fmt.Errorf("the kept home directory %s: %w%s", h.Dir(), err, hint)
 	}
 	return release, nil
 }
+
+const elsewhere = "; XDG_STATE_HOME says where it lies"
 
 // open opens the directory of state, made anew if need be, and takes a shared lock on it (flock(2)), which [Home.Remove] takes alone.
 func (h Home) open() (*os.File, error) {
@@ -162,7 +168,7 @@ func (h Home) prepare(dir *os.File, places []Place) error {
 	if err := root.Mkdir(homeDir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := root.WriteFile(workspaceFile, []byte(h.Workspace+"\n"), 0o600); err != nil { // its time is that of the last use
+	if err := h.note(root); err != nil {
 		return err
 	}
 	home, err := root.OpenRoot(homeDir)
@@ -176,6 +182,16 @@ func (h Home) prepare(dir *os.File, places []Place) error {
 		}
 	}
 	return nil
+}
+
+// note writes down the workspace and the time of this use. A name that is there stays: on a full disk it could be emptied and not written.
+func (h Home) note(root *os.Root) error {
+	text := h.Workspace + "\n"
+	if have, err := root.ReadFile(workspaceFile); err == nil && string(have) == text {
+		now := time.Now()
+		return root.Chtimes(workspaceFile, now, now)
+	}
+	return root.WriteFile(workspaceFile, []byte(text), 0o600)
 }
 
 // Place is where something is mounted in a home.
