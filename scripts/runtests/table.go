@@ -67,7 +67,7 @@ var table = map[string]pkg{
 }
 
 // testPrograms are what tests start, beside cmd/nsrun.
-var testPrograms = []string{"e2e/testdata/probe", "e2e/bwrap/testdata/fingerprint", "e2e/backend/testdata/act", "e2e/backend/testdata/unlucky", "e2e/host/testdata/lock",
+var testPrograms = []string{"e2e/testdata/probe", "e2e/testdata/names", "e2e/bwrap/testdata/fingerprint", "e2e/backend/testdata/act", "e2e/backend/testdata/unlucky", "e2e/host/testdata/lock",
 	"e2e/container/testdata/inside", "e2e/docker/testdata/probe"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
