@@ -319,16 +319,16 @@ func remove(at string) error {
 	// What a run has left can have any mode, but is of this user.
 	_ = filepath.WalkDir(at, func(path string, e os.DirEntry, err error) error {
 		if e != nil && e.IsDir() {
-			open(path)
+			makeRemovable(path)
 		}
 		return nil
 	})
 	return os.RemoveAll(at)
 }
 
-// open makes a directory one that its owner may list and empty. A link is not followed: fchmodat2 came with Linux 6.6, so this goes by a
+// makeRemovable lets the owner list and empty a directory. A link is not followed: fchmodat2 came with Linux 6.6, so this goes by a
 // descriptor.
-func open(dir string) {
+func makeRemovable(dir string) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return // it cannot be removed then, which says why
