@@ -70,7 +70,7 @@ func Expand(ops []Op) (simple []Op, from []int) {
 // appendDev appends the operations of a minimal /dev: a tmpfs with bound device nodes, symlinks and a private devpts.
 func appendDev(ops []Op, dest string) []Op {
 	at := func(name string) string { return dest + "/" + name }
-	ops = append(ops, Op{Kind: Tmpfs, Dest: dest, Flags: Flags{NoSuid, NoDev, NoExec}, Size: 1 << 16, Inodes: 64, Mode: 0o755})
+	ops = append(ops, Op{Kind: Tmpfs, Dest: dest, Flags: Flags{NoSuid, NoDev, NoExec}, Size: 1 << 16, Inodes: 64, Mode: 0o755, Shared: true})
 	for _, n := range deviceNodes {
 		ops = append(ops, Op{Kind: Bind, Source: "/dev/" + n.Name, Dest: at(n.Name),
 			// A device works through a read-only mount, but its mode and times cannot be changed: root in the sandbox would change the
@@ -82,7 +82,7 @@ func appendDev(ops []Op, dest string) []Op {
 	}
 	return append(ops,
 		Op{Kind: Devpts, Dest: at("pts")},
-		Op{Kind: Dir, Dest: at("shm")},
+		Op{Kind: Dir, Dest: at("shm"), Mode: 0o1777},
 		// Last, so that no program can put files beside the nodes (attack case FS31). What is mounted below keeps its flags.
 		Op{Kind: Remount, Dest: dest, Flags: Flags{ReadOnly, NoSuid, NoDev, NoExec}})
 }

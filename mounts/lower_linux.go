@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -19,6 +20,7 @@ type lowering struct {
 	have     Have
 	resolver Resolver
 	view     view
+	whole    Op              // the tmpfs that the root is in
 	mounts   []Mount         // the host's, read when first needed
 	writable map[string]bool // sources of writable binds
 	resolved Resolved        // of the current operation
@@ -50,7 +52,7 @@ type lowering struct {
 // The process must be in a mount namespace of its own, with CAP_SYS_ADMIN over it and a procfs at /proc. Afterwards its working
 // directory is the new root, and no descriptor is left open. The result has one entry for each operation of tree.
 func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved, error) {
-	l := &lowering{p: p, have: have, resolver: resolver, view: newView()}
+	l := &lowering{p: p, have: have, resolver: resolver, view: newView(), whole: Op{Kind: Tmpfs, Size: tree.Size, Inodes: tree.Inodes}}
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
 	if tree.Compat {
 		return l.lowerCompatTree(tree)
@@ -145,7 +147,10 @@ func (l *lowering) op(op Op) error {
 	case Bind:
 		return l.bind(op)
 	case Tmpfs:
-		return l.fileSystem(op, "tmpfs", tmpfsOptions(op), node{origin: private, dir: true})
+		if l.shares(op) {
+			return l.share(op)
+		}
+		return l.fileSystem(op, "tmpfs", tmpfsOptions(l.bounded(op)), node{origin: private, dir: true})
 	case Proc:
 		return l.fileSystem(op, "proc", "", node{origin: kernel, source: "/proc", dir: true})
 	case Devpts:
@@ -186,9 +191,9 @@ func (l *lowering) newRoot() {
 	}
 	fs := l.src
 	p.Add(unix.SYS_FSOPEN, sys.Str("tmpfs"), sys.Words(unix.FSOPEN_CLOEXEC, "FSOPEN_CLOEXEC")).Keep(fs)
-	for _, option := range [][2]string{{"source", "nsrun"}, {"mode", "0755"}} {
-		p.Add(unix.SYS_FSCONFIG, sys.Of(fs), sys.Words(unix.FSCONFIG_SET_STRING, "FSCONFIG_SET_STRING"), sys.Str(option[0]),
-			sys.Str(option[1]), sys.Int(0))
+	for option := range strings.SplitSeq("source=nsrun,"+tmpfsOptions(l.whole), ",") {
+		name, value, _ := strings.Cut(option, "=")
+		p.Add(unix.SYS_FSCONFIG, sys.Of(fs), sys.Words(unix.FSCONFIG_SET_STRING, "FSCONFIG_SET_STRING"), sys.Str(name), sys.Str(value), sys.Int(0))
 	}
 	p.Add(unix.SYS_FSCONFIG, sys.Of(fs), sys.Words(unix.FSCONFIG_CMD_CREATE, "FSCONFIG_CMD_CREATE"), sys.Null(), sys.Null(), sys.Int(0))
 	p.Add(unix.SYS_FSMOUNT, sys.Of(fs), sys.Words(unix.FSMOUNT_CLOEXEC, "FSMOUNT_CLOEXEC"),
@@ -206,7 +211,7 @@ func (l *lowering) enterRoot() { l.p.Add(unix.SYS_FCHDIR, sys.Of(l.root)) }
 func (l *lowering) newRootOld() {
 	p := l.p
 	p.Add(unix.SYS_MOUNT, sys.Str("nsrun"), sys.Str("/"), sys.Str("tmpfs"),
-		sys.Words(unix.MS_NOSUID|unix.MS_NODEV, "MS_NOSUID|MS_NODEV"), sys.Str("mode=0755"))
+		sys.Words(unix.MS_NOSUID|unix.MS_NODEV, "MS_NOSUID|MS_NODEV"), sys.Str(tmpfsOptions(l.whole)))
 	l.openStacked(l.root)
 	l.enterRoot()
 }

@@ -104,6 +104,39 @@ func TestBindInTheNewWay(t *testing.T) {
 	assert.True(t, strings.Index(text, "pivot_root") < strings.Index(text, "umount2(\".\", MNT_DETACH)"))
 }
 
+// TestSharedPlacesHaveOneBound: a shared place is a directory of the root's tmpfs. Where it cannot be, it has a tmpfs of its own with the same limits.
+func TestSharedPlacesHaveOneBound(t *testing.T) {
+	share := func(dest string, mode uint32, flags ...Flag) Op {
+		return Op{Kind: Tmpfs, Dest: dest, Mode: mode, Flags: flags, Shared: true}
+	}
+	for _, have := range []Have{newWay, {}} {
+		p := sys.Program{Trace: true}
+		_, err := Lower(&p, Tree{Size: 1 << 20, Inodes: 9, Ops: []Op{
+			{Kind: Dev, Dest: "/dev"}, share("/dev/shm", 0o1777), share("/tmp", 0o1777, NoSuid, NoDev, NoExec), share("/tmp/in", 0), // shared
+			{Kind: Dir, Dest: "/other"}, share("/other", 0o700), {Kind: Dir, Dest: "/used"}, {Kind: File, Dest: "/used/f"}, share("/used", 0),
+			{Kind: Bind, Source: "/home/me/w", Dest: "/w"}, share("/w/sub", 0o700), share("/tmp", 0), // not shared
+		}}, have, plainHost)
+		require.NoError(t, err)
+		text := p.String()
+		for _, want := range []string{`mkdirat($1, "dev", 0755)`, `mount("dev", "dev", NULL, MS_BIND, NULL)`, `mkdirat($1, "dev/shm", 1777)`,
+			`mount("dev/shm", "dev/shm", NULL, MS_BIND, NULL)`, `mount(NULL, "dev/shm", NULL, MS_REMOUNT|MS_BIND|nosuid|nodev, NULL)`, `mkdirat($1, "tmp", 1777)`,
+			`mount(NULL, "tmp", NULL, MS_REMOUNT|MS_BIND|nosuid|nodev|noexec, NULL)`, `mkdirat($1, "tmp/in", 0755)`, `mount("tmp/in", "tmp/in", NULL, MS_BIND, NULL)`,
+			`mount("tmpfs", "other", "tmpfs", nosuid|nodev, "mode=0700,size=1048576,nr_inodes=9")`,
+			`mount("tmpfs", "used", "tmpfs", nosuid|nodev, "mode=0755,size=1048576,nr_inodes=9")`,
+			`"tmpfs", nosuid|nodev, "mode=0700,size=1048576,nr_inodes=9")`, `mount("tmpfs", "tmp", "tmpfs", nosuid|nodev, "mode=0755,size=1048576,nr_inodes=9")`} {
+			assert.Contains(t, text, want)
+		}
+		assert.NotContains(t, text, `mkdirat($1, "w/`, "nothing is made in a directory of the host")
+		assert.Equal(t, 1, strings.Count(text, `mkdirat($1, "dev/shm"`))
+		if have.NewAPI {
+			assert.Contains(t, text, `"size", "1048576"`)
+			assert.Contains(t, text, `"nr_inodes", "9"`)
+		} else {
+			assert.Contains(t, text, `mount("nsrun", "/", "tmpfs", MS_NOSUID|MS_NODEV, "mode=0755,size=1048576,nr_inodes=9")`)
+		}
+	}
+}
+
 // TestDestinationsBelowABindAreNotNamedByAPath: in a directory of the host, somebody could plant a symlink (CVE-2019-16884). A file system of the
 // sandbox that covers one is reached through it, too.
 func TestDestinationsBelowABindAreNotNamedByAPath(t *testing.T) {

@@ -11,11 +11,7 @@ import (
 
 // tmpfsOptions returns the mount options of a tmpfs, with mode 0755 if op has none.
 func tmpfsOptions(op Op) string {
-	mode := op.Mode
-	if mode == 0 {
-		mode = 0o755
-	}
-	options := fmt.Sprintf("mode=%04o", mode)
+	options := fmt.Sprintf("mode=%04o", orMode(op.Mode))
 	if op.Size > 0 {
 		options += fmt.Sprintf(",size=%d", op.Size)
 	}
@@ -36,8 +32,8 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 		return err
 	}
 	flags := op.Flags
-	if op.Kind == Tmpfs && len(flags) == 0 {
-		flags = Flags{NoSuid, NoDev}
+	if op.Kind == Tmpfs {
+		flags = tmpfsFlags(op)
 	}
 	l.mountOn(dest, fstype, options, flags)
 	if op.Kind == Proc {
@@ -50,6 +46,55 @@ func (l *lowering) fileSystem(op Op, fstype, options string, n node) error {
 	}
 	l.view.cover(dest, n)
 	return nil
+}
+
+// shares reports whether op becomes a directory of the sandbox's own file system that it lies in, one that is made for it or is there already.
+func (l *lowering) shares(op Op) bool {
+	n, _, rest := l.view.find(op.Dest)
+	made := rest != "" || n.perm == orMode(op.Mode) && !l.view.above[op.Dest]
+	return op.Shared && n.origin == private && n.dir && made
+}
+
+// bounded returns a tmpfs with the limits that it has as a file system of its own.
+func (l *lowering) bounded(op Op) Op {
+	if op.Shared && op.Size == 0 {
+		op.Size, op.Inodes = l.whole.Size, l.whole.Inodes
+	}
+	return op
+}
+
+// share makes a directory and mounts it on itself: as a mount point it cannot be moved, and it has flags of its own, whatever those of the mount
+// are that it lies in.
+func (l *lowering) share(op Op) error {
+	if _, _, rest := l.view.find(op.Dest); rest != "" {
+		l.makeParents(op.Dest)
+		l.mkdir(op.Dest, orMode(op.Mode))
+	}
+	l.view.cover(op.Dest, node{origin: private, dir: true})
+	l.byPath(op.Dest, func(place string) {
+		l.p.Add(unix.SYS_MOUNT, sys.Str(place), sys.Str(place), sys.Null(), sys.Words(unix.MS_BIND, "MS_BIND"), sys.Null())
+	})
+	flags := tmpfsFlags(op)
+	l.byPath(op.Dest, func(place string) {
+		l.p.Add(unix.SYS_MOUNT, sys.Null(), sys.Str(place), sys.Null(), sys.Words(unix.MS_REMOUNT|unix.MS_BIND|flags.ms(), "MS_REMOUNT|MS_BIND|"+flags.words()), sys.Null())
+	})
+	return nil
+}
+
+// tmpfsFlags returns the flags of a tmpfs: nosuid and nodev if op has none.
+func tmpfsFlags(op Op) Flags {
+	if len(op.Flags) == 0 {
+		return Flags{NoSuid, NoDev}
+	}
+	return op.Flags
+}
+
+// orMode returns the permissions of a directory or tmpfs, 0755 if none are given.
+func orMode(mode uint32) uint32 {
+	if mode == 0 {
+		return 0o755
+	}
+	return mode
 }
 
 // mountOn mounts a new file system on dest.
@@ -87,14 +132,19 @@ func (l *lowering) enter(dest string) {
 
 // msWords returns flags as the argument of mount(2), with their names for listings.
 func msWords(flags Flags) sys.Arg {
-	var words []string
-	for _, f := range flags {
-		words = append(words, string(f))
-	}
-	if len(words) == 0 {
+	if len(flags) == 0 {
 		return sys.Int(0)
 	}
-	return sys.Words(flags.ms(), strings.Join(words, "|"))
+	return sys.Words(flags.ms(), flags.words())
+}
+
+// words returns the names of flags for listings.
+func (s Flags) words() string {
+	words := make([]string, len(s))
+	for i, f := range s {
+		words[i] = string(f)
+	}
+	return strings.Join(words, "|")
 }
 
 // optional returns s as an argument, or NULL if s is empty.
@@ -113,12 +163,8 @@ func (l *lowering) dir(op Op) error {
 		return nil
 	case n.origin == private && rest != "" && n.dir:
 		l.makeParents(op.Dest)
-		mode := op.Mode
-		if mode == 0 {
-			mode = 0o755
-		}
-		l.mkdir(op.Dest, mode)
-		l.view.set(op.Dest, node{origin: private, dir: true})
+		l.mkdir(op.Dest, orMode(op.Mode))
+		l.view.set(op.Dest, node{origin: private, dir: true, perm: orMode(op.Mode)})
 		return nil
 	}
 	// The place is on the host: mountPoint makes nothing there, and it must be a directory already.

@@ -70,6 +70,10 @@ type Op struct {
 	// Size (in bytes) and Inodes limit a tmpfs. 0 leaves the kernel's default, half of the memory.
 	Size   int64 `json:"size,omitempty"`
 	Inodes int64 `json:"inodes,omitempty"`
+	// Shared makes a tmpfs a directory of the file system that it lies in, mounted on itself: what is written to it counts to that one's
+	// limits. If it lies in none of the sandbox's own, or covers something, it is a tmpfs with its own limits, or else with the tree's.
+	// Compat trees have no shared ones.
+	Shared bool `json:"shared,omitempty"`
 	// Data is the content of a file.
 	Data []byte `json:"data,omitempty"`
 	// FD is an open descriptor; nil is none. For a bind, Source is the descriptor's path, and the bind fails if another file is there by
@@ -123,7 +127,7 @@ func (o Op) String() string {
 	for _, mark := range []struct {
 		on   bool
 		word string
-	}{{o.Optional, "optional"}, {o.KeepLink, "keep-link"}, {o.NoFollow, "no-follow"}, {o.FollowDest, "follow-dest"}} {
+	}{{o.Shared, "shared"}, {o.Optional, "optional"}, {o.KeepLink, "keep-link"}, {o.NoFollow, "no-follow"}, {o.FollowDest, "follow-dest"}} {
 		if mark.on {
 			words = append(words, mark.word)
 		}
@@ -170,6 +174,9 @@ type Tree struct {
 	Ops []Op `json:"ops"`
 	// Dir is a directory that must exist in the finished root, for the program to start in. Empty means none.
 	Dir string `json:"dir,omitempty"`
+	// Size (in bytes) and Inodes limit the root's tmpfs, with what is shared. 0 leaves the kernel's default.
+	Size   int64 `json:"size,omitempty"`
+	Inodes int64 `json:"inodes,omitempty"`
 	// Writable leaves the root tmpfs writable. By default it becomes read-only after the last operation.
 	Writable bool `json:"writable,omitempty"`
 	// Compat builds the tree by bubblewrap's rules instead of this package's own. Destinations may be relative. They may lie below

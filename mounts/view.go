@@ -20,8 +20,9 @@ type node struct {
 	target string   // of a symlink
 	layers []string // of an overlay, topmost first
 	dir    bool
-	op     int  // number of the operation that put it there, from 1; compat trees only
-	secure bool // it and everything above it are private
+	op     int    // number of the operation that put it there, from 1; compat trees only
+	secure bool   // it and everything above it are private
+	perm   uint32 // of a directory that is no mount point: its permissions
 }
 
 // File types, as in st_mode.

@@ -171,7 +171,8 @@ func (l *Lowering) setHostname() error {
 // root makes the plan's mounts and changes into the new root. From there on the host's files are out of reach.
 func (l *Lowering) root() (err error) {
 	have := mounts.Have{NewAPI: l.plan.Mechanisms.MountAPI, Openat2: l.plan.Mechanisms.Openat2}
-	l.resolved, err = mounts.Lower(l.Program, mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir, Compat: l.plan.Bwrap != nil}, have, l.resolver)
+	tree := mounts.Tree{Ops: l.plan.Mounts, Dir: l.plan.Dir, Size: l.plan.Tmpfs.Size, Inodes: l.plan.Tmpfs.Inodes, Compat: l.plan.Bwrap != nil}
+	l.resolved, err = mounts.Lower(l.Program, tree, have, l.resolver)
 	return err
 }
 

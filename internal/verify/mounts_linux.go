@@ -63,14 +63,17 @@ func (c *checker) newRoot() {
 	// First every mount becomes private: later mounts must not propagate to the host, nor mounts of the host into the sandbox
 	// (mount_namespaces(7)).
 	c.call(OldRoot, unix.SYS_MOUNT).null().str("/").null().num(unix.MS_REC | unix.MS_PRIVATE).null()
+	options := tmpfsOptions(mounts.Op{Size: c.Plan.Tmpfs.Size, Inodes: c.Plan.Tmpfs.Inodes})
 	if !c.Plan.Mechanisms.MountAPI {
-		c.call(Flags, unix.SYS_MOUNT).str("nsrun").str("/").str("tmpfs").num(unix.MS_NOSUID | unix.MS_NODEV).str("mode=0755")
+		c.call(Flags, unix.SYS_MOUNT).str("nsrun").str("/").str("tmpfs").num(unix.MS_NOSUID | unix.MS_NODEV).str(options)
 		c.openStacked()
 		return
 	}
 	fs := c.call(Places, unix.SYS_FSOPEN).str("tmpfs").num(unix.FSOPEN_CLOEXEC).opens()
-	c.call(Places, unix.SYS_FSCONFIG).slot(fs).num(unix.FSCONFIG_SET_STRING).str("source").str("nsrun")
-	c.call(Flags, unix.SYS_FSCONFIG).slot(fs).num(unix.FSCONFIG_SET_STRING).str("mode").str("0755")
+	for option := range strings.SplitSeq("source=nsrun,"+options, ",") {
+		name, value, _ := strings.Cut(option, "=")
+		c.call(Flags, unix.SYS_FSCONFIG).slot(fs).num(unix.FSCONFIG_SET_STRING).str(name).str(value)
+	}
 	c.call(Places, unix.SYS_FSCONFIG).slot(fs).num(unix.FSCONFIG_CMD_CREATE)
 	c.root = c.call(Flags, unix.SYS_FSMOUNT).slot(fs).num(unix.FSMOUNT_CLOEXEC).num(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV).opens()
 	c.call(Places, unix.SYS_MOVE_MOUNT).slot(c.root).str("").cwd().str("/").num(unix.MOVE_MOUNT_F_EMPTY_PATH)
@@ -107,11 +110,16 @@ func (c *checker) operation(op mounts.Op, whole bool) {
 	case mounts.Bind:
 		c.bind(op, seen, at, whole)
 	case mounts.Tmpfs, mounts.Proc, mounts.Devpts, mounts.Mqueue:
-		c.fileSystem(op, at)
+		if c.shares(op, at) {
+			c.share(op, at)
+		} else {
+			c.fileSystem(op, at)
+		}
 	case mounts.Dir:
 		c.makeParents(at)
 		if c.aheadStr(unix.SYS_MKDIRAT, 1, at) {
 			c.make(unix.SYS_MKDIRAT, at, orMode(op.Mode, 0o755))
+			c.made[at] = orMode(op.Mode, 0o755)
 		}
 	case mounts.Symlink:
 		c.symlink(op.Source, at)
@@ -303,6 +311,9 @@ func (c *checker) fileSystem(op mounts.Op, at string) {
 	flags, options := op.Flags, ""
 	switch op.Kind {
 	case mounts.Tmpfs:
+		if op.Shared && op.Size == 0 {
+			op.Size, op.Inodes = c.Plan.Tmpfs.Size, c.Plan.Tmpfs.Inodes
+		}
 		options = tmpfsOptions(op)
 		if len(flags) == 0 {
 			flags = mounts.Flags{mounts.NoSuid, mounts.NoDev}
@@ -321,6 +332,38 @@ func (c *checker) fileSystem(op mounts.Op, at string) {
 		})
 	}
 	c.layers = append(c.layers, layer{at, op.Kind == mounts.Tmpfs, flags.Has(mounts.ReadOnly)})
+}
+
+// shares reports whether a shared tmpfs lies in a file system of the sandbox and covers nothing.
+func (c *checker) shares(op mounts.Op, at string) bool {
+	for _, l := range slices.Backward(c.layers) {
+		if below(at, l.path) {
+			return op.Shared && l.own && at != l.path
+		}
+	}
+	return op.Shared && at != ""
+}
+
+// share requires a directory that is mounted on itself, so that it counts to the limits of the file system that it lies in. It is new, or an
+// operation of the plan has made it with the same permissions, and nothing in it.
+func (c *checker) share(op mounts.Op, at string) {
+	mode := orMode(op.Mode, 0o755)
+	used := slices.ContainsFunc(c.layers, func(l layer) bool { return below(l.path, at) })
+	if made, ok := c.made[at]; !ok || made != mode || used {
+		c.makeParents(at)
+		c.make(unix.SYS_MKDIRAT, at, mode)
+	}
+	c.byPath(at, func(place string) {
+		c.call(Places, unix.SYS_MOUNT).str(place).str(place).null().num(unix.MS_BIND).null()
+	})
+	flags := op.Flags
+	if len(flags) == 0 {
+		flags = mounts.Flags{mounts.NoSuid, mounts.NoDev}
+	}
+	c.byPath(at, func(place string) {
+		c.call(Flags, unix.SYS_MOUNT).null().str(place).null().word(remount | attributes(flags)).null()
+	})
+	c.layers = append(c.layers, layer{at, true, flags.Has(mounts.ReadOnly)})
 }
 
 // mountType requires a new file system on a place.

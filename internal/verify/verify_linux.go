@@ -40,7 +40,7 @@ type Input struct {
 // Check returns nil if the program matches the plan, and otherwise the first [*Violation]. It changes nothing and makes no system call. It
 // does not check the programs of the compat mode (called as bwrap) and returns nil for them.
 func Check(in Input) (found *Violation) {
-	c := &checker{Input: in, matcher: matcher{p: in.Program, at: -1, end: in.Program.Len(), claim: Order}}
+	c := &checker{Input: in, matcher: matcher{p: in.Program, at: -1, end: in.Program.Len(), claim: Order}, made: map[string]uint32{}}
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
@@ -68,12 +68,13 @@ type checker struct {
 	Input
 	matcher
 
-	op            int      // index of the plan's current mount
-	layers        []layer  // what has been mounted or linked at which path, in order
-	root, null    sys.Slot // the new root; the first mask of a file; before Linux 5.12, the host's /dev/null
-	first, second int      // descriptor numbers that paths in /proc/self/fd name
-	terminal      sys.Slot // the command's end
-	children      sys.Slot // a signalfd
+	op            int               // index of the plan's current mount
+	made          map[string]uint32 // permissions of the directories that operations have made
+	layers        []layer           // what has been mounted or linked at which path, in order
+	root, null    sys.Slot          // the new root; the first mask of a file; before Linux 5.12, the host's /dev/null
+	first, second int               // descriptor numbers that paths in /proc/self/fd name
+	terminal      sys.Slot          // the command's end
+	children      sys.Slot          // a signalfd
 	ruleset       sys.Slot
 	command       sys.Slot // its pid
 	raw           []byte   // a buffer for one filter as the kernel reads it

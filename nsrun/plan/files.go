@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -9,11 +10,10 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// Bounds of a private tmpfs when the policy gives none.
+// The number of files in memory: in all shared places together, as caches have many small ones, and in a tmpfs of its own.
 const (
-	defaultTmpfsMB     = policy.DefaultTmpfsMB
-	defaultTmpfsInodes = 128 << 10
-	homeInodes         = 4 * defaultTmpfsInodes // of a home directory: caches have many small files
+	sharedInodes = 512 << 10
+	ownInodes    = 128 << 10
 )
 
 // secretEtc are places in /etc that only root can read. A sandbox started by root is root to the file system, so they are
@@ -46,21 +46,44 @@ func (c *compiler) fileSystem() error {
 	return nil
 }
 
-// bounds gives each private tmpfs the size that the policy's limits name. The home directory has a limit of its own.
+// bounds gives the private places their size: one for all, and one for the home directory if the policy names it. Where another program makes
+// the mounts, each place has a tmpfs of its own.
 func (c *compiler) bounds(ops []mounts.Op) {
 	tmp, hasTmp := c.pol.Limit(policy.TmpfsMB)
 	home, hasHome := c.pol.Limit(policy.HomeMB)
-	for i := range ops {
-		switch {
-		case ops[i].Kind != mounts.Tmpfs:
-		case ops[i].Dest == c.pol.Home && hasHome:
-			ops[i].Size = home << 20
-		case hasTmp && ops[i].Size != defaultTmpfsMB<<20 && ops[i].Dest != c.pol.Home:
-			ops[i].Size = min(ops[i].Size, tmp<<20) // that of /run, and of what covers
-		case hasTmp:
-			ops[i].Size = tmp << 20
+	if !hasTmp {
+		tmp = policy.DefaultTmpfsMB
+		if c.facts.MemoryMB > 0 {
+			tmp = min(tmp, max(c.facts.MemoryMB/4, 1))
 		}
 	}
+	whole := Tmpfs{Size: tmp << 20, Inodes: sharedInodes}
+	native := c.plan.Backend == BackendNative
+	for i := range ops {
+		op := &ops[i]
+		switch {
+		case op.Kind == mounts.File: // the root's own files take nothing away
+			whole.Size += pages(op.Data)
+		case op.Kind != mounts.Tmpfs:
+		case op.Dest == c.pol.Home && hasHome:
+			op.Size, op.Inodes = home<<20, sharedInodes
+		case op.Size == 0 && op.Inodes == 0 && native:
+			op.Shared = true
+		case op.Size == 0 && op.Inodes == 0:
+			op.Size, op.Inodes = tmp<<20, sharedInodes
+		default:
+			op.Size, op.Inodes = min(cmp.Or(op.Size, tmp<<20), tmp<<20), cmp.Or(op.Inodes, ownInodes)
+		}
+	}
+	if native {
+		c.plan.Tmpfs = whole
+	}
+}
+
+// pages is what a file's content takes in a tmpfs.
+func pages(data []byte) int64 {
+	const page = 64 << 10 // the largest page that a supported processor has
+	return (int64(len(data)) + page - 1) / page * page
 }
 
 // anchorMounts keeps what is read-only inside something writable in its place: each directory between the two is mounted on itself, since a
@@ -129,18 +152,6 @@ func (c *compiler) lowerFS(e policy.FS) mounts.Op {
 			op.Flags = append(op.Flags, mounts.NoExec)
 		}
 		op.Size, op.Inodes = e.SizeMB<<20, e.Inodes
-		if op.Size == 0 {
-			op.Size = defaultTmpfsMB << 20
-			if e.Dest == c.pol.Home {
-				op.Size = policy.DefaultHomeMB << 20
-			}
-		}
-		if op.Inodes == 0 {
-			op.Inodes = defaultTmpfsInodes
-			if e.Dest == c.pol.Home {
-				op.Inodes = homeInodes
-			}
-		}
 	}
 	return op
 }

@@ -92,6 +92,9 @@ func (c *compiler) bound(l policy.Limit, byDefault bool) error {
 			c.lose(Note{Feature: l.Name, Loss: "the backend " + c.plan.Backend + " has no private file systems to bound", Fix: "use the backend native"}, false)
 			return nil
 		}
+		if l.Name == policy.TmpfsMB && c.plan.Backend != BackendNative {
+			c.note(l.Name, "each private place may hold that much: the backend "+c.plan.Backend+" has no file system for all of them", "use the backend native")
+		}
 		c.enforce(l, "tmpfs", byDefault)
 	case l.Name == policy.OutputBytes:
 		c.output(l, byDefault)

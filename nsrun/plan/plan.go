@@ -30,6 +30,7 @@ type Plan struct {
 	Hostname       string        `json:"hostname"`
 	Network        string        `json:"network"`
 	Mounts         []mount       `json:"mounts"`
+	Tmpfs          Tmpfs         `json:"tmpfs,omitzero"` // the one that has the root and all mounts that are shared
 	Landlock       *Landlock     `json:"landlock,omitempty"`
 	Seccomp        *Seccomp      `json:"seccomp,omitempty"`
 	Limits         []limit       `json:"limits,omitempty"`      // of each process
@@ -79,6 +80,12 @@ type Identity struct {
 	GID     int `json:"gid"`
 	HostUID int `json:"host_uid"`
 	HostGID int `json:"host_gid"`
+}
+
+// Tmpfs bounds a file system in memory. 0 leaves the kernel's default.
+type Tmpfs struct {
+	Size   int64 `json:"size"` // in bytes
+	Inodes int64 `json:"inodes"`
 }
 
 // Landlock is the ruleset as this host's ABI takes it.

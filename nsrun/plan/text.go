@@ -54,6 +54,9 @@ func (p *Plan) String() string {
 		line("terminal", "a pty of the sandbox's own devpts")
 	}
 	line("timeout", p.timeText())
+	if t := p.Tmpfs; t != (Tmpfs{}) {
+		line("in memory", fmt.Sprintf("at most %d MiB and %d files, in all shared places together", t.Size>>20, t.Inodes))
+	}
 	some("protect", p.protectText())
 	for _, file := range p.Audit {
 		line("audit", file)

@@ -13,9 +13,6 @@ const (
 	HomeKeep    = "keep"    // kept for the workspace, writable: see [Policy.KeepHome]
 )
 
-// DefaultHomeMB bounds a private home directory where no policy says otherwise: `go vet std` fills 512 MB.
-const DefaultHomeMB = 2048
-
 // SandboxHome is the home directory where the user's own cannot be one.
 const SandboxHome = "/home/sandbox"
 

@@ -63,8 +63,8 @@ const (
 	noDisks    = "the speed of disks takes a cgroup with the controller io, and none can be made here"
 )
 
-// DefaultTmpfsMB bounds a private tmpfs where no policy says otherwise.
-const DefaultTmpfsMB = 512
+// DefaultTmpfsMB bounds the private places together where no policy says otherwise: `go vet std` fills 512 MB.
+const DefaultTmpfsMB = 2048
 
 // LimitTable has every limit, as manifests and --limit spell it. Defaults are against accidents, far above what an honest program needs; lower limits
 // that are in force already stay. The period of a CPU quota is 100 ms, the kernel's default and Docker's, so one percent is 1000 us.
@@ -122,11 +122,11 @@ var LimitTable = []LimitRow{
 	{Name: "stack_mb", Unit: "MiB", Help: "stack of each process", Min: 1, Max: maxMB, Scale: mib, EnforcedBy: rlimited, Aliases: "stack stack_size", Rlimit: "stack"},
 	{Name: "locked_mb", Unit: "MiB", Help: "locked memory of each process", Max: maxMB, Default: 64, Scale: mib, EnforcedBy: rlimited,
 		Aliases: "locked memlock", Rlimit: "locked"},
-	{Name: TmpfsMB, Unit: "MiB", Help: "each private tmpfs", Min: 1, Max: maxMB, Default: DefaultTmpfsMB, Scale: mib,
-		EnforcedBy: "the mount, which bounds the number of files, too", Aliases: "tmp tmp_mb tmp_size tmpfs tmpfs_size"},
-	{Name: HomeMB, Unit: "MiB", Help: "the private home directory", Min: 1, Max: maxMB,
-		EnforcedBy:  "the mount, which bounds the number of files, too",
-		DefaultText: strconv.Itoa(DefaultHomeMB) + ", or tmpfs_mb where that is named", Aliases: "home home_size"},
+	{Name: TmpfsMB, Unit: "MiB", Help: "files in all private places together, the home directory among them", Min: 1, Max: maxMB, Default: DefaultTmpfsMB,
+		EnforcedBy:  "their file system, which bounds the number of files, too; with the backends bwrap and docker each place has one of this size",
+		DefaultText: "or a quarter of the host's memory where that is less", Scale: mib, Aliases: "tmp tmp_mb tmp_size tmpfs tmpfs_size"},
+	{Name: HomeMB, Unit: "MiB", Help: "files in the private home directory, which then is no part of tmpfs_mb", Min: 1, Max: maxMB,
+		EnforcedBy: "a file system of its own, which bounds the number of files, too", DefaultText: "a part of tmpfs_mb", Aliases: "home home_size"},
 	{Name: "message_queues", Unit: "bytes", Help: "POSIX message queues of the sandbox's user", Max: maxMB, Default: 800 << 10, EnforcedBy: rlimited,
 		Rlimit: "message_queues"},
 	{Name: "pending_signals", Help: "signals that wait, and timers, of the sandbox's user", Min: 1, Max: maxCount, Default: 4096, EnforcedBy: rlimited,

@@ -132,7 +132,7 @@ type FS struct {
 	NoFollow bool `json:"no_follow,omitempty"`
 	// Within lists the host directories that the source must lie in after symlinks are resolved. Empty means anywhere.
 	Within []string `json:"within,omitempty"`
-	// SizeMB and Inodes bound a tmpfs. 0 means the default of plan.
+	// SizeMB and Inodes bound a tmpfs. Without them it is a part of the one that all private places are in: see [TmpfsMB].
 	SizeMB int64 `json:"size_mb,omitempty"`
 	Inodes int64 `json:"inodes,omitempty"`
 	// Data is the content of a file.

@@ -90,7 +90,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestDefaultsOfLimitsAreThoseInForce(t *testing.T) {
-	for name, want := range map[string]string{"core": "0", "tmpfs_mb": "512", "open_files": "65536", "pids": "4096, of root where ", "stack_mb": "",
+	for name, want := range map[string]string{"core": "0", "tmpfs_mb": "2048, or ", "open_files": "65536", "pids": "4096, of root where ", "stack_mb": "",
 		"memory_mb": "three quarters of the host's", "output_bytes": "10737418240, "} {
 		l, ok := LookupLimit(name)
 		assert.True(t, ok)

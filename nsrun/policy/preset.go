@@ -13,11 +13,8 @@ var SystemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "
 // program run what it has written: [Policy.NoExec] is the boundary. Nothing but sockets and lists of users belongs in /run.
 var privateDirs = []FS{
 	{Dest: "/tmp", Mode: 0o1777}, {Dest: "/var/tmp", Mode: 0o1777}, {Dest: "/dev/shm", Mode: 0o1777},
-	{Dest: "/run", Mode: 0o755, NoExec: true, SizeMB: runMB},
+	{Dest: "/run", Mode: 0o755, NoExec: true},
 }
-
-// runMB bounds /run.
-const runMB = 64
 
 // Default is the most closed policy in which people can work: system directories read-only, private /tmp, /proc, /dev and home directory, no network,
 // no environment of the caller's but the base. home is the path of the home directory, which is empty and the sandbox's own: see [HomePlace].
