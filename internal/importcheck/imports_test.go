@@ -63,6 +63,7 @@ var imports = map[string]string{
 	"e2e/docker":                  "e2e/docker/daemon internal/testenv",
 	"e2e/docker/daemon":           "",
 	"e2e/vagrant":                 "",
+	"e2e/programs":                "",
 	"e2e/backend":                 "e2e/docker/daemon internal/testenv",
 	"e2e/vm":                      "e2e/vm/guest",
 	"e2e/vm/guest":                "",

@@ -43,6 +43,10 @@ func install(ctx context.Context, out io.Writer, stages []stage) (missing []stri
 }
 
 func installed(ctx context.Context, name string) bool {
+	// Other builds of nodejs than Debian's bring npm along, and conflict with Debian's.
+	if _, err := exec.LookPath("npm"); name == "npm" && err == nil {
+		return true
+	}
 	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f=${Status}", name).Output()
 	return err == nil && string(out) == "install ok installed"
 }

@@ -36,6 +36,7 @@ var table = map[string]pkg{
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
 	"e2e/backend":                {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
 	"e2e/host":                   {seconds: 13, once: true},
+	"e2e/programs":               {seconds: 30, needs: "cargo gcc libc6-dev make nodejs npm python3-pytest"},
 	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
 	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
 	"internal/doctest":           {quick: true, seconds: 1, once: true},

@@ -1,0 +1,9 @@
+// Package programs holds a table of everyday programs and tests that they work in the default policy. There is nothing in it to import.
+//
+// Each row is a project and a command line, as a person would type it behind
+//
+//	nsrun run --workspace . --
+//
+// The row holds if the command ends with 0 and prints what it should. What it leaves in the workspace is looked at from the host.
+// A program that is not installed skips its row, and fails it where CI is set.
+package programs
