@@ -37,6 +37,7 @@ var meants = [...]struct{ in, names, keys string }{
 	{"a mount", "dest dst target destination at inside", "to"},
 	{"a mount", "rw writable", "write"},
 	{"a mount", "noexec executable", "exec"},
+	{"a mount", "force_rw insist", "force"},
 	{"seccomp", "name profile default", "filter"},
 	{"seccomp", "block blocked denied syscalls", "deny"},
 	{"seccomp", "bpf file", "raw"},

@@ -8,8 +8,8 @@ import (
 
 // Mount shows a file or directory of the host at a place inside: {"from": "~/data", "to": "/data", "write": true, "exec": false}.
 type Mount struct {
-	From, To      string
-	Write, NoExec bool
+	From, To             string
+	Write, NoExec, Force bool
 }
 
 func mountForm() record[Mount] {
@@ -18,6 +18,7 @@ func mountForm() record[Mount] {
 		{"to", "its place inside", insideDir, func(m *Mount) any { return &m.To }},
 		{"write", "whether it is writable", boolForm{false}, func(m *Mount) any { return &m.Write }},
 		{"exec", "whether programs in it can be executed", boolForm{true}, func(m *Mount) any { return &m.NoExec }},
+		{"force", "insists where a writable one is refused as a probable mistake", boolForm{false}, func(m *Mount) any { return &m.Force }},
 	}}
 }
 
@@ -31,7 +32,7 @@ func (b *builder) mounts() {
 				b.fault(key+".to", m.To+" is given twice", "give each mount a place of its own")
 			}
 		}
-		b.grant(grant{policy.FS{Kind: policy.Bind, Dest: m.To, Write: m.Write, NoExec: m.NoExec, Why: "mounts"}, m.From, key + ".from"})
+		b.grant(grant{policy.FS{Kind: policy.Bind, Dest: m.To, Write: m.Write, NoExec: m.NoExec, Force: m.Force, Why: "mounts"}, m.From, key + ".from"})
 	}
 }
 

@@ -81,6 +81,7 @@ func TestDerivation(t *testing.T) {
 		{"MF13 child writable", `{"extra_ro":["/a"],"extra_rw":["/a/b"]}`, []string{"/a ro?", "/a/b rw?"}, "none", "/", ""},
 		{"system stays read-only", `{"extra_rw":["/usr"],"autonomy":"readonly"}`, nil, "none", "/", "/usr is the system's; it is read-only"},
 		{"but where one insists", `{"force_rw":["/usr"]}`, []string{"/usr rw?"}, "none", "/", ""},
+		{"a mount that insists", `{"mounts":[{"from":"/usr","to":"/data","write":true,"force":true}]}`, []string{"/usr>/data rw"}, "none", "/", ""},
 		{"home none", `{"home":"none"}`, nil, "none", "/", ""},
 		{"home a directory", `{"home":"~/other"}`, []string{"/home/me/other>/home/me rw"}, "none", "/", ""},
 		{"S2 conductor", `{"workspace":"/w","shared_dirs":["/s"],"sockets":["/run/a.sock","/run/b.sock"]}`,

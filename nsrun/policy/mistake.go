@@ -25,7 +25,7 @@ func (p Policy) mistakes() error {
 		}
 		if why, instead := mistake(e.Source, p.Home); why != "" {
 			faults = append(faults, &Fault{Field: cmp.Or(e.Why, fmt.Sprintf("fs[%d]", i)), Why: e.Why,
-				Text: fmt.Sprintf("%s is %s; %s, or insist with --force-rw %s (in a manifest: force_rw)", e.Source, why, instead, e.Source)})
+				Text: fmt.Sprintf("%s is %s; %s, or insist with --force-rw %s (in a manifest: force_rw, or \"force\": true in mounts)", e.Source, why, instead, e.Source)})
 		}
 	}
 	return errors.Join(faults...)
