@@ -359,7 +359,7 @@ func TestCmdOfABackendWithoutSessions(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-// TestWhatACommandLeavesIsInItsResult: the library compares as nsrun run does; a session keeps hooks read-only.
+// TestWhatACommandLeavesIsInItsResult: the library compares as nsrun run does, and a session keeps hooks read-only.
 func TestWhatACommandLeavesIsInItsResult(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(dir+"/.git/hooks", 0o755))
@@ -379,6 +379,42 @@ func TestWhatACommandLeavesIsInItsResult(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, s.Command(t.Context(), "sh", "-c", "echo x >.mcp.json; ! (echo x >.git/hooks/x)").Run())
-	require.Empty(t, s.Receipt().Protect.Compared)
+	require.Equal(t, []string{dir}, s.Receipt().Protect.Compared)
 	require.Equal(t, []string{dir + "/.git/hooks"}, s.Receipt().Protect.ReadOnly)
+}
+
+// TestASessionNamesWhatItsCommandsLeave: when it ends, of whatever sandbox of it the command was; it puts nothing back. What has changed before a
+// pool hands a session out is not named.
+func TestASessionNamesWhatItsCommandsLeave(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(dir+"/.git", 0o755))
+	p, err := nsrun.NewPolicy().Workspace(dir).Protect(policy.ProtectRevert).Build()
+	require.NoError(t, err)
+	paths := func(s *nsrun.Session) (all []string) {
+		require.Empty(t, s.ProtectedChanged(), "not while it is open")
+		require.NoError(t, s.Close())
+		for _, c := range s.ProtectedChanged() {
+			require.False(t, c.Reverted)
+			all = append(all, strings.TrimPrefix(c.Path, dir+"/"))
+		}
+		return all
+	}
+	s, err := nsrun.Open(t.Context(), p)
+	require.NoError(t, err)
+	require.NoError(t, s.Command(t.Context(), "sh", "-c", "echo x >.mcp.json; mkdir sub; echo x >sub/.mcp.json").Run())
+	fresh := s.Command(t.Context(), "sh", "-c", "echo gitdir: x >.git/commondir")
+	fresh.Fresh = true
+	require.NoError(t, fresh.Run())
+	require.ElementsMatch(t, []string{".mcp.json", ".git/commondir"}, paths(s))
+	require.FileExists(t, dir+"/.mcp.json")
+
+	pool, err := nsrun.NewPool(p, 1)
+	require.NoError(t, err)
+	defer pool.Close()
+	require.NoError(t, os.WriteFile(dir+"/.envrc", []byte("user's own"), 0o600))
+	s, err = pool.Get(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.Command(t.Context(), "mkdir", ".vscode").Run())
+	require.NoError(t, s.Command(t.Context(), "sh", "-c", "echo x >.vscode/tasks.json").Run())
+	require.ElementsMatch(t, []string{".vscode/tasks.json"}, paths(s))
 }

@@ -53,6 +53,10 @@ func (s *Session) Alive() bool { return s.session.Alive() }
 // Done is closed when the sandbox has ended, and nothing of it is alive.
 func (s *Session) Done() <-chan struct{} { return s.session.Done() }
 
+// ProtectedChanged lists what makes a program of the host run something, and was made or changed while the session was open, by its commands or by
+// anybody else. There are at most 100. It is empty until the session has ended: see [Session.Done]. Nothing is put back, whatever the policy says.
+func (s *Session) ProtectedChanged() []result.ProtectedChange { return s.session.ProtectedChanged() }
+
 // Close ends all that runs in the session and returns when nothing of it is alive and all pipes are closed. Commands that were running
 // come back with the verdict "interrupted". To close twice is no error. A sandbox that is being made meanwhile, as for Cmd.Fresh, is waited for
 // no longer than a second: it ends as soon as it is made.

@@ -13,8 +13,8 @@ import (
 )
 
 // protectedLine is one line for what a command has left that makes the host run something: the first such thing, and how many more there are. A thing
-// that could not be put back comes first. A path is relative to the working directory if it lies there.
-func protectedLine(all []result.ProtectedChange) string {
+// that could not be put back comes first. A path is relative to the working directory if it lies there. A session puts nothing back.
+func protectedLine(all []result.ProtectedChange, session bool) string {
 	if len(all) == 0 {
 		return ""
 	}
@@ -22,21 +22,26 @@ func protectedLine(all []result.ProtectedChange) string {
 	if cwd, err := os.Getwd(); err == nil && policy.Inside(first.Path, cwd) && first.Path != cwd {
 		first.Path, _ = filepath.Rel(cwd, first.Path)
 	}
+	var hints []string
+	more := len(all) - 1
+	line := first.String()
+	if more > 0 {
+		line += fmt.Sprintf("; also %d more", more)
+		hints = append(hints, "-v lists them")
+	}
 	reverted := slices.ContainsFunc(all, func(c result.ProtectedChange) bool { return c.Reverted || c.NotReverted != "" })
-	hint := "--protect revert puts them back"
-	if len(all) == 1 {
-		hint = "--protect revert puts it back"
+	switch {
+	case session:
+		hints = nil
+	case !reverted && more > 0:
+		hints = append(hints, "--protect revert puts them back")
+	case !reverted:
+		hints = append(hints, "--protect revert puts it back")
 	}
-	switch more := len(all) - 1; {
-	case more == 0 && reverted:
-		return first.String()
-	case more == 0:
-		return first.String() + " (" + hint + ")"
-	case reverted:
-		return fmt.Sprintf("%s; also %d more (-v lists them)", first, more)
-	default:
-		return fmt.Sprintf("%s; also %d more (-v lists them, %s)", first, more, hint)
+	if len(hints) > 0 {
+		line += " (" + strings.Join(hints, ", ") + ")"
 	}
+	return line
 }
 
 // protectHelp is the topic: the levels, and the places from the table.
@@ -54,7 +59,7 @@ func protectHelp() string {
 		{names: "PATH", help: "one more file or directory below a writable one, read-only where it exists, and compared"},
 	}))
 	out.WriteString("\n" + wrap("Of git's configuration only settings count by which git runs a program. With the backends landlock and none nothing is read-only; "+
-		"changes are reported all the same. Sessions compare nothing. The places:", 112) + "\n")
+		"changes are reported all the same. A session compares when it ends, and puts nothing back. The places:", 112) + "\n")
 	var rows []flagRow
 	for _, base := range []hostrun.Base{hostrun.GitDir, hostrun.Worktree, hostrun.Root} {
 		for _, r := range hostrun.Rows(base) {

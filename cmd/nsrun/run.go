@@ -71,7 +71,7 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 	} else if line := f.ending(p, result, a.environ); line != "" && !f.quiet {
 		fmt.Fprintf(a.stderr, "nsrun: %s\n", printable(line))
 	}
-	if line := protectedLine(result.ProtectedChanged); line != "" && !f.verbose { // with -v there is a note for each
+	if line := protectedLine(result.ProtectedChanged, false); line != "" && !f.verbose { // with -v there is a note for each
 		fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(line))
 	}
 	notes := result.Receipt.Notes

@@ -161,6 +161,15 @@ func refusal(asked session.Asked, err error) error {
 // sandbox is a session of the library's.
 type sandbox struct{ *runner.Session }
 
+// Close says on standard error what makes the host run something and has changed: a client that ends its input gets no answer.
+func (s sandbox) Close() error {
+	err := s.Session.Close()
+	if line := protectedLine(s.ProtectedChanged(), true); line != "" {
+		fmt.Fprintf(os.Stderr, "nsrun: note: %s\n", printable(line))
+	}
+	return err
+}
+
 func (s sandbox) Start(ctx context.Context, argv []string, opts runner.ExecOptions) (session.Process, error) {
 	return s.StartProcess(ctx, argv, opts)
 }

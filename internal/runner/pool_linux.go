@@ -77,6 +77,7 @@ func (p *Pool) Get(ctx context.Context) (*Session, error) {
 		case s := <-p.ready:
 			p.wanted <- struct{}{}
 			if s.Alive() { // the spawner may have died meanwhile
+				s.lookAgain()
 				return s, nil
 			}
 			s.Close()

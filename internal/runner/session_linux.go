@@ -9,6 +9,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/stages"
+	"github.com/nsrun/nsrun/internal/watch"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
@@ -28,6 +29,9 @@ type Session struct {
 	finish    func() // closes done
 
 	releaseHome func() // ends the use of the home directory that is kept
+
+	guard   *watch.Watch             // of what makes the host run something; nil if nothing is to be compared
+	changed []result.ProtectedChange // what it has found, when done is closed
 
 	renewing chan struct{} // holds a token: one at a time makes a new sandbox
 	mu       sync.Mutex
@@ -120,16 +124,51 @@ func open(p policy.Policy, protected []string) (*Session, error) {
 	if s.releaseHome, err = useKept(s.spec); err != nil {
 		return nil, err
 	}
-	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true}, func(pl *plan.Plan) (err error) {
+	s.guard = watchFor(s.looksOnly())
+	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true, Kept: keptBy(s.guard, s.spec)}, func(pl *plan.Plan) (err error) {
 		s.sandbox, err = requestSandbox(pl, protected)
 		return err
 	})
 	if err != nil {
 		s.releaseHome()
+		s.guard.Close()
 		return nil, err
 	}
 	s.adopt(s.sandbox)
 	return s, nil
+}
+
+// looksOnly is the session's policy where changes are reported, but not put back: a session can be open for hours, and most of what has changed
+// then may be its user's own.
+func (s *Session) looksOnly() policy.Policy {
+	p := s.spec
+	if p.Protect == policy.ProtectRevert {
+		p.Protect = policy.ProtectReport
+	}
+	return p
+}
+
+// lookAgain has the session compare with what is there now: it is handed out only now.
+func (s *Session) lookAgain() {
+	s.guard.Close()
+	s.guard = watchFor(s.looksOnly())
+}
+
+// compare finds what has changed. Nothing of the session is alive any more.
+func (s *Session) compare() {
+	var end result.Result
+	compared(s.guard, &end)
+	s.changed = end.ProtectedChanged
+}
+
+// ProtectedChanged is that of nsrun.Session.
+func (s *Session) ProtectedChanged() []result.ProtectedChange {
+	select {
+	case <-s.done:
+		return s.changed
+	default:
+		return nil
+	}
 }
 
 // newSession returns a session without a sandbox, and its policy's audit logs.
@@ -140,7 +179,7 @@ func newSession(p policy.Policy, protected []string, labels ...string) (*Session
 	}
 	s := &Session{asked: p, spec: rec.real(p), protected: protected, done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[*streams]struct{}{}}
 	s.releaseHome = func() {}
-	s.finish = sync.OnceFunc(func() { s.releaseHome(); close(s.done) })
+	s.finish = sync.OnceFunc(func() { s.compare(); s.releaseHome(); close(s.done) })
 	s.renewing <- struct{}{}
 	return s, rec, nil
 }

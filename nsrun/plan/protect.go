@@ -39,14 +39,13 @@ func (c *compiler) protect() error {
 	if level == policy.ProtectOff {
 		return nil
 	}
-	if !c.req.Session {
-		for _, e := range dirs {
-			if !slices.Contains(c.plan.Protect.Compared, e.Source) {
-				c.plan.Protect.Compared = append(c.plan.Protect.Compared, e.Source)
-			}
+	for _, e := range dirs {
+		if !slices.Contains(c.plan.Protect.Compared, e.Source) {
+			c.plan.Protect.Compared = append(c.plan.Protect.Compared, e.Source)
 		}
-	} else {
-		c.note(protectKept, "a session does not compare what its commands change; hooks and start-up files are read-only where the backend can do that",
+	}
+	if c.req.Session && level == policy.ProtectRevert {
+		c.note(protectKept, "a session names what its commands have changed when it ends, and puts nothing back: it may be what you have changed meanwhile",
 			"run commands by themselves with nsrun run")
 	}
 	if c.plan.Bare() {

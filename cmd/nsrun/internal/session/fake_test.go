@@ -54,10 +54,15 @@ type fakeBox struct {
 	end  context.CancelFunc
 	once sync.Once
 	slow bool
+
+	changed []result.ProtectedChange
 }
 
 func (b *fakeBox) WorkingDir() string { return "/work" }
 func (b *fakeBox) Alive() bool        { return b.ctx.Err() == nil }
+
+func (b *fakeBox) ProtectedChanged() []result.ProtectedChange { return b.changed }
+
 func (b *fakeBox) Receipt() result.Receipt {
 	return result.Receipt{Backend: "fake", Holds: []string{"files"}, Lost: []string{"network"}}
 }

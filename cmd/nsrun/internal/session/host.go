@@ -34,6 +34,8 @@ type Sandbox interface {
 	WorkingDir() string
 	Receipt() result.Receipt
 	Alive() bool
+	// ProtectedChanged is empty until the sandbox is closed: see [runner.Session].
+	ProtectedChanged() []result.ProtectedChange
 	Close() error
 }
 

@@ -127,9 +127,10 @@ func (s *server) open(c *call, b *sandbox, req *request) (any, *Error) {
 	return opened{Session: b.name, Dir: box.WorkingDir(), Backend: r.Backend, Receipt: r}, nil
 }
 
-// closed is what close answers: the names of the sessions that were open, or were to be.
+// closed is what close answers: the names of the sessions that were open, or were to be, and what makes the host run something that has changed.
 type closed struct {
-	Closed []string `json:"closed"`
+	Closed           []string                 `json:"closed"`
+	ProtectedChanged []result.ProtectedChange `json:"protected_changed,omitempty"`
 }
 
 // prepareClose closes sessions when the requests before it have been carried out: a client may write all its lines at once.
@@ -157,10 +158,14 @@ func (s *server) prepareClose(c *call, req *request) (act, *Error) {
 		if err := s.closeThese(all); err != nil {
 			return nil, explain(err, "")
 		}
+		answer := closed{Closed: names}
 		for _, b := range all {
 			s.forgetProcesses(b)
+			if b.box != nil {
+				answer.ProtectedChanged = append(answer.ProtectedChanged, b.box.ProtectedChanged()...)
+			}
 		}
-		return closed{names}, nil
+		return answer, nil
 	}, nil
 }
 
