@@ -43,7 +43,8 @@ func procCases() []attackCase {
 		init("PR19", "read pid 1's program", "r", "exe", "EACCES ENOENT"),
 		{id: "PR20", what: "find a process of the host", tries: []try{{act: "proc-has {marker}", want: "ESRCH"}}},
 		{id: "PR21", what: "lower its own oom_score_adj", tries: []try{{act: "oom", want: "EACCES EPERM", user: refused, lone: "it takes CAP_SYS_RESOURCE, which a container's root may lack"}}},
-		{id: "PR22", what: "see /sys", tries: []try{{act: "stat /sys/kernel", want: "ENOENT"}, {act: "list /sys", want: "ENOENT"}}},
+		{id: "PR22", what: "see more of /sys than the processors", tries: []try{{act: "stat /sys/kernel", want: "ENOENT"}, {act: "list /sys devices", want: "ENOENT"},
+			{act: "list /sys/devices system", want: "ENOENT"}, {act: "list /sys/devices/system cpu", want: "ENOENT"}}},
 		{id: "PR23", what: "make a cgroup", tries: []try{{act: "cgroup-mkdir", want: "ENOENT EROFS EACCES", user: refused, lone: "the host may have no cgroups to write to"}}},
 		{id: "PR24", what: "open a release_agent", tries: []try{{act: "release-agent", want: "ENOENT EACCES", user: refused, lone: "version 2 has none"}}},
 		{id: "PR25", what: "take a mask away", tries: []try{

@@ -53,3 +53,24 @@ func TestOnlyWhatIsNotThereIsLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// TestAClosedSysfsIsLeftOut holds for optional binds and for the rules of a plan without mounts: some systems close /sys to all but root.
+func TestAClosedSysfsIsLeftOut(t *testing.T) {
+	op := Op{Kind: Bind, Source: "/sys/devices/system/cpu", Dest: "/sys/devices/system/cpu", Optional: true, Quiet: true}
+	for errno, left := range map[unix.Errno]bool{unix.EACCES: true, unix.ENOENT: true, unix.EIO: false, unix.ELOOP: false} {
+		host := brokenHost{plainHost, op.Source, errno}
+		_, lowered, err := lower(t, Have{NewAPI: true, Openat2: true}, host, op)
+		resolved, err2 := Resolve([]Op{op}, host)
+		if !left {
+			assert.ErrorIs(t, err, errno)
+			assert.ErrorIs(t, err2, errno)
+			continue
+		}
+		if assert.NoError(t, err) && assert.NoError(t, err2) {
+			assert.True(t, lowered[0].Missing && resolved[0].Missing)
+		}
+	}
+	op.Optional = false
+	_, _, err := lower(t, Have{NewAPI: true, Openat2: true}, brokenHost{plainHost, op.Source, unix.EACCES}, op)
+	assert.ErrorIs(t, err, unix.EACCES)
+}

@@ -41,8 +41,9 @@ func (l *lowering) bind(op Op) error {
 	if err == nil && stat.Type() == unix.S_IFLNK {
 		stat, err = resolve(l.resolver, op.Source)
 	}
-	// Only absence leaves a source out. An optional source that exists and cannot be examined is an error.
-	if op.Optional && Absent(err) {
+	// Only absence leaves a source out. An optional source that exists and cannot be examined is an error, but for the host's sysfs: systems that
+	// hide the hardware close it to all but root, and no program could have done it.
+	if op.Optional && (Absent(err) || errors.Is(err, unix.EACCES) && within(op.Source, "/sys")) {
 		l.resolved.Missing = true
 		return nil
 	}

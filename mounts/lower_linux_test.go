@@ -316,6 +316,27 @@ func TestNothingIsMaskedThroughASymlink(t *testing.T) {
 	require.ErrorContains(t, err, "/proc/self/status is reached through a symlink")
 }
 
+// TestAMaskThatKeepsLinksIsLeftOutBehindThem holds for links of the host and of the sandbox, and for masks that say so alone.
+func TestAMaskThatKeepsLinksIsLeftOutBehindThem(t *testing.T) {
+	host := linkedHost{fakeHost{"/proc/7/status": "file", "/lib": "-> usr/lib", "/usr/lib/lock": "file", "/dev/null": "char 1:3"}}
+	for dest, trees := range map[string][]Op{
+		"/proc/self/status": {{Kind: Proc, Dest: "/proc"}},
+		"/lib/lock":         {{Kind: Bind, Source: "/usr", Dest: "/usr"}, {Kind: Bind, Source: "/lib", Dest: "/lib", KeepLink: true}},
+	} {
+		mask := Op{Kind: Mask, Dest: dest, Optional: true}
+		_, _, err := lower(t, newWay, host, append(trees, mask)...)
+		assert.ErrorContains(t, err, dest)
+		mask.KeepLink = true
+		_, resolved, err := lower(t, newWay, host, append(trees, mask)...)
+		require.NoError(t, err)
+		assert.True(t, resolved[len(resolved)-1].Missing)
+	}
+	// control: what is there without a link is covered
+	_, resolved, err := lower(t, newWay, host, Op{Kind: Bind, Source: "/usr", Dest: "/usr"}, Op{Kind: Mask, Dest: "/usr/lib/lock", Optional: true, KeepLink: true})
+	require.NoError(t, err)
+	assert.False(t, resolved[1].Missing)
+}
+
 // TestNothingIsEverCreatedOnTheHost checks every creating call of many trees: its place must be in a file system of the sandbox's.
 func TestNothingIsEverCreatedOnTheHost(t *testing.T) {
 	ops := []Op{

@@ -356,6 +356,10 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	if n.origin == private && op.Optional { // the view knows everything in a private file system
 		return false, false, nil
 	}
+	elsewhere := op.KeepLink && op.Optional
+	if n.origin == link && elsewhere {
+		return false, false, nil
+	}
 	// A private file system, an overlay or devpts: the host has no matching place.
 	if n.source == "" {
 		return false, false, fmt.Errorf("nothing is known of %s below %s", op.Dest, at)
@@ -366,6 +370,8 @@ func (l *lowering) kindAt(op Op) (dir, found bool, err error) {
 	}
 	switch {
 	case err != nil:
+	case elsewhere && (stat.Type() == unix.S_IFLNK || stat.Path != join(n.source, rest)):
+		return false, false, nil
 	// A mount on a symlink would land on its target instead.
 	case stat.Type() == unix.S_IFLNK:
 		err = fmt.Errorf("%s is a symlink; nothing is mounted on one", op.Dest)

@@ -55,7 +55,8 @@ type Op struct {
 	Optional bool `json:"optional,omitempty"`
 	// Quiet means that no note is needed if the operation is left out.
 	Quiet bool `json:"quiet,omitempty"`
-	// KeepLink makes a symlink in the sandbox if Source is itself a symlink, instead of following it.
+	// KeepLink makes a symlink in the sandbox if Source is itself a symlink, instead of following it. A Mask that has it, and is Optional, is left
+	// out if Dest is reached through a symlink: what that leads to is covered at its own place.
 	KeepLink bool `json:"keep_link,omitempty"`
 	// NoFollow refuses a Source that is reached through a symlink which an unprivileged program could have planted.
 	NoFollow bool `json:"no_follow,omitempty"`

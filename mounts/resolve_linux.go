@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +36,7 @@ func (l *lowering) recordResolved(op Op) (Resolved, error) {
 		return Resolved{}, fmt.Errorf("bug: %s takes a mount", op.Kind)
 	}
 	at, err := resolve(l.resolver, source)
-	if op.Optional && Absent(err) {
+	if op.Optional && (Absent(err) || errors.Is(err, unix.EACCES) && within(source, "/sys")) {
 		return Resolved{Dest: op.Dest, Missing: true}, nil
 	}
 	if err == nil && op.Kind == Bind {

@@ -222,7 +222,7 @@ func runDocker(p *plan.Plan, opts Options) (Outcome, error) {
 		return Outcome{}, &Error{Stage: stages.SelfTestStage, Err: err}
 	}
 	defer target.Close()
-	target.Outside = slices.DeleteFunc(target.Outside, func(dir string) bool { return dir == "/sys" || dir == "/run" }) // a container has its own
+	target.Outside = slices.DeleteFunc(target.Outside, func(dir string) bool { return dir == "/run" }) // a container has its own
 	box.request.Target = target
 	d := newDockerRun(p, opts, cli, box)
 	defer d.close()

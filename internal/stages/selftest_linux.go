@@ -78,7 +78,7 @@ func (c *SelfTestTarget) Close() {
 // neither them nor anything in or above them.
 func outside(p *plan.Plan) (found []string) {
 	home, _ := os.UserHomeDir()
-	for _, dir := range []string{home, "/sys", "/root", "/home", "/boot", "/srv", "/mnt", "/run", "/var/lib", "/var/log"} {
+	for _, dir := range []string{home, "/sys/kernel", "/root", "/home", "/boot", "/srv", "/mnt", "/run", "/var/lib", "/var/log"} {
 		clear := dir != "" && !slices.ContainsFunc(p.Mounts, func(op mounts.Op) bool {
 			return Inside(dir, op.Dest) || Inside(op.Dest, dir) || Inside(dir, op.Source) || Inside(op.Source, dir)
 		})

@@ -31,8 +31,12 @@ func (c *compiler) fileSystem() error {
 	}
 	pinned := map[string]bool{}
 	for _, e := range c.pol.FS {
+		if c.plan.Backend == BackendDocker && policy.Inside(e.Dest, "/sys") {
+			continue // the engine mounts its own /sys, which is covered
+		}
 		ops = append(ops, c.anchorMounts(e, pinned)...)
 		ops = append(ops, c.lowerFS(e))
+		ops = append(ops, c.coverLocks(e)...)
 		if e.Kind == policy.Bind && e.Dest == "/etc" {
 			ops = c.appendEtc(ops)
 		}

@@ -52,6 +52,30 @@ var hosts = map[string]facts.Facts{
 	"nothing asked yet":                {Kernel: "6.18.0", Arch: "arm64", UID: 1000, GID: 1000, LastCap: 40, LandlockABI: 7},
 }
 
+// TestLocksOfPackagesAreCovered holds that whoever could open a lock file of a package database cannot in the sandbox.
+func TestLocksOfPackagesAreCovered(t *testing.T) {
+	covered := func(p policy.Policy, f facts.Facts) (all []string) {
+		p, err := policy.Normalize(p, policy.Operator{})
+		require.NoError(t, err)
+		compiled, err := Compile(Request{Policy: p, Command: []string{"true"}}, f)
+		require.NoError(t, err)
+		for _, op := range compiled.Mounts {
+			if op.Kind == mounts.Mask && op.Why == "locks the host's packages" {
+				all = append(all, op.Dest)
+			}
+		}
+		return all
+	}
+	user, root := hosts["kernel 6.18, user"], hosts["kernel 6.18, root"]
+	rpm := []string{"/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock", "/usr/share/rpm/.rpm.lock"}
+	rest := []string{"/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/triggers/Lock", "/lib/apk/db/lock", "/usr/lib/apk/db/lock"}
+	assert.ElementsMatch(t, rpm, covered(policy.Default("/home/me"), user), "others than root cannot open the rest")
+	assert.ElementsMatch(t, append(rest, rpm...), covered(policy.Default("/home/me"), root))
+	asked := policy.Default("/home/me").Grant("/var/lib", false, "--ro").Grant("/usr/lib/apk/db/lock", false, "--ro")
+	assert.ElementsMatch(t, []string{"/lib/apk/db/lock", rpm[1], rpm[2]}, covered(asked, root), "what is asked for is shown as it is")
+	assert.Empty(t, covered(policy.Policy{}, root), "nothing of them is in view")
+}
+
 func workspacePolicy() policy.Policy {
 	p := policy.Default("/home/me")
 	p = p.Grant("/home/me/project", true, "--workspace").Grant("/home/me/notes", false, "fs:read hint ~/notes/**")

@@ -187,5 +187,8 @@ func covered(e, a FS) bool {
 		return a.Write || !a.Optional
 	}
 	rest := strings.TrimPrefix(e.Dest, a.Dest)
+	if e.NoExec && e.System && e.Source == a.Source+rest && !a.System && (!a.Write || a.Force) {
+		return true // one of SystemFacts gives way to a directory above it that was asked for
+	}
 	return e.Kind == Bind && e.Optional && e.Source == a.Source+rest && e.Write == a.Write && e.NoExec == a.NoExec && !a.Optional
 }

@@ -11,6 +11,11 @@ func bind(source string, write bool) FS {
 	return FS{Kind: Bind, Source: source, Dest: source, Write: write}
 }
 
+// fact is one of SystemFacts, as Default has it.
+func fact(source string) FS {
+	return FS{Kind: Bind, Source: source, Dest: source, NoExec: true, Optional: true, Quiet: true, System: true}
+}
+
 func dests(entries []FS) (all []string) {
 	for _, e := range entries {
 		s := e.Dest
@@ -43,6 +48,10 @@ func TestArrange(t *testing.T) {
 		{"asked before system", []FS{{Kind: Tmpfs, Dest: "/tmp", System: true, Write: true}, bind("/tmp", false)}, []string{"/tmp"}, ""},
 		{"system narrows", []FS{{Kind: Bind, Source: "/usr", Dest: "/usr", System: true}, bind("/usr", true)}, []string{"/usr"}, "/usr is the system's; it is read-only"},
 		{"two sources", []FS{at(bind("/y", true), "/a"), at(bind("/x", true), "/a"), at(bind("/z", false), "/a")}, []string{"/a"}, "/a was asked for twice; it shows /z, not /x"},
+		{"a fact of the system gives way to what lies above", []FS{bind("/var/lib", false), fact("/var/lib/dpkg")}, []string{"/var/lib"}, ""},
+		{"and where that is forced to be writable", []FS{{Kind: Bind, Source: "/var", Dest: "/var", Write: true, Force: true}, fact("/var/lib/dpkg")}, []string{"/var rw"}, ""},
+		{"but is not writable unasked", []FS{bind("/var", true), fact("/var/lib/dpkg")}, []string{"/var rw", "/var/lib/dpkg"}, ""},
+		{"nor gives way to another source", []FS{at(bind("/x", false), "/var"), fact("/var/lib/dpkg")}, []string{"/var", "/var/lib/dpkg"}, ""},
 		{"an empty directory gives way", []FS{{Kind: Dir, Dest: "/a", System: true}, bind("/a", true)}, []string{"/a rw"}, ""},
 		{"an empty directory inside a bind", []FS{bind("/home", true), {Kind: Dir, Dest: "/home/me", System: true}}, []string{"/home rw"}, ""},
 	} {

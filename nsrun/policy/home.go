@@ -82,7 +82,7 @@ func (p Policy) homeFits() (Policy, []Note) {
 }
 
 // notHome are the places that no home directory can be at, in or above.
-var notHome = append([]string{"/proc", "/dev", "/sys", "/run"}, SystemDirs...)
+var notHome = slices.Concat([]string{"/proc", "/dev", "/sys", "/run"}, SystemDirs, SystemFacts)
 
 // HomePlace says why no home directory can be at a path, or nothing. It must be absolute and clean, and neither in nor above a directory that
 // sandboxes show of the system: HOME=/etc must not show the host's /etc, nor hide the sandbox's.

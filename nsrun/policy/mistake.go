@@ -35,7 +35,7 @@ func (p Policy) mistakes() error {
 func ofSystem(dir string) bool {
 	own := func(place string) bool { return dir != place && Inside(dir, place) }
 	return !slices.ContainsFunc([]string{"/opt", "/usr/src", "/usr/local/src", "/var/lib/python3"}, own) &&
-		slices.ContainsFunc(SystemDirs, func(system string) bool { return Inside(dir, system) || Inside(system, dir) })
+		slices.ContainsFunc(slices.Concat(SystemDirs, SystemFacts), func(system string) bool { return Inside(dir, system) || Inside(system, dir) })
 }
 
 // mistake says why a writable grant of dir is probably a mistake, and what usually suffices.

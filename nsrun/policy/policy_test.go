@@ -71,6 +71,22 @@ func TestDefaultIsClosed(t *testing.T) {
 	assert.Empty(t, p.Env)
 }
 
+// TestNothingElseOfTheKernelIsShown holds that the processors' directory is shown as Default shows it, and in no other way.
+func TestNothingElseOfTheKernelIsShown(t *testing.T) {
+	row := fact(cpuDir)
+	assert.NoError(t, row.Check())
+	for name, change := range map[string]func(*FS){
+		"writable": func(e *FS) { e.Write = true }, "programs": func(e *FS) { e.NoExec = false }, "asked for": func(e *FS) { e.System = false },
+		"elsewhere": func(e *FS) { e.Dest = "/cpu" }, "another source": func(e *FS) { e.Source = "/sys/devices/system/node" },
+		"above": func(e *FS) { e.Source, e.Dest = "/sys/devices/system", "/sys/devices/system" }, "below": func(e *FS) { e.Source += "/cpu0"; e.Dest += "/cpu0" },
+		"a socket": func(e *FS) { e.Kind = Socket },
+	} {
+		e := row
+		change(&e)
+		assert.ErrorContains(t, e.Check(), "nothing of the host's /sys can be shown", name)
+	}
+}
+
 func TestLimits(t *testing.T) {
 	p := Policy{}.WithLimit("pids", 5)
 	q := p.WithLimit("pids", 7)

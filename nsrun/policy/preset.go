@@ -9,6 +9,19 @@ import (
 // SystemDirs are the host's places for programs and libraries, shown read-only where they exist.
 var SystemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/etc", "/opt", "/var/lib/python3"}
 
+// SystemFacts are the host's places where programs look up what the system is, shown read-only and without execution where they exist: the databases
+// of packages, and the processors. The database of apk, and in newer systems that of rpm, lies in SystemDirs. Their lock files are covered: see
+// package plan.
+var SystemFacts = []string{"/var/lib/dpkg", "/var/lib/rpm", cpuDir}
+
+// cpuDir is all that sandboxes show of the host's sysfs.
+const cpuDir = "/sys/devices/system/cpu"
+
+// showsCPUs reports whether e shows cpuDir, as Default does.
+func (e FS) showsCPUs() bool {
+	return e.Kind == Bind && e.Source == cpuDir && e.Dest == cpuDir && e.System && e.NoExec && !e.Write
+}
+
 // privateDirs are the places that are always empty and the sandbox's own. Programs run from them as from anywhere, since memfd_create(2) lets every
 // program run what it has written: [Policy.NoExec] is the boundary. Nothing but sockets and lists of users belongs in /run.
 var privateDirs = []FS{
@@ -22,6 +35,9 @@ func Default(home string) Policy {
 	var fs []FS
 	for _, dir := range SystemDirs {
 		fs = append(fs, FS{Kind: Bind, Source: dir, Dest: dir, Optional: true, Quiet: true, KeepLink: true, System: true, Why: "system"})
+	}
+	for _, place := range SystemFacts {
+		fs = append(fs, FS{Kind: Bind, Source: place, Dest: place, NoExec: true, Optional: true, Quiet: true, System: true, Why: "system"})
 	}
 	fs = append(fs,
 		FS{Kind: Proc, Dest: "/proc", System: true, Why: "always"},

@@ -120,7 +120,7 @@ func (e FS) check(field string, say sayer) {
 			return
 		}
 		for _, kernel := range []string{"/proc", "/sys", "/dev"} {
-			if Inside(e.Source, kernel) || Inside(e.Dest, kernel) && e.Kind == Bind {
+			if (Inside(e.Source, kernel) || Inside(e.Dest, kernel) && e.Kind == Bind) && !e.showsCPUs() {
 				say(field+".source", "%s: nothing of the host's %s can be shown; the sandbox has its own /proc and /dev", e.Source, kernel)
 			}
 		}

@@ -1,0 +1,32 @@
+package plan
+
+import (
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// packageLocks are the lock files of the package databases that sandboxes show, by the names that the databases may have. Whoever can open a file for
+// reading can lock it (flock(2); fcntl(2), F_RDLCK), and the host could install nothing until the sandbox ends. So they are covered, for those who
+// could open them. A database that is reached through a symlink has its own row.
+var packageLocks = []struct {
+	path   string
+	anyone bool // not root alone can read it
+}{
+	{"/var/lib/dpkg/lock", false}, {"/var/lib/dpkg/lock-frontend", false}, {"/var/lib/dpkg/triggers/Lock", false},
+	{"/var/lib/rpm/.rpm.lock", true}, {"/usr/lib/sysimage/rpm/.rpm.lock", true}, {"/usr/share/rpm/.rpm.lock", true},
+	{"/lib/apk/db/lock", false}, {"/usr/lib/apk/db/lock", false},
+}
+
+// coverLocks returns the masks of packageLocks in an entry that every sandbox has. A directory that was asked for is shown as it is.
+func (c *compiler) coverLocks(e policy.FS) (ops []mounts.Op) {
+	if e.Kind != policy.Bind || !e.System {
+		return nil
+	}
+	for _, lock := range packageLocks {
+		if above := c.above(lock.path); !lock.anyone && c.facts.UID != 0 || above == nil || above.Dest != e.Dest || c.asked(lock.path) {
+			continue
+		}
+		ops = append(ops, mounts.Op{Kind: mounts.Mask, Dest: lock.path, KeepLink: true, Optional: true, Quiet: true, Why: "locks the host's packages"})
+	}
+	return ops
+}
