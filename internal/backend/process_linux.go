@@ -200,18 +200,19 @@ func takeMessage(fd int, buf, oob []byte) (n, oobn int, err error) {
 	return n, oobn, err
 }
 
-// Wait waits for the command's end. [io.EOF] means that its supervisor ended without a report, as a rule because the sandbox ended.
-func (p *Process) Wait() (unix.WaitStatus, unix.Rusage, error) {
+// Wait waits for the command's end, and returns its Status and Usage, and whether it has left the root Full. [io.EOF] means that its supervisor ended
+// without a report, as a rule because the sandbox ended.
+func (p *Process) Wait() (out Outcome, err error) {
 	buf := make([]byte, sys.ExitSize)
 	n, _, err := p.receive(buf)
 	if err != nil {
-		return 0, unix.Rusage{}, err
+		return out, err
 	}
 	e, ok := sys.ParseExit(buf[:n])
 	if !ok {
-		return 0, unix.Rusage{}, io.EOF
+		return out, io.EOF
 	}
-	return unix.WaitStatus(e.Status), e.Usage, nil
+	return Outcome{Status: unix.WaitStatus(e.Status), Usage: e.Usage, Full: e.Full()}, nil
 }
 
 // Signal sends a signal to the command, or to its process group if the kernel can do that by pidfd (Linux 6.9).

@@ -40,9 +40,9 @@ func TestTheEndIsReportedAfterTheLastMessage(t *testing.T) {
 	process.Kill()
 	require.NoError(t, unix.Send(supervisor, lastMessage(), 0))
 	require.NoError(t, unix.Close(supervisor)) // with the order unread
-	status, _, err := process.Wait()
+	out, err := process.Wait()
 	require.NoError(t, err)
-	assert.Equal(t, 7, status.ExitStatus())
+	assert.Equal(t, 7, out.Status.ExitStatus())
 	assert.True(t, process.WaitGroupKilled(replyTimeout), "and that is all")
 }
 
@@ -106,11 +106,11 @@ func TestARequestWithoutItsDescriptors(t *testing.T) {
 			s.Kill()
 			continue
 		}
-		status, _, err := process.Wait()
+		end, err := process.Wait()
 		require.NoError(t, err)
 		printed, err := io.ReadAll(out)
 		require.NoError(t, err)
-		assert.Equal(t, "said\n", string(printed), "%d descriptors, %v", most, status)
+		assert.Equal(t, "said\n", string(printed), "%d descriptors, %v", most, end.Status)
 		process.Close()
 		out.Close()
 		s.Kill()

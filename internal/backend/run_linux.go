@@ -53,6 +53,7 @@ type Outcome struct {
 	Wall     time.Duration
 	Status   unix.WaitStatus // of the command
 	Usage    unix.Rusage     // of the command and the processes it waited for
+	Full     bool            // next to no room was left in the root's file system
 	TimedOut bool
 	Killed   unix.Signal // the signal to this process that ended the command or led to the kill; 0 if none did
 	Resolved []mounts.Resolved
@@ -400,6 +401,7 @@ func (r *run) reap() error {
 	case r.exit != nil:
 		r.endedBy(unix.WaitStatus(r.exit.Status)) // TimedOut stays as it is
 		r.out.Status, r.out.Usage = unix.WaitStatus(r.exit.Status), r.exit.Usage
+		r.out.Full = r.exit.Full()
 		return nil
 	case status.Signaled(): // another process killed pid 1
 		r.out.Status = status

@@ -64,10 +64,10 @@ func output(t *testing.T, s *Sandbox, args ...string) (string, unix.WaitStatus) 
 	defer process.Close()
 	data, err := io.ReadAll(out)
 	require.NoError(t, err)
-	status, _, err := process.Wait()
+	end, err := process.Wait()
 	require.NoError(t, err)
 	assert.True(t, process.WaitGroupKilled(testenv.Limit(0)))
-	return string(data), status
+	return string(data), end.Status
 }
 
 func TestSandbox(t *testing.T) {

@@ -115,6 +115,6 @@ func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys
 		return err
 	}
 	defer process.Close()
-	_, _, err = process.Wait()
+	_, err = process.Wait()
 	return err
 }

@@ -243,11 +243,11 @@ func (proc *process) wait(ctx context.Context, limit time.Duration) (out backend
 	if limit > 0 {
 		proc.after(limit, proc.timeUp)
 	}
-	status, usage, err := proc.handle.Wait()
+	out, err := proc.handle.Wait()
 	if !stop() {
 		<-done
 	}
-	out = backend.Outcome{Started: proc.handle.Started, Wall: time.Since(proc.handle.Started), Status: status, Usage: usage}
+	out.Started, out.Wall = proc.handle.Started, time.Since(proc.handle.Started)
 	proc.mu.Lock()
 	out.TimedOut, cancelled = proc.timedOut, proc.cancelled
 	ending := proc.timedOut || proc.killed || cancelled != nil || proc.outputExceeded

@@ -35,7 +35,7 @@ func endedWith(p *plan.Plan, from result.Receipt, out backend.Outcome) result.Re
 			r.Verdict = result.OK
 		}
 	}
-	r.Hit = hit(out)
+	r.Hit = hit(p, out)
 	switch {
 	case out.TimedOut:
 		r.Verdict, r.Code = result.Timeout, result.CodeTimeout
@@ -89,7 +89,7 @@ func usedUp(p *plan.Plan, usage unix.Rusage) bool {
 	return false
 }
 
-func hit(out backend.Outcome) (limits []string) {
+func hit(p *plan.Plan, out backend.Outcome) (limits []string) {
 	for _, l := range []struct {
 		name string
 		n    int64
@@ -97,6 +97,9 @@ func hit(out backend.Outcome) (limits []string) {
 		if l.n > 0 {
 			limits = append(limits, l.name)
 		}
+	}
+	if out.Full && p.Tmpfs != (plan.Tmpfs{}) {
+		limits = append(limits, policy.TmpfsMB)
 	}
 	return limits
 }

@@ -40,6 +40,14 @@ func (p *Program) Failed(f Failure) *fault.Error {
 type Exit struct {
 	Status uint64 // as wait4(2) returns it
 	Usage  unix.Rusage
+	Root   unix.Statfs_t // of "/", as the process has left it; zero if that is not known
+}
+
+// Full reports whether so little room is left in the root's file system that the process may have failed for want of it: a 64th. A program often
+// removes what it could not finish.
+func (e Exit) Full() bool {
+	const part = 64
+	return e.Root.Blocks > 0 && e.Root.Bavail < e.Root.Blocks/part || e.Root.Files > 0 && e.Root.Ffree < e.Root.Files/part
 }
 
 // Sizes of the two records on the wire.

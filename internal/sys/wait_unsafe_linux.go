@@ -34,6 +34,7 @@ func reap(m *machine, c *Call) {
 		if r != m.slots[c.keep] { // an orphan
 			continue
 		}
+		lookAtRoot(m)
 		syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.from), uintptr(unsafe.Pointer(&m.exit)), unsafe.Sizeof(m.exit))
 		if c.to == 0 {
 			return
@@ -97,6 +98,18 @@ func ended(m *machine, c *Call) bool {
 			return true
 		}
 	}
+}
+
+// rootPath is "/" for the kernel.
+var rootPath = [2]byte{'/'}
+
+// lookAtRoot adds to the Exit record how full the root's file system is.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func lookAtRoot(m *machine) {
+	syscall.RawSyscall(unix.SYS_STATFS, uintptr(unsafe.Pointer(&rootPath)), uintptr(unsafe.Pointer(&m.exit.Root)), 0)
 }
 
 // killGroup kills the guarded child's process group, if Guard was asked to.

@@ -212,8 +212,11 @@ func (p *Plan) Bound(name string) (value int64, ok bool) {
 			return int64(l.Soft) / max(row.Scale, 1), true
 		}
 	}
-	if p.Output != nil && name == policy.OutputBytes {
+	switch {
+	case p.Output != nil && name == policy.OutputBytes:
 		return p.Output.Bytes, true
+	case p.Tmpfs != Tmpfs{} && name == policy.TmpfsMB:
+		return p.Tmpfs.Size >> 20, true
 	}
 	return 0, false
 }

@@ -39,7 +39,8 @@ type Result struct {
 	// PeakPids is the most processes and threads that there were at once, where a cgroup reports it; in a session, that of the session until
 	// now.
 	PeakPids int64 `json:"peak_pids,omitempty"`
-	// Hit lists the limits of the cgroup that were reached, whatever the verdict: "memory_mb", "pids", "cpu_percent".
+	// Hit lists the limits of the cgroup that were reached, whatever the verdict: "memory_mb", "pids", "cpu_percent"; and "tmpfs_mb" if the command
+	// has left less than a 64th of the room, or of the files, that private places have together.
 	Hit []string `json:"hit,omitempty"`
 	// StdoutBytes counts what was passed on of standard output, where it was counted; of standard error, too, where both are one pipe.
 	StdoutBytes *int64 `json:"stdout_bytes,omitempty"`
