@@ -47,12 +47,17 @@ func useKept(p policy.Policy) (release func(), err error) {
 	if !keeps(p) {
 		return none, nil
 	}
-	if _, err := withKept(p); err != nil {
+	p, err = withKept(p)
+	if err != nil {
 		return none, err
 	}
 	home, err := homes.For(p.KeepHome)
 	if err != nil {
 		return none, keepFault(err.Error())
+	}
+	shown := func(e policy.FS) bool { return e.System && e.Dest == p.Home && e.Source == home.Dir() }
+	if !slices.ContainsFunc(p.FS, shown) { // a grant is the home directory
+		return none, nil
 	}
 	release, err = home.Use(placesBelow(p))
 	if err != nil {

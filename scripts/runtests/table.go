@@ -26,7 +26,7 @@ type pkg struct {
 const docker = "docker.io podman crun bubblewrap"
 
 var table = map[string]pkg{
-	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git"},
+	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools"},
 	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
 	"cmd/nsbench":                {seconds: 15, race: 30},
 	"e2e":                        {seconds: 65, once: true, slow: 110, slice: 6},
