@@ -46,7 +46,7 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
            make it lead elsewhere before it is opened: resolve and open it while nothing untrusted runs
   close    closes one "session", or without that all, when the requests before it that belong to it are carried
            out; its processes are ended then. "now": true ends those requests instead. ok: closed, the names,
-           when nothing of them is alive, and protected_changed, what makes the host run something that has changed
+           when nothing of them is alive; protected_changed, what has changed that makes the host run something
   ping     ok: protocol (1), version
 
 open, exec, start, resolve and close take "session", the name of one of several; the default is "".

@@ -251,7 +251,7 @@ func (p *Program) Beside(body func()) {
 
 // Reap appends the wait of an init process: it waits for any child until the one in slot pid ends, then writes that child's [Exit] record
 // to descriptor fd. It fails with ECHILD if there is no such child, and ignores an error of the write. With all it waits on until there is
-// no child left, and the process ends with the exit code that a shell would give that child.
+// no child left, the process ends with the exit code that a shell would give that child, and the record has no Root.
 func (p *Program) Reap(pid Slot, fd int, all bool) {
 	c := p.add(Call{kind: kindReap, keep: int32(pid), from: int32(fd)})
 	if all {
