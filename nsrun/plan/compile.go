@@ -182,6 +182,17 @@ func (p *Plan) Scoped() bool {
 	return p.KillScope || p.Landlock != nil && p.Landlock.Scoped&landlock.ScopeSignal != 0
 }
 
+// SignalDomain is the ruleset of a process whose kill(-1) has to reach its own descendants alone. It confines signals and nothing else. Every domain
+// refuses to move or link files between directories unless a rule of its own allows that (LANDLOCK_ACCESS_FS_REFER in landlock(7)), so one allows it
+// everywhere: the command's own domain decides.
+func (p *Plan) SignalDomain() landlock.Ruleset {
+	domain := landlock.Ruleset{Scoped: landlock.ScopeSignal, HandledFS: p.Landlock.HandledFS & landlock.Refer}
+	if domain.HandledFS != 0 {
+		domain.Paths = []landlock.PathRule{{Path: "/", Access: landlock.Refer}}
+	}
+	return domain
+}
+
 func (r Request) checkCommand() error {
 	command := r.Command
 	if r.Session && len(command) == 0 {
