@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,12 +45,18 @@ func For(workspace string) (Home, error) {
 // state is where homes are kept.
 func state() (string, error) { return stateDir("home") }
 
-// stateDir is a directory of nsrun's own state: the XDG base directory specification has the rules. A relative XDG_STATE_HOME does not count.
+// stateDir is a directory of nsrun's own state: the XDG base directory specification has the rules. A relative XDG_STATE_HOME does not count. Without HOME,
+// as in services, the account file says what it is.
 func stateDir(name string) (string, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
-		home, err := os.UserHomeDir()
-		if err != nil || !filepath.IsAbs(home) {
+		home := os.Getenv("HOME")
+		if home == "" {
+			if account, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+				home = account.HomeDir
+			}
+		}
+		if !filepath.IsAbs(home) {
 			return "", errors.New("there is no place for a home directory: set XDG_STATE_HOME to a directory of yours")
 		}
 		dir = filepath.Join(home, ".local/state")
