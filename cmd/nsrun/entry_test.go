@@ -25,7 +25,7 @@ import (
 func under(t *testing.T, nsrun, line string, env ...string) (stdout, stderr string, code int, sig syscall.Signal) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", line, nsrun)
-	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin", "XDG_STATE_HOME=" + os.Getenv("XDG_STATE_HOME")}, env...)
 	cmd.Dir = "/usr"
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -104,7 +104,7 @@ func (a *app) backends(known facts.Facts) (all []backendStatus) {
 // compile plans a policy for no command in particular.
 func (a *app) compile(pol policy.Policy, known facts.Facts) (*plan.Plan, error) {
 	pol.Commands = "" // it is asked about commands, and there is none
-	return plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true}, known)
+	return plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: a.environ, Sole: true, Private: runner.PrivatePlace(pol)}, known)
 }
 
 // backendFor plans a policy, and says what backend that comes to or why it comes to none.

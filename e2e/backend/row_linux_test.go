@@ -50,7 +50,8 @@ func withoutLandlock() string {
 
 func rows() []row {
 	all := slices.Concat(fileRows(), processRows(), selfRows())
-	for _, dir := range temporary() {
+	all = append(all, row{guarantee: "private_tmp", act: "home work {mark}", keeps: true, host: "{home}/{mark}"})
+	for _, dir := range append(temporary(), "/run") {
 		all = append(all, row{guarantee: "private_tmp", act: "private " + dir + " {mark}", keeps: true, host: dir + "/{mark}"})
 	}
 	all = append(all, row{guarantee: "tmp_bounds", act: "bounds", keeps: true})

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,17 +42,26 @@ func For(workspace string) (Home, error) {
 	return Home{Workspace: real, Name: plain(filepath.Base(real)) + "-" + hex.EncodeToString(sum[:8]), state: dir}, nil
 }
 
-// state is where homes are kept: the XDG base directory specification has the rules. A relative XDG_STATE_HOME does not count.
-func state() (string, error) {
+// state is where homes are kept.
+func state() (string, error) { return stateDir("home") }
+
+// stateDir is a directory of nsrun's own state: the XDG base directory specification has the rules. A relative XDG_STATE_HOME does not count. Without HOME,
+// as in services, the account file says what it is.
+func stateDir(name string) (string, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
-		home, err := os.UserHomeDir()
-		if err != nil || !filepath.IsAbs(home) {
-			return "", errors.New("there is no place to keep a home directory in: set XDG_STATE_HOME to a directory of yours")
+		home := os.Getenv("HOME")
+		if home == "" {
+			if account, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+				home = account.HomeDir
+			}
+		}
+		if !filepath.IsAbs(home) {
+			return "", errors.New("there is no place for a home directory: set XDG_STATE_HOME to a directory of yours")
 		}
 		dir = filepath.Join(home, ".local/state")
 	}
-	dir = filepath.Join(dir, "nsrun/home")
+	dir = filepath.Join(dir, "nsrun", name)
 	if err := policy.CheckPath(dir); err != nil {
 		return "", fmt.Errorf("XDG_STATE_HOME: %w", err)
 	}
@@ -316,23 +327,10 @@ func remove(at string) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("%s is in use by %s; end that first", at, holders(dir))
 	}
-	// What a run has left can have any mode, but is of this user.
-	_ = filepath.WalkDir(at, func(path string, e os.DirEntry, err error) error {
-		if e != nil && e.IsDir() {
-			makeRemovable(path)
-		}
-		return nil
-	})
-	return os.RemoveAll(at)
-}
-
-// makeRemovable lets the owner list and empty a directory. A link is not followed: fchmodat2 came with Linux 6.6, so this goes by a
-// descriptor.
-func makeRemovable(dir string) {
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	parent, err := os.OpenFile(filepath.Dir(at), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return // it cannot be removed then, which says why
+		return err
 	}
-	defer unix.Close(fd)
-	_ = unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o700)
+	defer parent.Close()
+	return removeTree(int(parent.Fd()), filepath.Base(at))
 }

@@ -100,6 +100,9 @@ func Admit(req plan.Request) (plan.Request, error) {
 		return req, err
 	}
 	req.Policy = with
+	if req.Private == (plan.PrivatePlace{}) {
+		req.Private = PrivatePlace(req.Policy)
+	}
 	pipes, err := pipesOf(req.Policy)
 	if err != nil {
 		return req, err

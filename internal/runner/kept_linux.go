@@ -18,11 +18,8 @@ func withKept(p policy.Policy) (policy.Policy, error) {
 	if err != nil {
 		return p, keepFault(err.Error())
 	}
-	for _, e := range p.FS {
-		if e.Kind == policy.Bind && !e.System && e.Source != home.Dir() && policy.Inside(home.Dir(), e.Source) {
-			return p, keepFault("the kept home directories in " + filepath.Dir(filepath.Dir(home.Dir())) + " lie in " + e.Source + " (" + e.Why +
-				"), so that a command could reach those of others; grant less, or set XDG_STATE_HOME to another directory")
-		}
+	if err := unshown(p, filepath.Dir(home.Dir())); err != nil {
+		return p, keepFault(err.Error() + "; grant less, or set XDG_STATE_HOME to another directory")
 	}
 	// It takes the place of the private one, so that what is granted below comes after it. A plan looks for what only the run makes.
 	p.FS = slices.Clone(p.FS)
@@ -35,7 +32,7 @@ func withKept(p policy.Policy) (policy.Policy, error) {
 
 // keeps reports whether a policy's sandbox has a home directory that is kept. A note of the plan says where a backend has none.
 func keeps(p policy.Policy) bool {
-	return p.KeepHome != "" && !p.Bare() && p.Backend != policy.BackendLandlock
+	return p.KeepHome != "" && !p.Bare()
 }
 
 func keepFault(text string) error { return &policy.Fault{Field: "home", Text: text} }
@@ -61,7 +58,7 @@ func useKept(p policy.Policy) (release func(), err error) {
 	}
 	release, err = home.Use(placesBelow(p))
 	if err != nil {
-		return none, &Error{Stage: "home", Err: err}
+		return none, &Error{Stage: homeStage, Err: err}
 	}
 	return release, nil
 }

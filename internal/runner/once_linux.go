@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/spawner"
@@ -33,6 +34,7 @@ func Run(ctx context.Context, p policy.Policy, argv []string, opts *ExecOptions,
 	result, err := s.once(ctx, argv, opts, rec, keptBy(guard, s.spec))
 	if result != nil {
 		compared(guard, &result.Result)
+		result.Receipt.Notes = slices.Concat(result.Receipt.Notes, s.private.notes())
 	}
 	return rec.conclude(argv, result, err, ctx.Err() != nil)
 }
@@ -57,10 +59,12 @@ func (s *Session) once(ctx context.Context, argv []string, opts *ExecOptions, re
 	_, err = attempt(plan.Request{Policy: spec, Environ: os.Environ(), Command: command, Terminal: opts.Terminal != nil, Kept: kept}, func(pl *plan.Plan) (err error) {
 		s.plan = pl
 		if !pl.Serves() {
-			result, err = s.runApart(ctx, argv, opts, rec)
+			if err = s.private.renew(pl); err == nil {
+				result, err = s.runApart(ctx, argv, opts, rec)
+			}
 			return err
 		}
-		s.sandbox, err = within(ctx, func() (*backend.Sandbox, error) { return requestSandbox(pl, s.protected) }, discard)
+		s.sandbox, err = within(ctx, func() (*backend.Sandbox, error) { return s.makeSandbox(pl) }, s.discard)
 		return err
 	})
 	if err != nil || s.sandbox == nil {

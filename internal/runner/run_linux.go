@@ -58,11 +58,16 @@ func Foreground(req plan.Request, opts backend.Options) (p *plan.Plan, end resul
 	guard := watchFor(req.Policy)
 	defer guard.Close()
 	req.Kept = keptBy(guard, req.Policy)
+	var own private
 	p, err = attempt(req, func(p *plan.Plan) (err error) {
-		if err = rec.begin(p.Command, p.Dir, p.Env, p.Backend); err != nil {
+		if err = rec.begin(p.Command, p.Dir, p.Env, p.Backend); err == nil {
+			err = own.renew(p)
+		}
+		if err != nil {
 			end = failed(p, err)
 			return err
 		}
+		defer own.remove()
 		end, err = RunPlan(p, opts)
 		return err
 	})
@@ -72,7 +77,7 @@ func Foreground(req plan.Request, opts backend.Options) (p *plan.Plan, end resul
 	if err == nil {
 		compared(guard, &end)
 	}
-	end.Receipt.Notes = append(slices.Clone(end.Receipt.Notes), rec.finish(end)...)
+	end.Receipt.Notes = slices.Concat(end.Receipt.Notes, own.notes(), rec.finish(end))
 	return p, end, err
 }
 
@@ -83,6 +88,7 @@ func attempt(req plan.Request, start func(*plan.Plan) error) (*plan.Plan, error)
 
 // attemptBy is attempt by facts of two kinds: what is found out quickly, and all.
 func attemptBy(quick, full func() facts.Facts, req plan.Request, start func(*plan.Plan) error) (*plan.Plan, error) {
+	req.Private = privatePlace(req.Policy, "")
 	req, err := Admit(req)
 	if err != nil {
 		return nil, err
@@ -183,7 +189,7 @@ func free(p policy.Policy) bool {
 // may open no more files or start no more processes: no other plan helps then.
 func startFailed(err error) bool {
 	var failed *Error
-	return errors.As(err, &failed) && !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.EAGAIN) && !slices.Contains([]string{"exec", "self-test", "spawner", "limit", auditStage, backend.InterruptedStage, backend.OrphanStage}, failed.Stage)
+	return errors.As(err, &failed) && !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.EAGAIN) && !slices.Contains([]string{"exec", "self-test", "spawner", "limit", homeStage, auditStage, backend.InterruptedStage, backend.OrphanStage}, failed.Stage)
 }
 
 func stage(err error) string {

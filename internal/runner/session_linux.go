@@ -28,7 +28,8 @@ type Session struct {
 	done      chan struct{}
 	finish    func() // closes done
 
-	releaseHome func() // ends the use of the home directory that is kept
+	releaseHome func()  // ends the use of the home directory that is kept
+	private     private // of the sandbox
 
 	guard   *watch.Watch             // of what makes the host run something; nil if nothing is to be compared
 	changed []result.ProtectedChange // what it has found, when done is closed
@@ -126,7 +127,7 @@ func open(p policy.Policy, protected []string) (*Session, error) {
 	}
 	s.guard = watchFor(s.looksOnly())
 	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true, Kept: keptBy(s.guard, s.spec)}, func(pl *plan.Plan) (err error) {
-		s.sandbox, err = requestSandbox(pl, protected)
+		s.sandbox, err = s.makeSandbox(pl)
 		return err
 	})
 	if err != nil {
@@ -179,7 +180,7 @@ func newSession(p policy.Policy, protected []string, labels ...string) (*Session
 	}
 	s := &Session{asked: p, spec: rec.real(p), protected: protected, done: make(chan struct{}), renewing: make(chan struct{}, 1), held: map[*streams]struct{}{}}
 	s.releaseHome = func() {}
-	s.finish = sync.OnceFunc(func() { s.compare(); s.releaseHome(); close(s.done) })
+	s.finish = sync.OnceFunc(func() { s.private.remove(); s.compare(); s.releaseHome(); close(s.done) })
 	s.renewing <- struct{}{}
 	return s, rec, nil
 }
@@ -267,7 +268,7 @@ func (s *Session) renew() (*backend.Sandbox, error) {
 		return sandbox, err
 	}
 	<-sandbox.Done()
-	next, err := requestSandbox(s.plan, s.protected)
+	next, err := s.makeSandbox(s.plan)
 	if err != nil {
 		return nil, err
 	}
@@ -278,15 +279,29 @@ func (s *Session) renew() (*backend.Sandbox, error) {
 	}
 	s.mu.Unlock()
 	if closed {
-		discard(next)
+		s.discard(next)
 		return nil, ErrClosed
 	}
 	return next, nil
 }
 
-func discard(sandbox *backend.Sandbox) {
+// makeSandbox makes a sandbox with a private directory of its own, if the plan has one. That of the sandbox before is gone then.
+func (s *Session) makeSandbox(pl *plan.Plan) (*backend.Sandbox, error) {
+	if err := s.private.renew(pl); err != nil {
+		return nil, err
+	}
+	sandbox, err := requestSandbox(pl, s.protected)
+	if err != nil {
+		s.private.remove()
+	}
+	return sandbox, err
+}
+
+// discard ends a sandbox that came too late.
+func (s *Session) discard(sandbox *backend.Sandbox) {
 	sandbox.Kill()
 	<-sandbox.Done()
+	s.private.remove()
 }
 
 // Receipt returns what is on in the session: what the results of its commands say as well.

@@ -89,7 +89,7 @@ func (l *Lowering) serve() error {
 // only its own command and the processes which that has started.
 func (l *Lowering) supervisorScope() error {
 	if l.plan.Scoped() {
-		landlock.Lower(l.Program, landlock.Ruleset{Scoped: landlock.ScopeSignal})
+		landlock.Lower(l.Program, l.plan.SignalDomain())
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (l *Lowering) killScope() error {
 	if !l.plan.KillScope {
 		return nil
 	}
-	landlock.Lower(l.Program, landlock.Ruleset{Scoped: landlock.ScopeSignal})
+	landlock.Lower(l.Program, l.plan.SignalDomain())
 	l.Program.At(sys.Step{Stage: "subreaper", Op: "kill scope"})
 	l.Program.Add(unix.SYS_KILL, sys.Int(os.Getpid()), sys.Int(0)).Tolerate(unix.EPERM, 1)
 	l.Program.Fail(unix.EPERM) // reached if kill succeeds

@@ -28,11 +28,31 @@ const isolated = "NSRUN_TEST_ISOLATED"
 func Main(run func() int) int {
 	switch {
 	case os.Getuid() != 0 || os.Getenv("NSRUN_TEST_VM") != "" || listing():
-		return run()
+		return withState(run)
 	case os.Getenv(isolated) == "init" && os.Getpid() == 1:
 		return initProcess()
 	case os.Getenv(isolated) == "" || os.Getenv(isolated) != pidNamespace(): // a variable that was inherited from elsewhere proves nothing
-		return start("init", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL})
+		return withState(func() int {
+			return start("init", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL})
+		})
+	}
+	return run()
+}
+
+// withState runs the tests with a directory of state that is not the user's: private and kept home directories lie there.
+func withState(run func() int) int {
+	const name = "XDG_STATE_HOME"
+	if listing() || os.Getenv(name) != "" {
+		return run()
+	}
+	dir, err := os.MkdirTemp("", "nsrun-state-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Setenv(name, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testenv: a directory of state for the tests:", err)
+		return 1
 	}
 	return run()
 }

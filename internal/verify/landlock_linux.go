@@ -14,10 +14,15 @@ import (
 // fileRights are the rights that a rule for something other than a directory may have (landlock_add_rule(2), EINVAL).
 const fileRights = landlock.Execute | landlock.WriteFile | landlock.ReadFile | landlock.Truncate | landlock.IoctlDev | landlock.ResolveUnix
 
-// domain requires a Landlock domain without file rules, whose processes can send signals only to each other (LANDLOCK_SCOPE_SIGNAL, Linux
-// 6.12).
+// domain requires a Landlock domain whose processes can send signals only to each other (LANDLOCK_SCOPE_SIGNAL, Linux 6.12). It may confine
+// nothing else: its only other right is the one that every domain takes away, and a rule for the root gives that back.
 func (c *checker) domain() {
-	s := c.create(landlock.Ruleset{Scoped: landlock.ScopeSignal})
+	refer := c.Plan.Landlock.HandledFS & landlock.Refer
+	s := c.create(landlock.Ruleset{Scoped: landlock.ScopeSignal, HandledFS: refer})
+	if refer != 0 {
+		fd, _ := c.openRule(landlock.PathRule{Path: "/"})
+		c.addRule(s, refer, fd)
+	}
 	c.call(Rules, unix.SYS_LANDLOCK_RESTRICT_SELF).slot(s).num(0)
 	c.close(Descriptors, s)
 }
@@ -51,15 +56,7 @@ func (c *checker) build() sys.Slot {
 		}
 		c.justified(r, granted)
 		fd, parent := c.openRule(r)
-		written := c.writes()
-		m := c.call(Rules, unix.SYS_LANDLOCK_ADD_RULE).slot(ruleset).num(unix.LANDLOCK_RULE_PATH_BENEATH)
-		// The kernel is given the descriptor in the structure's second field. The call that opened the path must have written it there, or
-		// the rule would hold for another file.
-		if written != m.v.Arg(m.arg)+8 {
-			c.fail("the rule is not for what was opened just before")
-		}
-		m.words(uint64(r.Access), 0).num(0)
-		c.close(Descriptors, fd)
+		c.addRule(ruleset, r.Access, fd)
 		if parent != 0 {
 			c.close(Descriptors, parent)
 		}
@@ -69,6 +66,19 @@ func (c *checker) build() sys.Slot {
 		c.call(Rules, unix.SYS_LANDLOCK_ADD_RULE).slot(ruleset).num(netPort).words(uint64(r.Access), uint64(r.Port)).num(0)
 	}
 	return ruleset
+}
+
+// addRule requires a rule for the file that the current call has opened, and that its descriptor is closed.
+func (c *checker) addRule(ruleset sys.Slot, access landlock.Access, fd sys.Slot) {
+	written := c.writes()
+	m := c.call(Rules, unix.SYS_LANDLOCK_ADD_RULE).slot(ruleset).num(unix.LANDLOCK_RULE_PATH_BENEATH)
+	// The kernel is given the descriptor in the structure's second field. The call that opened the path must have written it there, or
+	// the rule would hold for another file.
+	if written != m.v.Arg(m.arg)+8 {
+		c.fail("the rule is not for what was opened just before")
+	}
+	m.words(uint64(access), 0).num(0)
+	c.close(Descriptors, fd)
 }
 
 // exactRule is a path without symlinks that has a rule, or an optional one.

@@ -26,7 +26,7 @@ func TestAuditLogIsCoveredWhereItIsShown(t *testing.T) {
 		{"landlock", "/srv/a.jsonl", []policy.FS{{Kind: policy.Bind, Source: "/srv", Dest: "/srv"}}, policy.BackendLandlock, []string{"/srv/a.jsonl"}},
 		{"no sandbox", "/srv/a.jsonl", []policy.FS{{Kind: policy.Bind, Source: "/srv", Dest: "/srv"}}, policy.BackendNone, nil},
 	} {
-		p, err := Compile(Request{Policy: policy.Policy{FS: c.fs, Audit: []string{c.file}, Backend: c.backend}, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+		p, err := Compile(Request{Private: spare, Policy: policy.Policy{FS: c.fs, Audit: []string{c.file}, Backend: c.backend}, Command: []string{"x"}}, hosts["kernel 6.18, user"])
 		require.NoError(t, err, c.name)
 		var masks []string
 		for _, op := range p.Mounts {

@@ -78,6 +78,9 @@ func passedOver(unmet []Note) []Note {
 // instead says what fallback degrade would come to.
 func instead(req Request, f facts.Facts) string {
 	req.Policy.Fallback = policy.Degrade
+	if req.Private == (PrivatePlace{}) { // nobody chooses one for a policy that does not come to landlock
+		req.Private.Dir = "/private"
+	}
 	p, err := descend(req, f)
 	if err != nil || p.Backend == BackendNative { // each loss has said so itself
 		return ""

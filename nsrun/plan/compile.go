@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,6 +32,8 @@ type Request struct {
 	Pipes Pipes
 	// Kept are places that the policy's Protect wants read-only: see [Kept]. nil means that nobody has looked.
 	Kept []Kept
+	// Private is where a directory for this run alone can be made, of which the backend landlock has need.
+	Private PrivatePlace
 	// Session asks for a sandbox that commands are started in later, as often as one likes. There is no Command then.
 	Session bool
 	// Sole says that the process which runs the plan is for that run alone, and may be moved, as the nsrun command is. Other programs may
@@ -78,6 +81,8 @@ type compiler struct {
 	plan  *Plan
 	unmet []Note
 
+	home, tmp string // where the command has its home directory and its temporary files; see private
+
 	places  map[string]int // of pol.FS, by Dest
 	group   []cgroup.Limit // what a cgroup is to hold
 	refused string         // why there is no scope for it
@@ -114,7 +119,7 @@ func Compile(req Request, f facts.Facts) (*Plan, error) {
 
 // compile plans for one backend. Of the plan and what is unmet one is nil.
 func compile(req Request, f facts.Facts, backend string) (*Plan, []Note, error) {
-	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Backend: backend}}
+	c := &compiler{req: req, pol: req.Policy, facts: f, plan: &Plan{Version: Version, Backend: backend}, home: cmp.Or(req.Policy.Home, "/"), tmp: "/tmp"}
 	p := c.plan
 	if a := c.pol.Autonomy.Level(); a != policy.Supervised {
 		p.Autonomy = string(a)
@@ -147,7 +152,7 @@ func passes(backend string) []func(*compiler) error {
 	type C = compiler
 	switch backend {
 	case BackendLandlock:
-		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).private, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
 			(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	case BackendNone:
 		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
@@ -180,6 +185,17 @@ func (p *Plan) Bare() bool { return p.Backend == BackendLandlock || p.Backend ==
 // command cannot signal who does it.
 func (p *Plan) Scoped() bool {
 	return p.KillScope || p.Landlock != nil && p.Landlock.Scoped&landlock.ScopeSignal != 0
+}
+
+// SignalDomain is the ruleset of a process whose kill(-1) has to reach its own descendants alone. It confines signals and nothing else. Every domain
+// refuses to move or link files between directories unless a rule of its own allows that (LANDLOCK_ACCESS_FS_REFER in landlock(7)), so one allows it
+// everywhere: the command's own domain decides.
+func (p *Plan) SignalDomain() landlock.Ruleset {
+	domain := landlock.Ruleset{Scoped: landlock.ScopeSignal, HandledFS: p.Landlock.HandledFS & landlock.Refer}
+	if domain.HandledFS != 0 {
+		domain.Paths = []landlock.PathRule{{Path: "/", Access: landlock.Refer}}
+	}
+	return domain
 }
 
 func (r Request) checkCommand() error {
@@ -325,20 +341,6 @@ func (c *compiler) outside() error {
 	return nil
 }
 
-// tmpDir is where programs are told to put temporary files. Without a /tmp that is the writable directory that the command starts in, if there
-// is one.
-func (c *compiler) tmpDir() string {
-	if c.plan.Backend != BackendLandlock {
-		return "/tmp"
-	}
-	for _, e := range c.pol.FS {
-		if e.Kind == policy.Bind && e.Write && policy.Inside(c.plan.Dir, e.Dest) {
-			return e.Dest
-		}
-	}
-	return "/tmp"
-}
-
 // granted reports whether the policy shows a place of the host's.
 func (c *compiler) granted(name string) bool {
 	return slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool { return e.Kind == policy.Bind && policy.Inside(name, e.Dest) })
@@ -355,20 +357,16 @@ func (c *compiler) environment() error {
 		c.note("environment", "the caller's environment is passed as it is, secrets included", "")
 		return nil
 	}
-	home := c.pol.Home
-	if home == "" {
-		home = "/"
-	}
 	c.keptHome()
 	user := userName(c.plan.Identity.UID)
 	base := []policy.Var{
-		{Name: "PATH", Value: c.path()}, {Name: "HOME", Value: home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},
-		{Name: "PWD", Value: c.plan.Dir}, {Name: "TMPDIR", Value: c.tmpDir()},
+		{Name: "PATH", Value: c.path()}, {Name: "HOME", Value: c.home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user},
+		{Name: "PWD", Value: c.plan.Dir}, {Name: "TMPDIR", Value: c.tmp},
 	}
 	if c.plan.Network == string(policy.NetworkNone) {
 		base = append(base, noRetries...)
 	}
-	if c.plan.Backend == BackendLandlock && !c.granted(path.Join(home, ".gitconfig")) {
+	if c.plan.Backend == BackendLandlock && !c.granted(path.Join(c.home, ".gitconfig")) {
 		// The file is there, and git gives up where it cannot read it (access_or_die in git's config.c). From git 2.32 on.
 		base = append(base, policy.Var{Name: "GIT_CONFIG_GLOBAL", Value: "/dev/null"})
 	}
@@ -381,6 +379,7 @@ func (c *compiler) environment() error {
 		env.Set = append(env.Set[:len(env.Set):len(env.Set)], policy.Var{Name: name, Value: value})
 	}
 	environ, dropped := env.Environ(c.req.Environ, base)
+	c.xdg(environ)
 	c.plan.Env = environ
 	c.dropped(dropped)
 	for _, v := range environ {

@@ -43,10 +43,7 @@ func (c *compiler) fileSystem() error {
 	}
 	c.bounds(ops)
 	c.plan.Mounts = ops
-	c.plan.Dir = c.pol.Dir
-	if c.plan.Dir == "" {
-		c.plan.Dir = "/"
-	}
+	c.plan.Dir = c.inHome(cmp.Or(c.pol.Dir, "/"))
 	return nil
 }
 

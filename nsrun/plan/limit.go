@@ -75,6 +75,9 @@ func (c *compiler) defaultLimits() (limits []policy.Limit) {
 	return limits
 }
 
+// unbounded is why nothing bounds a directory that is no file system of its own.
+const unbounded = "a directory on the host's disk has no quota"
+
 // inMounts reports whether a limit is the size of a mount.
 func inMounts(name string) bool { return name == policy.TmpfsMB || name == policy.HomeMB }
 
@@ -88,8 +91,8 @@ func (c *compiler) bound(l policy.Limit, byDefault bool) error {
 		soft := uint64(row.Amount(l.Value))
 		c.limit(rlimit.Limit{Name: row.Rlimit, Soft: soft, Hard: soft + uint64(row.Grace)}, byDefault)
 	case inMounts(l.Name):
-		if c.plan.Backend == BackendLandlock || c.plan.Backend == BackendNone {
-			c.lose(Note{Feature: l.Name, Loss: "the backend " + c.plan.Backend + " has no private file systems to bound", Fix: "use the backend native"}, false)
+		if c.plan.Bare() {
+			c.lose(Note{Feature: l.Name, Loss: "the backend " + c.plan.Backend + " has no private file systems to bound: " + unbounded, Fix: "use the backend native"}, false)
 			return nil
 		}
 		if l.Name == policy.TmpfsMB && c.plan.Backend != BackendNative {

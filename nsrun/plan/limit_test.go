@@ -86,7 +86,7 @@ func TestWhatHoldsALimit(t *testing.T) {
 			f := host("6.18.0", 7, c.uid)
 			f.Groups = c.groups
 			f = f.With(facts.CgroupClone, facts.Answer{State: facts.No}) // for the default ones to keep out of it
-			p, err := Compile(Request{Policy: policy.Policy{Backend: c.backend, Limits: []policy.Limit{c.limit}}, Command: []string{"true"}}, f)
+			p, err := Compile(Request{Private: spare, Policy: policy.Policy{Backend: c.backend, Limits: []policy.Limit{c.limit}}, Command: []string{"true"}}, f)
 			if c.want.unmet != "" {
 				require.ErrorContains(t, err, c.want.unmet)
 				return
@@ -111,10 +111,10 @@ func TestWhatHoldsALimit(t *testing.T) {
 // TestDefaultLimitsAreNoReasonToFail plans without a word on limits.
 func TestDefaultLimitsAreNoReasonToFail(t *testing.T) {
 	for name, f := range hosts {
-		p, err := Compile(Request{Policy: policy.Policy{Backend: policy.BackendNone}, Command: []string{"true"}}, f)
+		p, err := Compile(Request{Private: spare, Policy: policy.Policy{Backend: policy.BackendNone}, Command: []string{"true"}}, f)
 		require.NoError(t, err, name)
 		assert.Empty(t, p.SoftCaps, "%s: a command without a sandbox is as the caller would run it", name)
-		p, err = Compile(Request{Policy: policy.Policy{}, Command: []string{"true"}}, f)
+		p, err = Compile(Request{Private: spare, Policy: policy.Policy{}, Command: []string{"true"}}, f)
 		if err != nil {
 			continue
 		}
@@ -140,7 +140,7 @@ func TestDefaultLimitsTakeNoTime(t *testing.T) {
 		f := host("6.18.0", 7, 0)
 		f.Groups, f.MemoryMB = []facts.Group{v2}, 4000
 		change(&f)
-		p, err := Compile(Request{Policy: policy.Policy{}, Command: []string{"true"}}, f)
+		p, err := Compile(Request{Private: spare, Policy: policy.Policy{}, Command: []string{"true"}}, f)
 		require.NoError(t, err)
 		return p
 	}
@@ -171,7 +171,7 @@ func TestDefaultLimitsTakeNoTime(t *testing.T) {
 
 // TestADefaultLimitGivesWay lets what is asked for stand alone.
 func TestADefaultLimitGivesWay(t *testing.T) {
-	p, err := Compile(Request{Policy: policy.Policy{}.WithLimit("open_files", 100000).WithLimit("output_bytes", 5), Command: []string{"true"}}, hosts["kernel 6.18, user"])
+	p, err := Compile(Request{Private: spare, Policy: policy.Policy{}.WithLimit("open_files", 100000).WithLimit("output_bytes", 5), Command: []string{"true"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.Equal(t, []rlimit.Limit{rlimit.Both("open_files", 100000)}, p.Limits)
 	assert.NotContains(t, names(p.SoftCaps), "open_files")
@@ -211,7 +211,7 @@ func TestProcessesOfRootByTheirNumbers(t *testing.T) {
 			if c.pids > 0 {
 				pol = pol.WithLimit("pids", c.pids)
 			}
-			p, err := Compile(Request{Policy: pol, Command: []string{"true"}}, f)
+			p, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"true"}}, f)
 			require.NoError(t, err)
 			assert.Equal(t, c.want, p.PidMax)
 			if c.want > 0 {

@@ -13,10 +13,10 @@ import (
 
 // keptHome notes that the home directory is kept, or that it is not.
 func (c *compiler) keptHome() {
-	at := c.pol.At(c.pol.Home)
+	at := c.pol.At(c.home)
 	switch {
 	case c.pol.KeepHome == "":
-	case !c.plan.Bare() && at != nil && at.Kind == policy.Bind && at.Dest == c.pol.Home:
+	case c.plan.Backend != BackendNone && at != nil && at.Kind == policy.Bind && at.Dest == c.home:
 		c.note("home", "it is kept for "+c.pol.KeepHome+": the next run finds what this one leaves in "+at.Source, "")
 	default:
 		c.note("home", "it is not kept for "+c.pol.KeepHome+", as the backend "+c.plan.Backend+" shows the host's", "use the backend native")

@@ -51,6 +51,8 @@ type Plan struct {
 	// KillScope kills what is left of the command's processes by the Landlock domain that they are in; without it and without a pid
 	// namespace, by their process group.
 	KillScope bool `json:"kill_scope,omitempty"`
+	// Private is the directory that is made for this run alone. It is nil where mounts make one.
+	Private *Private `json:"private,omitempty"`
 	// SelfTest lists the acts that must fail before the command is started.
 	SelfTest []Act `json:"self_test,omitempty"`
 	// Protect is what becomes of places that make the host run something. It is nil if the command can write to nothing of the host's.

@@ -105,6 +105,9 @@ func backend(p policy.Policy, b policy.Backend) policy.Policy {
 	return p
 }
 
+// spare is where plans have their private directory.
+var spare = PrivatePlace{Dir: "/home/me/.local/state/nsrun/run/NAME"}
+
 var environ = []string{"LANG=C.UTF-8", "TERM=xterm", "EDITOR=vi", "GH_TOKEN=secret", "LD_PRELOAD=/evil.so", "HOME=/home/me"}
 
 // TestGoldens plans each policy for each host. The result is a plan's text, or the refusal.
@@ -120,7 +123,7 @@ func TestGoldens(t *testing.T) {
 			got := &txtar.Archive{Comment: []byte("Plans of policy " + name + ". go test ./nsrun/plan -update writes this file anew; review it like code.\n\n")}
 			for _, h := range sortedKeys(hosts) {
 				text := ""
-				p, err := Compile(Request{Policy: pol, Command: []string{"python3", "a tool.py"}, Environ: environ}, hosts[h])
+				p, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"python3", "a tool.py"}, Environ: environ}, hosts[h])
 				if err != nil {
 					text = "refused: " + err.Error() + "\n"
 				} else {
@@ -160,7 +163,7 @@ func sortedKeys[V any](m map[string]V) []string {
 func TestStrictRefusesAndListsEveryLackWithItsFix(t *testing.T) {
 	f := host("4.19", 0, 1000, facts.UserNS, facts.Landlock, facts.Seccomp)
 	f = f.With(facts.UserNS, facts.Answer{State: facts.No, Fix: "sysctl -w kernel.unprivileged_userns_clone=1"})
-	_, err := Compile(Request{Policy: policy.Policy{}, Command: []string{"true"}}, f)
+	_, err := Compile(Request{Private: spare, Policy: policy.Policy{}, Command: []string{"true"}}, f)
 	var refused *CompatibilityError
 	require.ErrorAs(t, err, &refused)
 	require.Len(t, refused.Unmet, 3)
@@ -172,7 +175,7 @@ func TestStrictRefusesAndListsEveryLackWithItsFix(t *testing.T) {
 
 func TestDegradeNeverComesToNone(t *testing.T) {
 	bare := host("6.18", 7, 1000, facts.UserNS, facts.Landlock, facts.Bwrap, facts.Docker, facts.Podman)
-	_, err := Compile(Request{Policy: policy.Policy{Fallback: policy.Degrade}, Command: []string{"true"}}, bare)
+	_, err := Compile(Request{Private: spare, Policy: policy.Policy{Fallback: policy.Degrade}, Command: []string{"true"}}, bare)
 	var refused *CompatibilityError
 	require.ErrorAs(t, err, &refused, "to go without a sandbox takes a word of its own")
 	assert.Contains(t, err.Error(), "user_namespace: ")
@@ -181,7 +184,7 @@ func TestDegradeNeverComesToNone(t *testing.T) {
 }
 
 func TestDegradeNotesEachLoss(t *testing.T) {
-	p, err := Compile(Request{Policy: policy.Policy{Fallback: policy.Degrade}, Command: []string{"true"}},
+	p, err := Compile(Request{Private: spare, Policy: policy.Policy{Fallback: policy.Degrade}, Command: []string{"true"}},
 		host("6.18", 0, 1000, facts.Landlock, facts.Seccomp, facts.CgroupNS))
 	require.NoError(t, err)
 	var features []string
@@ -196,7 +199,7 @@ func TestDegradeNotesEachLoss(t *testing.T) {
 func TestEveryLimitIsPlannedOrRefused(t *testing.T) {
 	for _, l := range policy.LimitTable {
 		p := policy.Policy{}.WithLimit(l.Name, max(1, l.Max/4))
-		_, err := Compile(Request{Policy: p, Command: []string{"true"}}, hosts["kernel 6.18, user"])
+		_, err := Compile(Request{Private: spare, Policy: p, Command: []string{"true"}}, hosts["kernel 6.18, user"])
 		var refused *CompatibilityError
 		if err != nil && !errors.As(err, &refused) {
 			t.Errorf("%s: %v", l.Name, err)
@@ -205,20 +208,20 @@ func TestEveryLimitIsPlannedOrRefused(t *testing.T) {
 }
 
 func TestPidsAsRootIsRefusedNotIgnored(t *testing.T) {
-	_, err := Compile(Request{Policy: policy.Policy{}.WithLimit("pids", 10), Command: []string{"true"}}, hosts["kernel 6.18, root"])
+	_, err := Compile(Request{Private: spare, Policy: policy.Policy{}.WithLimit("pids", 10), Command: []string{"true"}}, hosts["kernel 6.18, root"])
 	require.ErrorContains(t, err, "RLIMIT_NPROC does not bind")
 }
 
 func TestCommandIsChecked(t *testing.T) {
 	for _, command := range [][]string{nil, {}, {""}, {"a\x00b"}, {"a", "b\x00"}} {
-		_, err := Compile(Request{Command: command}, hosts["kernel 6.18, user"])
+		_, err := Compile(Request{Private: spare, Command: command}, hosts["kernel 6.18, user"])
 		assert.Error(t, err, "%q", command)
 	}
 }
 
 func TestPlanSurvivesJSON(t *testing.T) {
 	for name, f := range hosts {
-		p, err := Compile(Request{Policy: degraded(networkPolicy()), Command: []string{"x", "\x01"}, Environ: environ, Terminal: true}, f)
+		p, err := Compile(Request{Private: spare, Policy: degraded(networkPolicy()), Command: []string{"x", "\x01"}, Environ: environ, Terminal: true}, f)
 		if err != nil {
 			continue
 		}
@@ -236,7 +239,7 @@ func TestPlanSurvivesJSON(t *testing.T) {
 // TestEveryFieldIsInTheText changes each field of a plan and expects another text: a new field fails until String knows it.
 func TestEveryFieldIsInTheText(t *testing.T) {
 	silent := map[string]bool{"Version": true, "LastCap": true} // constants of the format and of the host's kernel
-	base, err := Compile(Request{Policy: networkPolicy(), Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	base, err := Compile(Request{Private: spare, Policy: networkPolicy(), Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	for i := range reflect.TypeFor[Plan]().NumField() {
 		field := reflect.TypeFor[Plan]().Field(i)
@@ -268,6 +271,8 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 			changed.EnforcedBy = []Enforcement{{Limit: "a=1", By: "b"}}
 		case "SelfTest":
 			changed.SelfTest = []Act{ActMount}
+		case "Private":
+			changed.Private = &Private{Dir: "/x"}
 		case "Audit":
 			changed.Audit = []string{"/a.jsonl"}
 		case "Labels":
@@ -285,7 +290,7 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 	explained["ManifestSHA256"] = true // for audit logs, which whoever runs a plan keeps
 	plain := policy.Policy{FS: []policy.FS{{Kind: policy.Bind, Source: "/etc", Dest: "/etc"}}}
 	text := func(p policy.Policy) string {
-		out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: environ, Rule: "x"}, hosts["kernel 6.18, user"])
+		out, err := Compile(Request{Private: spare, Policy: p, Command: []string{"x"}, Environ: environ, Rule: "x"}, hosts["kernel 6.18, user"])
 		require.NoError(t, err)
 		data, err := json.Marshal(out)
 		require.NoError(t, err)
@@ -358,7 +363,7 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
 	pol := networkPolicy()
 	pol.Autonomy = policy.ReadOnly
-	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	_, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	require.ErrorContains(t, err, "it has more than autonomy readonly")
 	pol, err = policy.Normalize(pol, policy.Operator{})
 	require.NoError(t, err)
@@ -380,24 +385,24 @@ func TestReadOnlyHoldsWhoeverAsks(t *testing.T) {
 // TestACommandNobodyHasCheckedIsNotPlanned: under command rules, forgetting to check by them is an error and not a run.
 func TestACommandNobodyHasCheckedIsNotPlanned(t *testing.T) {
 	pol := policy.Policy{Commands: "passive"}
-	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	_, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	assert.ErrorContains(t, err, "bug: nothing has checked the command by the command rules passive")
-	p, err := Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x FILE", RuleEnv: []string{"A=2", "HOME=/x"}, Environ: []string{"A=1"}}, hosts["kernel 6.18, user"])
+	p, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}, Rule: "x FILE", RuleEnv: []string{"A=2", "HOME=/x"}, Environ: []string{"A=1"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.Subset(t, p.Env, []string{"A=2", "HOME=/x"}, "what a rule sets wins")
 	assert.Contains(t, p.String(), `commands    passive, by the rule "x FILE"`)
 	pol.Isolation = policy.Permissive
-	p, err = Compile(Request{Policy: pol, Command: []string{"x"}, Rule: "x", RuleEnv: []string{"A=2"}, Environ: []string{"A=1", "B=1"}}, hosts["kernel 6.18, user"])
+	p, err = Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}, Rule: "x", RuleEnv: []string{"A=2"}, Environ: []string{"A=1", "B=1"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.Equal(t, []string{"B=1", "A=2"}, p.Env, "once")
-	_, err = Compile(Request{Policy: policy.Policy{Commands: "passive"}, Session: true}, hosts["kernel 6.18, user"])
+	_, err = Compile(Request{Private: spare, Policy: policy.Policy{Commands: "passive"}, Session: true}, hosts["kernel 6.18, user"])
 	assert.NoError(t, err, "a session's commands are checked one by one")
 }
 
 // TestDroppedVariablesAreReported, with the reason: a secret, or a hook that was not named.
 func TestDroppedVariablesAreReported(t *testing.T) {
 	p := policy.Policy{Env: policy.Env{All: true, Pass: []string{"EDITOR"}, Set: []policy.Var{{Name: "PATH", Value: "/bin:.:/usr/bin"}}}}
-	out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: append([]string{"LD_AUDIT=/evil.so", "BASH_ENV=/evil"}, environ...)}, hosts["kernel 6.18, user"])
+	out, err := Compile(Request{Private: spare, Policy: p, Command: []string{"x"}, Environ: append([]string{"LD_AUDIT=/evil.so", "BASH_ENV=/evil"}, environ...)}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	text := out.String()
 	for _, want := range []string{
@@ -413,7 +418,7 @@ func TestDroppedVariablesAreReported(t *testing.T) {
 }
 
 func TestLandlockNeverAllowsMoreThanTheMounts(t *testing.T) {
-	p, err := Compile(Request{Policy: workspacePolicy(), Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	p, err := Compile(Request{Private: spare, Policy: workspacePolicy(), Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	for _, rule := range p.Landlock.Paths {
 		for _, op := range p.Mounts {
@@ -428,7 +433,7 @@ func TestLandlockNeverAllowsMoreThanTheMounts(t *testing.T) {
 }
 
 func TestTextShowsNoControlCharacters(t *testing.T) {
-	p, err := Compile(Request{Policy: policy.Policy{}, Command: []string{"a\x1b[31m", "b\nnotes", "c\u202e"}}, hosts["kernel 6.18, user"])
+	p, err := Compile(Request{Private: spare, Policy: policy.Policy{}, Command: []string{"a\x1b[31m", "b\nnotes", "c\u202e"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	assert.False(t, strings.ContainsAny(p.String(), "\x1b\u202e"))
 	assert.Contains(t, p.String(), `"b\nnotes"`)
@@ -439,7 +444,7 @@ func TestReadOnlyLeavesAreKeptInPlace(t *testing.T) {
 	pol := policy.Default("/home/me").Grant("/w", true, "--workspace").Grant("/w/a/b/leaf", false, "--ro").Grant("/w/a/other", false, "--ro").
 		Grant("/w/direct", false, "--ro")
 	pol, _ = policy.Normalize(pol, policy.Operator{})
-	p, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	p, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	require.NoError(t, err)
 	var at []string
 	for _, op := range p.Mounts {

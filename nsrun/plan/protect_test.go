@@ -23,7 +23,7 @@ func TestKeptPlaces(t *testing.T) {
 	} {
 		pol, err := policy.Normalize(c.pol, policy.Operator{})
 		require.NoError(t, err)
-		p, err := Compile(Request{Policy: pol, Command: []string{"x"}, Kept: kept}, hosts["kernel 6.18, user"])
+		p, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}, Kept: kept}, hosts["kernel 6.18, user"])
 		require.NoError(t, err)
 		var got []string
 		for _, op := range p.Mounts {
@@ -41,7 +41,7 @@ func TestProtectWithoutMounts(t *testing.T) {
 		pol := policy.Policy{Protect: level, Backend: policy.BackendLandlock}.Grant("/w", true, "test")
 		pol, err := policy.Normalize(pol, policy.Operator{})
 		require.NoError(t, err)
-		p, err := Compile(Request{Policy: pol, Command: []string{"x"}, Kept: []Kept{{"/w", "/w", ".git/hooks"}}}, hosts["kernel 6.18, user"])
+		p, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}, Kept: []Kept{{"/w", "/w", ".git/hooks"}}}, hosts["kernel 6.18, user"])
 		if level == policy.ProtectStrict {
 			require.ErrorContains(t, err, "cannot make a place read-only inside a writable one")
 			continue

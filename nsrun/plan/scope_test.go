@@ -142,7 +142,7 @@ func TestAScopeThatWasRefused(t *testing.T) {
 	compile := func(change func(*policy.Policy)) (*Plan, error) {
 		pol := policy.Policy{}.WithLimit("memory_mb", 50).WithLimit("pids", 20)
 		change(&pol)
-		return Compile(Request{Policy: pol, Command: []string{"true"}, Sole: true}, f)
+		return Compile(Request{Private: spare, Policy: pol, Command: []string{"true"}, Sole: true}, f)
 	}
 	p, err := compile(func(*policy.Policy) {})
 	require.NoError(t, err)

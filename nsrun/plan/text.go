@@ -58,6 +58,9 @@ func (p *Plan) String() string {
 		line("in memory", fmt.Sprintf("at most %d MiB and %d files, in all shared places together", t.Size>>20, t.Inodes))
 	}
 	some("protect", p.protectText())
+	if p.Private != nil {
+		line("private", p.Private.String())
+	}
 	for _, file := range p.Audit {
 		line("audit", file)
 	}

@@ -14,7 +14,7 @@ import (
 
 func compileFor(t *testing.T, p policy.Policy, f facts.Facts) *Plan {
 	t.Helper()
-	out, err := Compile(Request{Policy: p, Command: []string{"x"}, Environ: environ}, f)
+	out, err := Compile(Request{Private: spare, Policy: p, Command: []string{"x"}, Environ: environ}, f)
 	require.NoError(t, err)
 	return out
 }
@@ -53,7 +53,7 @@ func TestNoGuaranteeIsLostInSilence(t *testing.T) {
 	for name, pol := range map[string]policy.Policy{"workspace": workspacePolicy(), "network": networkPolicy()} {
 		for _, b := range policy.Backends {
 			for where, f := range hosts {
-				p, err := Compile(Request{Policy: backend(pol, b), Command: []string{"x"}}, f)
+				p, err := Compile(Request{Private: spare, Policy: backend(pol, b), Command: []string{"x"}}, f)
 				if err != nil {
 					continue
 				}
@@ -83,7 +83,7 @@ func TestRequire(t *testing.T) {
 	assert.Equal(t, BackendNative, p.Backend, "native holds what can be required")
 
 	pol.Backend = policy.BackendLandlock
-	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, user)
+	_, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}}, user)
 	var refused *CompatibilityError
 	require.ErrorAs(t, err, &refused)
 	var names []string
@@ -94,7 +94,7 @@ func TestRequire(t *testing.T) {
 	assert.Subset(t, names, []string{"view", "private_tmp", "process_view", "hostname", "loopback"}, "all at once")
 
 	pol.Require = []string{"veiw", "sandbox", "nonsense"}
-	_, err = Compile(Request{Policy: pol, Command: []string{"x"}}, user)
+	_, err = Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}}, user)
 	assert.ErrorContains(t, err, `require[0]: "veiw" is not a guarantee`)
 	assert.ErrorContains(t, err, `require[2]: "nonsense" is not a guarantee`)
 }
@@ -102,11 +102,11 @@ func TestRequire(t *testing.T) {
 func TestRequireIsStrongerThanDegrade(t *testing.T) {
 	pol := degraded(workspacePolicy())
 	pol.Require = []string{"landlock"}
-	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 5.10, no Landlock, user"])
+	_, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}}, hosts["kernel 5.10, no Landlock, user"])
 	assert.ErrorContains(t, err, "landlock: ")
 
 	pol.Require = []string{"view"}
-	_, err = Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
+	_, err = Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
 	var refused *CompatibilityError
 	require.ErrorAs(t, err, &refused, "the ladder does not go below what is required")
 	assert.Contains(t, err.Error(), "nor can the backend landlock: view: ")
@@ -138,7 +138,7 @@ func TestTheLadder(t *testing.T) {
 }
 
 func TestStrictSaysWhatDegradeWouldDo(t *testing.T) {
-	_, err := Compile(Request{Policy: workspacePolicy(), Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
+	_, err := Compile(Request{Private: spare, Policy: workspacePolicy(), Command: []string{"x"}}, hosts["kernel 6.18, root in a container"])
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "with fallback degrade (--fallback degrade) the backend landlock would run it, without the guarantees view,")
 }
@@ -151,7 +151,7 @@ func TestLandlockRefusesWhatTakesAMount(t *testing.T) {
 		policy.FS{Kind: policy.Bind, Source: "/srv", Dest: "/elsewhere", Why: "one"},
 		policy.FS{Kind: policy.Bind, Source: "/home/me/project/.git", Dest: "/home/me/project/.git", Why: "two"},
 		policy.FS{Kind: policy.File, Dest: "/made", Why: "three"})
-	_, err := Compile(Request{Policy: pol, Command: []string{"x"}, Terminal: true}, hosts["kernel 6.18, user"])
+	_, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}, Terminal: true}, hosts["kernel 6.18, user"])
 	for _, words := range []string{"/srv at /elsewhere (one)", "/home/me/project/.git (two) is to have fewer rights", "file /made (three)", "user namespace",
 		"UTS namespace", "a terminal of the command's own"} {
 		assert.ErrorContains(t, err, words)
@@ -250,6 +250,6 @@ func TestWithoutABuiltinFilter(t *testing.T) {
 
 func TestTmpfsLimitNeedsATmpfs(t *testing.T) {
 	pol := backend(policy.Default("/home/me"), policy.BackendLandlock).WithLimit("tmpfs_mb", 1)
-	_, err := Compile(Request{Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
+	_, err := Compile(Request{Private: spare, Policy: pol, Command: []string{"x"}}, hosts["kernel 6.18, user"])
 	assert.ErrorContains(t, err, "tmpfs_mb: the backend landlock has no private file systems to bound")
 }

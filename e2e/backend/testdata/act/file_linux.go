@@ -25,6 +25,7 @@ func fileActs() map[string]act {
 		"chmod":   func(a []string) (any, error) { return nil, unix.Chmod(a[0], 0o640) },
 		"watch":   watch,
 		"private": private,
+		"home":    home,
 		"fill":    fill,
 		"bounds":  bounds,
 		"devices": devices,
@@ -44,6 +45,21 @@ func watch(args []string) (any, error) {
 	}
 	_, err = unix.InotifyAddWatch(fd, args[0], unix.IN_ALL_EVENTS)
 	return nil, err
+}
+
+// home writes into HOME, in which there is nothing but what a grant shows there.
+func home(args []string) (any, error) {
+	dir := os.Getenv("HOME")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Name() != args[0] {
+			return e.Name(), errors.New("it is not empty")
+		}
+	}
+	return dir, os.WriteFile(filepath.Join(dir, args[1]), []byte(args[1]), 0o600)
 }
 
 // private writes into a directory that is empty.

@@ -1,0 +1,203 @@
+package homes
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// privateState is where private directories lie, below nsrun's own directory of state.
+const privateState = "run"
+
+// Spare returns the path, free of symlinks, that a private directory of a name has: see [MakePrivate]. It makes nothing.
+func Spare(name string) (string, error) {
+	dir, err := stateDir(privateState)
+	if err != nil {
+		return "", err
+	}
+	rest := name
+	for { // of what is not there nothing is a symlink
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || dir == "/" {
+			return "", fmt.Errorf("%w%s", err, elsewhere)
+		}
+		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+// SpareName returns a name for [Spare] that nobody else has chosen.
+func SpareName() string {
+	var name [8]byte
+	_, _ = rand.Read(name[:]) // it does not fail
+	return hex.EncodeToString(name[:])
+}
+
+// Private is a directory for one run. A lock on it (flock(2)) says that the run is alive.
+type Private struct {
+	state, dir *os.File // where it lies, and itself
+	name       string
+	// Left is why something that a killed run has left could not be removed.
+	Left error
+}
+
+// Link is a symlink at a path below a [Private].
+type Link struct{ Path, Target string }
+
+// MakePrivate makes a directory at a path that [Spare] has returned, with mode 0700, directories of these names in it, and the links whose targets are
+// there. It removes what killed runs have left beside it.
+func MakePrivate(at string, names []string, links []Link) (*Private, error) {
+	p, err := makePrivate(at, names, links)
+	if err != nil {
+		return nil, fmt.Errorf("the directory of this run alone, %s: %w%s", at, err, elsewhere)
+	}
+	p.Left = p.sweep()
+	return p, nil
+}
+
+func makePrivate(at string, names []string, links []Link) (*Private, error) {
+	state, err := openState(filepath.Dir(at))
+	if err != nil {
+		return nil, err
+	}
+	p := &Private{state: state, name: filepath.Base(at)}
+	if err := p.fill(names, links); err != nil {
+		if p.dir != nil {
+			_ = p.Remove()
+		} else {
+			state.Close()
+		}
+		return nil, err
+	}
+	return p, nil
+}
+
+// openState opens a directory of nsrun's own, which it makes if need be.
+func openState(at string) (*os.File, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Open(at, flags, 0)
+	if errors.Is(err, unix.ENOENT) {
+		if err := oursAbove(at); err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			return nil, err
+		}
+		fd, err = unix.Open(at, flags, 0)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: at, Err: err}
+	}
+	state := os.NewFile(uintptr(fd), at) // os.OpenFile would start Go's poller
+	if err := ours(state); err != nil {
+		state.Close()
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	return state, nil
+}
+
+// fill makes the directory and what is in it. The lock on the directory above keeps others from removing it before its own lock is taken.
+func (p *Private) fill(names []string, links []Link) error {
+	state := int(p.state.Fd())
+	if err := unix.Flock(state, unix.LOCK_SH); err != nil {
+		return os.NewSyscallError("flock", err)
+	}
+	defer func() { _ = unix.Flock(state, unix.LOCK_UN) }()
+	if err := unix.Mkdirat(state, p.name, 0o700); err != nil {
+		return os.NewSyscallError("mkdirat", err)
+	}
+	dir, err := openDir(state, p.name)
+	if err != nil {
+		return errors.Join(err, os.NewSyscallError("unlinkat", unix.Unlinkat(state, p.name, unix.AT_REMOVEDIR)))
+	}
+	p.dir = dir
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_SH); err != nil {
+		return os.NewSyscallError("flock", err)
+	}
+	for _, name := range names {
+		if err := unix.Mkdirat(int(dir.Fd()), name, 0o700); err != nil {
+			return os.NewSyscallError("mkdirat", err)
+		}
+	}
+	return p.link(links)
+}
+
+// link makes links whose targets are there, in a directory that nobody else writes to yet.
+func (p *Private) link(links []Link) error {
+	for _, l := range links {
+		if _, err := os.Stat(l.Target); err != nil {
+			continue // it is left out, or an error that the run has
+		}
+		for i, r := range l.Path {
+			if r != '/' {
+				continue
+			}
+			if err := unix.Mkdirat(int(p.dir.Fd()), l.Path[:i], 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+				return os.NewSyscallError("mkdirat", err)
+			}
+		}
+		if err := unix.Symlinkat(l.Target, int(p.dir.Fd()), l.Path); err != nil {
+			return os.NewSyscallError("symlinkat", err)
+		}
+	}
+	return nil
+}
+
+// mostSwept is how many directories one run removes that others have left, so that it holds few descriptors.
+const mostSwept = 64
+
+// sweep removes the other directories beside it whose runs have ended without removing them, since nobody holds a lock on them. Runs that begin meanwhile
+// wait until it has looked at all of them, and not for the removal.
+func (p *Private) sweep() error {
+	names, err := p.state.Readdirnames(-1)
+	if err != nil || len(names) == 1 {
+		return err
+	}
+	state := int(p.state.Fd())
+	if err := unix.Flock(state, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil // another run begins: the next one removes them
+	}
+	var dead []*os.File
+	for _, name := range names {
+		if name == p.name || len(dead) == mostSwept {
+			continue
+		}
+		dir, err := openDir(state, name)
+		if err != nil {
+			continue // it is no directory of nsrun's
+		}
+		if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+			dir.Close() // its run is alive
+			continue
+		}
+		dead = append(dead, dir)
+	}
+	_ = unix.Flock(state, unix.LOCK_UN)
+	var faults []error
+	for _, dir := range dead {
+		if err := removeTree(state, dir.Name()); err != nil && !errors.Is(err, unix.ENOENT) {
+			faults = append(faults, fmt.Errorf("%s, which a killed run has left: %w", path.Join(p.state.Name(), dir.Name()), err))
+		}
+		dir.Close()
+	}
+	return errors.Join(faults...)
+}
+
+// Remove removes the directory with all that is in it.
+func (p *Private) Remove() error {
+	err := removeTree(int(p.state.Fd()), p.name)
+	p.dir.Close()
+	p.state.Close()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path.Join(p.state.Name(), p.name), err)
+	}
+	return nil
+}
