@@ -46,12 +46,12 @@ func For(workspace string) (Home, error) {
 func state() (string, error) { return stateDir("home") }
 
 // stateDir is a directory of nsrun's own state: the XDG base directory specification has the rules. A relative XDG_STATE_HOME does not count. Without HOME,
-// as in services, the account file says what it is.
+// as in services, or where that is not there, the account file says what it is.
 func stateDir(name string) (string, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
 		home := os.Getenv("HOME")
-		if home == "" {
+		if info, err := os.Stat(home); err != nil || !info.IsDir() { // a home directory is not made
 			if account, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
 				home = account.HomeDir
 			}
