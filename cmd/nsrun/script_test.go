@@ -62,6 +62,7 @@ func TestScripts(t *testing.T) {
 		WorkdirRoot:         t.TempDir(),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TERM", "dumb")
+			env.Setenv("XDG_STATE_HOME", os.Getenv("XDG_STATE_HOME")) // HOME is a directory that is not there
 			env.Setenv("WHO", who())
 			env.Setenv("ESC", "\x1b")
 			env.Setenv("LONG", strings.Repeat("a", 300))
