@@ -77,6 +77,28 @@ func TestASessionMayEndWhileItIsHandedOut(t *testing.T) {
 	testenv.Eventually(t, func() bool { return count() <= before }, "everything is closed")
 }
 
+// TestASessionAnswersWhileItEnds: to compare takes as long as the file system does, and nothing else waits for it but Done and Close.
+func TestASessionAnswersWhileItEnds(t *testing.T) {
+	s := opened(t, NewPolicy())
+	release, ending, look := s.releaseHome, make(chan struct{}), make(chan struct{})
+	s.releaseHome = func() { close(ending); <-look; release() }
+	s.sandbox.Kill()
+	<-ending
+	testenv.Returns(t, "Alive", func() { assert.False(t, s.Alive()) })
+	testenv.Returns(t, "Receipt", func() { s.Receipt() })
+	testenv.Returns(t, "Exec", func() {
+		_, err := s.Exec(context.Background(), []string{"true"}, nil)
+		assert.ErrorIs(t, err, ErrClosed)
+	})
+	select {
+	case <-s.Done():
+		t.Error("it has not ended")
+	default:
+	}
+	close(look)
+	<-s.Done()
+}
+
 // host counts what sessions could leave behind.
 type hostState struct{ fds, spawnerFDs, spawnerThreads, children, goroutines int }
 

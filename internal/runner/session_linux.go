@@ -219,9 +219,10 @@ func (s *Session) adopt(sandbox *backend.Sandbox) {
 	go func() {
 		<-sandbox.Done()
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.sandbox == sandbox && (!s.expired || s.closed) {
-			s.closed = true
+		last := s.sandbox == sandbox && (!s.expired || s.closed)
+		s.closed = s.closed || last
+		s.mu.Unlock()
+		if last { // which takes a while: it looks at files
 			s.finish()
 		}
 	}()
