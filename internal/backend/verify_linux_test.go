@@ -62,6 +62,15 @@ func strictPlans(t *testing.T) map[string]*plan.Plan {
 		"native, no filter": of(func(pol *policy.Policy) { pol.Seccomp.Filter = policy.SeccompOff }, nil),
 		"none":              of(func(pol *policy.Policy) { pol.Backend = policy.BackendNone }, nil),
 	}
+	for name, mechanisms := range map[string]plan.Mechanisms{"native": plans["native"].Mechanisms, "native, mount(2)": {}} {
+		plans[name+", /dev/shm of another mode"] = of(func(pol *policy.Policy) {
+			for i := range pol.FS {
+				if pol.FS[i].Dest == "/dev/shm" {
+					pol.FS[i].Mode = 0o700
+				}
+			}
+		}, func(p *plan.Plan) { p.Mechanisms = mechanisms })
+	}
 	if probe.Quick().Can(facts.Landlock) {
 		plans["landlock"] = of(func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock }, nil)
 		plans["landlock, self-test"] = of(func(pol *policy.Policy) { pol.Backend, pol.SelfTest = policy.BackendLandlock, true }, nil)

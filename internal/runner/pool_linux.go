@@ -76,8 +76,7 @@ func (p *Pool) Get(ctx context.Context) (*Session, error) {
 		select {
 		case s := <-p.ready:
 			p.wanted <- struct{}{}
-			if s.Alive() { // the spawner may have died meanwhile
-				s.lookAgain()
+			if s.Alive() && s.lookAgain() { // the spawner may have died meanwhile
 				return s, nil
 			}
 			s.Close()

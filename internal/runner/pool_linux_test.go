@@ -50,6 +50,55 @@ func TestPool(t *testing.T) {
 	assert.ErrorIs(t, err, ErrClosed)
 }
 
+// TestASessionMayEndWhileItIsHandedOut: what it compares with is closed once, and nothing stays open. The race detector sees whether two use it.
+func TestASessionMayEndWhileItIsHandedOut(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(dir+"/.git/hooks", 0o755))
+	p := built(t, NewPolicy().Workspace(dir))
+	opened(t, NewPolicy()) // starts the spawner
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(entries)
+	}
+	before := count()
+	for i := range 20 {
+		s, err := Open(context.Background(), p)
+		require.NoError(t, err)
+		if i%2 == 0 { // it has ended, and nobody has seen that yet
+			s.sandbox.Kill()
+			<-s.Done()
+		} else {
+			go s.sandbox.Kill()
+		}
+		s.lookAgain()
+		require.NoError(t, s.Close())
+	}
+	testenv.Eventually(t, func() bool { return count() <= before }, "everything is closed")
+}
+
+// TestASessionAnswersWhileItEnds: to compare takes as long as the file system does, and nothing else waits for it but Done and Close.
+func TestASessionAnswersWhileItEnds(t *testing.T) {
+	s := opened(t, NewPolicy())
+	release, ending, look := s.releaseHome, make(chan struct{}), make(chan struct{})
+	s.releaseHome = func() { close(ending); <-look; release() }
+	s.sandbox.Kill()
+	<-ending
+	testenv.Returns(t, "Alive", func() { assert.False(t, s.Alive()) })
+	testenv.Returns(t, "Receipt", func() { s.Receipt() })
+	testenv.Returns(t, "Exec", func() {
+		_, err := s.Exec(context.Background(), []string{"true"}, nil)
+		assert.ErrorIs(t, err, ErrClosed)
+	})
+	select {
+	case <-s.Done():
+		t.Error("it has not ended")
+	default:
+	}
+	close(look)
+	<-s.Done()
+}
+
 // host counts what sessions could leave behind.
 type hostState struct{ fds, spawnerFDs, spawnerThreads, children, goroutines int }
 

@@ -31,8 +31,10 @@ type Session struct {
 	releaseHome func()  // ends the use of the home directory that is kept
 	private     private // of the sandbox
 
-	guard   *watch.Watch             // of what makes the host run something; nil if nothing is to be compared
-	changed []result.ProtectedChange // what it has found, when done is closed
+	looking  sync.Mutex               // held to use the two below: a session can end while it is handed out
+	guard    *watch.Watch             // of what makes the host run something; nil if nothing is to be compared
+	finished bool                     // it was looked at for the last time
+	changed  []result.ProtectedChange // what it has found, when done is closed
 
 	renewing chan struct{} // holds a token: one at a time makes a new sandbox
 	mu       sync.Mutex
@@ -149,16 +151,27 @@ func (s *Session) looksOnly() policy.Policy {
 	return p
 }
 
-// lookAgain has the session compare with what is there now: it is handed out only now.
-func (s *Session) lookAgain() {
+// lookAgain has the session compare with what is there now: it is handed out only now. It reports false if the session has ended meanwhile.
+func (s *Session) lookAgain() bool {
+	now := watchFor(s.looksOnly())
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	if s.finished {
+		now.Close()
+		return false
+	}
 	s.guard.Close()
-	s.guard = watchFor(s.looksOnly())
+	s.guard = now
+	return true
 }
 
 // compare finds what has changed. Nothing of the session is alive any more.
 func (s *Session) compare() {
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	var end result.Result
 	compared(s.guard, &end)
+	s.finished = true
 	s.changed = end.ProtectedChanged
 }
 
@@ -207,9 +220,10 @@ func (s *Session) adopt(sandbox *backend.Sandbox) {
 	go func() {
 		<-sandbox.Done()
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.sandbox == sandbox && (!s.expired || s.closed) {
-			s.closed = true
+		last := s.sandbox == sandbox && (!s.expired || s.closed)
+		s.closed = s.closed || last
+		s.mu.Unlock()
+		if last { // which takes a while: it looks at files
 			s.finish()
 		}
 	}()

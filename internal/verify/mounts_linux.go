@@ -146,6 +146,7 @@ func (c *checker) makeParents(at string) {
 			return
 		}
 		c.make(unix.SYS_MKDIRAT, name, 0o755)
+		c.made[name] = 0 // for something below it, so it is used
 		last = name
 	}
 }
@@ -334,24 +335,27 @@ func (c *checker) fileSystem(op mounts.Op, at string) {
 	c.layers = append(c.layers, layer{at, op.Kind == mounts.Tmpfs, flags.Has(mounts.ReadOnly)})
 }
 
-// shares reports whether a shared tmpfs lies in a file system of the sandbox and covers nothing.
+// shares reports whether a shared tmpfs lies in a file system of the sandbox and covers nothing: no directory that was made with other permissions,
+// or that has something in it.
 func (c *checker) shares(op mounts.Op, at string) bool {
+	own := true
 	for _, l := range slices.Backward(c.layers) {
 		if below(at, l.path) {
-			return op.Shared && l.own && at != l.path
+			own = l.own && at != l.path
+			break
 		}
 	}
-	return op.Shared && at != ""
+	mode, made := c.made[at]
+	used := slices.ContainsFunc(c.layers, func(l layer) bool { return below(l.path, at) })
+	return op.Shared && own && at != "" && (!made || mode == orMode(op.Mode, 0o755) && !used)
 }
 
 // share requires a directory that is mounted on itself, so that it counts to the limits of the file system that it lies in. It is new, or an
-// operation of the plan has made it with the same permissions, and nothing in it.
+// operation of the plan has made it.
 func (c *checker) share(op mounts.Op, at string) {
-	mode := orMode(op.Mode, 0o755)
-	used := slices.ContainsFunc(c.layers, func(l layer) bool { return below(l.path, at) })
-	if made, ok := c.made[at]; !ok || made != mode || used {
+	if _, made := c.made[at]; !made {
 		c.makeParents(at)
-		c.make(unix.SYS_MKDIRAT, at, mode)
+		c.make(unix.SYS_MKDIRAT, at, orMode(op.Mode, 0o755))
 	}
 	c.byPath(at, func(place string) {
 		c.call(Places, unix.SYS_MOUNT).str(place).str(place).null().num(unix.MS_BIND).null()

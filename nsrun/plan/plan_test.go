@@ -67,12 +67,13 @@ func TestLocksOfPackagesAreCovered(t *testing.T) {
 		return all
 	}
 	user, root := hosts["kernel 6.18, user"], hosts["kernel 6.18, root"]
-	rpm := []string{"/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock", "/usr/share/rpm/.rpm.lock"}
-	rest := []string{"/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/triggers/Lock", "/lib/apk/db/lock", "/usr/lib/apk/db/lock"}
+	rpm := []string{"/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock", "/usr/share/rpm/.rpm.lock",
+		"/var/lib/rpm/.dbenv.lock", "/usr/lib/sysimage/rpm/.dbenv.lock", "/usr/share/rpm/.dbenv.lock"}
+	rest := []string{"/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/triggers/Lock", "/lib/apk/db/lock", "/usr/lib/apk/db/lock", "/etc/.pwd.lock"}
 	assert.ElementsMatch(t, rpm, covered(policy.Default("/home/me"), user), "others than root cannot open the rest")
 	assert.ElementsMatch(t, append(rest, rpm...), covered(policy.Default("/home/me"), root))
 	asked := policy.Default("/home/me").Grant("/var/lib", false, "--ro").Grant("/usr/lib/apk/db/lock", false, "--ro")
-	assert.ElementsMatch(t, []string{"/lib/apk/db/lock", rpm[1], rpm[2]}, covered(asked, root), "what is asked for is shown as it is")
+	assert.ElementsMatch(t, []string{"/lib/apk/db/lock", "/etc/.pwd.lock", rpm[1], rpm[2], rpm[4], rpm[5]}, covered(asked, root), "what is asked for is shown as it is")
 	assert.Empty(t, covered(policy.Policy{}, root), "nothing of them is in view")
 }
 
