@@ -18,6 +18,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun"
+	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/stretchr/testify/assert"
@@ -381,6 +382,32 @@ func TestWhatACommandLeavesIsInItsResult(t *testing.T) {
 	require.NoError(t, s.Command(t.Context(), "sh", "-c", "echo x >.mcp.json; ! (echo x >.git/hooks/x)").Run())
 	require.Equal(t, []string{dir}, s.Receipt().Protect.Compared)
 	require.Equal(t, []string{dir + "/.git/hooks"}, s.Receipt().Protect.ReadOnly)
+}
+
+// TestASessionSaysWhatItCannotCompare: in its receipt and the results of its commands, as nsrun run does at the end.
+func TestASessionSaysWhatItCannotCompare(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(dir+"/.vscode", 0o755))
+	for i := range 300 {
+		require.NoError(t, os.WriteFile(fmt.Sprintf("%s/.vscode/%d", dir, i), nil, 0o600))
+	}
+	p, err := nsrun.NewPolicy().Workspace(dir).Build()
+	require.NoError(t, err)
+	said := func(r result.Receipt) bool {
+		return slices.ContainsFunc(r.Notes, func(n plan.Note) bool { return n.Loss == dir+"/.vscode holds too much to be compared" })
+	}
+	s, err := nsrun.Open(t.Context(), p)
+	require.NoError(t, err)
+	defer s.Close()
+	require.True(t, said(s.Receipt()))
+	cmd := s.Command(t.Context(), "true")
+	require.NoError(t, cmd.Run())
+	require.True(t, said(cmd.Result.Receipt))
+	require.NoError(t, os.RemoveAll(dir+"/.vscode"))
+	other, err := nsrun.Open(t.Context(), p)
+	require.NoError(t, err)
+	defer other.Close()
+	require.False(t, said(other.Receipt()))
 }
 
 // TestASessionNamesWhatItsCommandsLeave: when it ends, of whatever sandbox of it the command was; it puts nothing back. What has changed before a

@@ -53,6 +53,14 @@ func keptBy(w *watch.Watch, p policy.Policy) []plan.Kept {
 	return kept
 }
 
+// uncompared has a note for each place of which too much would have to be looked at.
+func uncompared(w *watch.Watch) (notes []plan.Note) {
+	for _, at := range w.Uncompared() {
+		notes = append(notes, plan.Note{Feature: protectNote, Loss: at + " holds too much to be compared"})
+	}
+	return notes
+}
+
 // compared looks again, once the command and all that it has started have ended, and adds what has changed to its result. The watch is closed.
 func compared(w *watch.Watch, end *result.Result) {
 	if w == nil {
@@ -60,10 +68,7 @@ func compared(w *watch.Watch, end *result.Result) {
 	}
 	defer w.Close()
 	changes, moved := w.Finish()
-	var notes []plan.Note
-	for _, at := range w.Uncompared() {
-		notes = append(notes, plan.Note{Feature: protectNote, Loss: at + " holds too much to be compared"})
-	}
+	notes := uncompared(w)
 	for _, text := range moved {
 		notes = append(notes, plan.Note{Feature: protectNote, Loss: text})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type Session struct {
 	mu       sync.Mutex
 	sandbox  *backend.Sandbox
 	receipt  result.Receipt
+	skipped  []plan.Note           // on places that are not compared
 	expired  bool                  // the sandbox is to be replaced by a new one when the next command is started
 	closed   bool                  // it is not
 	held     map[*streams]struct{} // closed with the session
@@ -127,7 +129,7 @@ func open(p policy.Policy, protected []string) (*Session, error) {
 	if s.releaseHome, err = useKept(s.spec); err != nil {
 		return nil, err
 	}
-	s.guard = watchFor(s.looksOnly())
+	s.watchBy(watchFor(s.looksOnly()))
 	s.plan, err = attempt(plan.Request{Policy: s.spec, Environ: os.Environ(), Session: true, Kept: keptBy(s.guard, s.spec)}, func(pl *plan.Plan) (err error) {
 		s.sandbox, err = s.makeSandbox(pl)
 		return err
@@ -161,8 +163,16 @@ func (s *Session) lookAgain() bool {
 		return false
 	}
 	s.guard.Close()
-	s.guard = now
+	s.watchBy(now)
 	return true
+}
+
+// watchBy has the session compare by w. What w cannot compare is in the receipt from now on: at the end, nobody may be there to read it.
+func (s *Session) watchBy(w *watch.Watch) {
+	s.guard = w
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.skipped = uncompared(w)
 }
 
 // compare finds what has changed. Nothing of the session is alive any more.
@@ -322,7 +332,9 @@ func (s *Session) discard(sandbox *backend.Sandbox) {
 func (s *Session) Receipt() result.Receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.receipt
+	r := s.receipt
+	r.Notes = slices.Concat(r.Notes, s.skipped)
+	return r
 }
 
 // WorkingDir returns where commands start, a path inside.
