@@ -142,10 +142,29 @@ func locked(t *testing.T, kinds string, uid int, args ...string) (string, int) {
 
 func lockedWith(t *testing.T, path, kinds string, uid int, args ...string) (string, int) {
 	t.Helper()
+	return lockedIn(t, temporary(t), path, kinds, uid, args...)
+}
+
+// temporary makes a directory like /tmp, with one of state for root.
+func temporary(t *testing.T) string {
+	t.Helper()
+	dir, err := testenv.MakeDir("nsrun-host-")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "state"), 0o700))
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	return dir
+}
+
+func lockedIn(t *testing.T, tmp, path, kinds string, uid int, args ...string) (string, int) {
+	t.Helper()
 	root := t.TempDir()
 	require.NoError(t, os.Chmod(root, 0o755))
 	cmd := exec.Command(built.lock, append([]string{kinds, strconv.Itoa(uid), built.nsrun}, args...)...)
-	cmd.Env = []string{"PATH=" + path, "HOME=/nonexistent", "LOCK_ROOT=" + root}
+	cmd.Env = []string{"PATH=" + path, "HOME=/nonexistent", "LOCK_ROOT=" + root, "TMPDIR=" + tmp}
+	if uid == 0 {
+		cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+filepath.Join(tmp, "state"))
+	}
 	cmd.Dir = "/"
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -157,6 +176,28 @@ func lockedWith(t *testing.T, path, kinds string, uid int, args ...string) (stri
 	code := cmd.ProcessState.ExitCode()
 	require.NotEqual(t, 111, code, "the host could not be made: %s", out.String())
 	return out.String(), code
+}
+
+// TestAUserWithoutAHome has the private directory of a run by Landlock in /tmp, unless another user has taken the name there.
+func TestAUserWithoutAHome(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make such a host")
+	}
+	run := func(tmp string) (string, int) {
+		return lockedIn(t, tmp, "/usr/bin:/bin", "container", other, "run", "--fallback", "degrade", "--quiet", "--chdir", "/", "--", "sh", "-c", "echo $HOME; touch ~/f && ls ~")
+	}
+	tmp := temporary(t)
+	text, code := run(tmp)
+	assert.Zero(t, code, text)
+	assert.Regexp(t, "^"+tmp+"/nsrun-61234/[0-9a-f]{16}\nf\n$", text)
+	left, err := os.ReadDir(filepath.Join(tmp, "nsrun-61234"))
+	assert.NoError(t, err)
+	assert.Empty(t, left, "it is removed")
+	taken := temporary(t)
+	require.NoError(t, os.Mkdir(filepath.Join(taken, "nsrun-61234"), 0o777))
+	text, code = run(taken)
+	assert.Equal(t, 125, code, text)
+	assert.Contains(t, text, "/nsrun-61234: it belongs to user 0, not to 61234")
 }
 
 // TestLandlockThatRefusesNothingIsNoBackend: what that backend confines, nothing would.

@@ -33,7 +33,7 @@ func touch(t testing.TB, change func(*policy.Policy)) (*plan.Plan, string) {
 	if change != nil {
 		change(&pol)
 	}
-	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"touch", "marker"}, Environ: os.Environ()}, probe.Quick())
+	p, err := plan.Compile(plan.Request{Policy: pol, Private: plan.PrivatePlace{Dir: filepath.Join(t.TempDir(), "private")}, Command: []string{"touch", "marker"}, Environ: os.Environ()}, probe.Quick())
 	require.NoError(t, err)
 	return p, filepath.Join(dir, "marker")
 }

@@ -71,7 +71,7 @@ func scoped(t *testing.T, socket, tree string, command ...string) *plan.Plan {
 	if !known.Can(facts.Landlock) {
 		pol.Fallback = policy.Degrade
 	}
-	p, err := plan.Compile(plan.Request{Policy: pol, Command: command, Environ: os.Environ(), Sole: true}, known)
+	p, err := plan.Compile(plan.Request{Policy: pol, Private: plan.PrivatePlace{Dir: filepath.Join(t.TempDir(), "private")}, Command: command, Environ: os.Environ(), Sole: true}, known)
 	require.NoError(t, err)
 	require.NotNil(t, p.Scope)
 	return p

@@ -42,7 +42,7 @@ func TestNothingOutlivesTheSubreaper(t *testing.T) {
 	pol := policy.Default("/home/nobody")
 	pol.Backend = policy.BackendLandlock
 	mark := fmt.Sprintf("6%d.77", os.Getpid())
-	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"sh", "-c", "setsid sh -c 'sleep " + mark + " & sleep " + mark + "' & sleep " + mark}, Environ: os.Environ()}, known)
+	p, err := plan.Compile(plan.Request{Policy: pol, Private: plan.PrivatePlace{Dir: filepath.Join(t.TempDir(), "private")}, Command: []string{"sh", "-c", "setsid sh -c 'sleep " + mark + " & sleep " + mark + "' & sleep " + mark}, Environ: os.Environ()}, known)
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {

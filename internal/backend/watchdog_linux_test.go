@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func runStuck(t *testing.T, cancel <-chan struct{}) error {
 	pol := policy.Default("/home/nobody")
 	pol.Backend, pol.Fallback = policy.BackendBwrap, policy.Degrade
 	known := probe.Quick().With(facts.Bwrap, facts.Answer{State: facts.Yes})
-	p, err := plan.Compile(plan.Request{Policy: pol, Command: []string{"true"}, Environ: os.Environ()}, known)
+	p, err := plan.Compile(plan.Request{Policy: pol, Private: plan.PrivatePlace{Dir: filepath.Join(t.TempDir(), "private")}, Command: []string{"true"}, Environ: os.Environ()}, known)
 	require.NoError(t, err)
 	_, err = Run(p, Options{Cancel: cancel})
 	return err

@@ -15,9 +15,13 @@ import (
 // privateState is where private directories lie, below nsrun's own directory of state.
 const privateState = "run"
 
-// Spare returns the path, free of symlinks, that a private directory of a name has: see [MakePrivate]. It makes nothing.
+// Spare returns the path, free of symlinks, that a private directory of a name has: see [MakePrivate]. It makes nothing. Users without a home directory
+// of their own, such as those of services, have it in the directory for temporary files, unless XDG_STATE_HOME names another one.
 func Spare(name string) (string, error) {
 	dir, err := stateDir(privateState)
+	if !filepath.IsAbs(os.Getenv("XDG_STATE_HOME")) && (err != nil || oursAbove(dir) != nil) {
+		dir, err = filepath.Join(os.TempDir(), fmt.Sprintf("nsrun-%d", os.Geteuid())), nil
+	}
 	if err != nil {
 		return "", err
 	}
@@ -85,7 +89,7 @@ func openState(at string) (*os.File, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Open(at, flags, 0)
 	if errors.Is(err, unix.ENOENT) {
-		if err := oursAbove(at); err != nil {
+		if err := oursAbove(at); err != nil && !everybodys(filepath.Dir(at)) {
 			return nil, err
 		}
 		if err := os.MkdirAll(at, 0o700); err != nil {
@@ -102,6 +106,12 @@ func openState(at string) (*os.File, error) {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	return state, nil
+}
+
+// everybodys reports whether all users make files in a directory, and remove only their own, as in /tmp.
+func everybodys(dir string) bool {
+	info, err := os.Lstat(dir)
+	return err == nil && info.IsDir() && info.Mode()&os.ModeSticky != 0
 }
 
 // fill makes the directory and what is in it. The lock on the directory above keeps others from removing it before its own lock is taken.
