@@ -59,13 +59,13 @@ func (c *compiler) bounds(ops []mounts.Op) {
 			tmp = min(tmp, max(c.facts.MemoryMB/4, 1))
 		}
 	}
-	whole := Tmpfs{Size: tmp << 20, Inodes: inodes(tmp)}
 	native := c.plan.Backend == BackendNative
+	if native {
+		c.plan.Tmpfs = Tmpfs{Size: tmp << 20, Inodes: inodes(tmp)}
+	}
 	for i := range ops {
 		op := &ops[i]
 		switch {
-		case op.Kind == mounts.File: // the root's own files take nothing away
-			whole.Size += pages(op.Data)
 		case op.Kind != mounts.Tmpfs:
 		case op.Dest == c.pol.Home && hasHome:
 			op.Size, op.Inodes = home<<20, inodes(home)
@@ -77,15 +77,6 @@ func (c *compiler) bounds(ops []mounts.Op) {
 			op.Size, op.Inodes = min(cmp.Or(op.Size, tmp<<20), tmp<<20), cmp.Or(op.Inodes, ownInodes)
 		}
 	}
-	if native {
-		c.plan.Tmpfs = whole
-	}
-}
-
-// pages is what a file's content takes in a tmpfs.
-func pages(data []byte) int64 {
-	const page = 64 << 10 // the largest page that a supported processor has
-	return (int64(len(data)) + page - 1) / page * page
 }
 
 // anchorMounts keeps what is read-only inside something writable in its place: each directory between the two is mounted on itself, since a
