@@ -1,7 +1,6 @@
 package homes
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -38,10 +37,10 @@ func Spare(name string) (string, error) {
 	}
 }
 
-// SpareName returns a name for [Spare] that nobody else has chosen.
+// SpareName returns a name that nobody else has chosen, for [Spare].
 func SpareName() string {
 	var name [8]byte
-	_, _ = rand.Read(name[:]) // it does not fail
+	_, _ = unix.Getrandom(name[:], 0) // for so few bytes it does not fail (getrandom(2)); crypto/rand would be more to start
 	return hex.EncodeToString(name[:])
 }
 

@@ -1,7 +1,6 @@
 package homes
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +36,7 @@ func empty(parent int, name string) error {
 	if err != nil {
 		return err
 	}
-	moved, prefix := 0, rand.Text() // a name that a command could not choose
+	moved, prefix := 0, SpareName() // which a command could not choose
 	for len(dirs) > 0 {
 		last := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]

@@ -10,11 +10,12 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
-// The number of files in memory: in all shared places together, as caches have many small ones, and in a tmpfs of its own.
-const (
-	sharedInodes = 512 << 10
-	ownInodes    = 128 << 10
-)
+// ownInodes is the number of files in a tmpfs of its own whose policy gives none.
+const ownInodes = 128 << 10
+
+// inodes is the number of files in so many megabytes: one for each page, since a file without content takes memory, too. Small ones have room for
+// the root's own.
+func inodes(mb int64) int64 { return max(mb<<20>>12, 4096) }
 
 // secretEtc are places in /etc that only root can read. A sandbox started by root is root to the file system, so they are
 // covered; for anyone else the permissions do it.
@@ -58,33 +59,24 @@ func (c *compiler) bounds(ops []mounts.Op) {
 			tmp = min(tmp, max(c.facts.MemoryMB/4, 1))
 		}
 	}
-	whole := Tmpfs{Size: tmp << 20, Inodes: sharedInodes}
 	native := c.plan.Backend == BackendNative
+	if native {
+		c.plan.Tmpfs = Tmpfs{Size: tmp << 20, Inodes: inodes(tmp)}
+	}
 	for i := range ops {
 		op := &ops[i]
 		switch {
-		case op.Kind == mounts.File: // the root's own files take nothing away
-			whole.Size += pages(op.Data)
 		case op.Kind != mounts.Tmpfs:
 		case op.Dest == c.pol.Home && hasHome:
-			op.Size, op.Inodes = home<<20, sharedInodes
+			op.Size, op.Inodes = home<<20, inodes(home)
 		case op.Size == 0 && op.Inodes == 0 && native:
 			op.Shared = true
 		case op.Size == 0 && op.Inodes == 0:
-			op.Size, op.Inodes = tmp<<20, sharedInodes
+			op.Size, op.Inodes = tmp<<20, inodes(tmp)
 		default:
 			op.Size, op.Inodes = min(cmp.Or(op.Size, tmp<<20), tmp<<20), cmp.Or(op.Inodes, ownInodes)
 		}
 	}
-	if native {
-		c.plan.Tmpfs = whole
-	}
-}
-
-// pages is what a file's content takes in a tmpfs.
-func pages(data []byte) int64 {
-	const page = 64 << 10 // the largest page that a supported processor has
-	return (int64(len(data)) + page - 1) / page * page
 }
 
 // anchorMounts keeps what is read-only inside something writable in its place: each directory between the two is mounted on itself, since a

@@ -6,8 +6,8 @@ import (
 )
 
 // packageLocks are the lock files of the package databases that sandboxes show, by the names that the databases may have, and that of the accounts
-// (lckpwdf(3)), which packages add to. Whoever can open a file for reading can lock it (flock(2); fcntl(2), F_RDLCK), and the host could install nothing
-// until the sandbox ends. So they are covered, for those who could open them. A database that is reached through a symlink has its own row. rpm
+// (lckpwdf(3)), which packages add to. A process that can open a file for reading can lock it (flock(2); fcntl(2), F_RDLCK), and the host could install nothing
+// until the sandbox ends. So they are covered, for users who could open them. A database that is reached through a symlink has its own row. rpm
 // with a Berkeley database waits for .dbenv.lock at each look at it (serialize_env in its db3.c). Where a database itself is locked, as SQLite's is,
 // nothing can be covered, since readers take such locks, too.
 var packageLocks = []struct {
@@ -20,7 +20,8 @@ var packageLocks = []struct {
 	{"/lib/apk/db/lock", false}, {"/usr/lib/apk/db/lock", false}, {"/etc/.pwd.lock", false},
 }
 
-// coverLocks returns the masks of packageLocks in an entry that every sandbox has. A directory that was asked for is shown as it is.
+// coverLocks returns the masks of packageLocks in an entry that every sandbox has. A directory above a database that was asked
+// for is shown as it is.
 func (c *compiler) coverLocks(e policy.FS) (ops []mounts.Op) {
 	if e.Kind != policy.Bind || !e.System {
 		return nil

@@ -52,7 +52,7 @@ var hosts = map[string]facts.Facts{
 	"nothing asked yet":                {Kernel: "6.18.0", Arch: "arm64", UID: 1000, GID: 1000, LastCap: 40, LandlockABI: 7},
 }
 
-// TestLocksOfPackagesAreCovered holds that whoever could open a lock file of a package database cannot in the sandbox.
+// TestLocksOfPackagesAreCovered holds that no process in the sandbox can open a lock file of a package database that its user could open on the host.
 func TestLocksOfPackagesAreCovered(t *testing.T) {
 	covered := func(p policy.Policy, f facts.Facts) (all []string) {
 		p, err := policy.Normalize(p, policy.Operator{})

@@ -68,20 +68,7 @@ func (p *Plan) String() string {
 		line("label", l.Name+"="+l.Value)
 	}
 	p.Bwrap.text(&out)
-	if p.Backend == BackendNone && len(p.Mounts) > 0 {
-		out.WriteString("\nlooked for, and no more\n")
-	} else if p.Backend == BackendLandlock {
-		out.WriteString("\ngrants\n")
-	} else if len(p.Mounts) > 0 || p.Bwrap != nil {
-		out.WriteString("\nmounts\n")
-	}
-	for i, op := range p.Mounts {
-		fmt.Fprintf(&out, "%4d  %s", i+1, op)
-		if op.Why != "" && op.Why != "always" && op.Why != "system" {
-			fmt.Fprintf(&out, "   # %s", op.Why)
-		}
-		out.WriteByte('\n')
-	}
+	p.mountsText(&out)
 	p.confinementText(&out)
 	out.WriteString("\nenvironment\n")
 	for _, v := range p.Env {
@@ -94,6 +81,24 @@ func (p *Plan) String() string {
 		}
 	}
 	return out.String()
+}
+
+// mountsText prints the operations on the view, with what asked for each.
+func (p *Plan) mountsText(out *strings.Builder) {
+	if p.Backend == BackendNone && len(p.Mounts) > 0 {
+		out.WriteString("\nlooked for, and no more\n")
+	} else if p.Backend == BackendLandlock {
+		out.WriteString("\ngrants\n")
+	} else if len(p.Mounts) > 0 || p.Bwrap != nil {
+		out.WriteString("\nmounts\n")
+	}
+	for i, op := range p.Mounts {
+		fmt.Fprintf(out, "%4d  %s", i+1, op)
+		if op.Why != "" && op.Why != "always" && op.Why != "system" {
+			fmt.Fprintf(out, "   # %s", op.Why)
+		}
+		out.WriteByte('\n')
+	}
 }
 
 // autonomyText says what an autonomy makes of grants.

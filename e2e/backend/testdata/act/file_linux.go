@@ -124,7 +124,7 @@ func bounds([]string) (any, error) {
 			return found, fmt.Errorf("%s: %w", dir, err)
 		}
 		found[dir] = fmt.Sprintf("type %x, %d blocks of %d, %d files%s", s.Type, s.Blocks, s.Bsize, s.Files, how[dir])
-		most := pages/4 + 1<<20/uint64(s.Bsize) // what the root's own files take is no part of the bound
+		most := pages / 4
 		if s.Type != unix.TMPFS_MAGIC || s.Blocks == 0 || s.Blocks > most || s.Files == 0 || s.Files > most {
 			err = errors.Join(err, fmt.Errorf("%s is not bounded: %s", dir, found[dir]))
 		}
