@@ -1,6 +1,7 @@
 package homes
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -51,13 +52,21 @@ func stateDir(name string) (string, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
 		home := os.Getenv("HOME")
-		if info, err := os.Stat(home); err != nil || !info.IsDir() { // a home directory is not made
-			if account, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+		info, err := os.Stat(home)
+		switch {
+		case err == nil && info.IsDir() || errors.Is(err, os.ErrPermission): // the latter is for the caller to find out about
+		case err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):
+			return "", fmt.Errorf("HOME: %w%s", err, elsewhere)
+		default: // a home directory is not made
+			account, err := user.LookupId(strconv.Itoa(os.Getuid()))
+			if err == nil {
 				home = account.HomeDir
+			} else if !errors.As(err, new(user.UnknownUserIdError)) && !errors.Is(err, os.ErrNotExist) {
+				return "", fmt.Errorf("the home directory of user %d: %w%s", os.Getuid(), err, elsewhere)
 			}
 		}
 		if !filepath.IsAbs(home) {
-			return "", errors.New("there is no place for a home directory: set XDG_STATE_HOME to a directory of yours")
+			return "", notOurs("there is no place for a home directory: set XDG_STATE_HOME to a directory of yours")
 		}
 		dir = filepath.Join(home, ".local/state")
 	}
@@ -135,22 +144,34 @@ func (h Home) open() (*os.File, error) {
 	return nil, errors.New("it is removed again and again")
 }
 
-// oursAbove returns an error if the directory that exists on the way to a path is another user's: as under sudo, where HOME is.
+// notOurs is the error for a directory that somebody else can change, and for a user that has none.
+type notOurs string
+
+func (n notOurs) Error() string { return string(n) }
+
+// oursAbove returns an error if the directory that exists on the way to a path is another user's: as under sudo, where HOME is, which can be closed to
+// this user.
 func oursAbove(path string) error {
+	var closed error
 	for {
 		dir, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
-		if errors.Is(err, os.ErrNotExist) && path != "/" {
+		if err != nil {
+			if errors.Is(err, os.ErrPermission) {
+				closed = cmp.Or(closed, err)
+			} else if !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			if path == "/" {
+				return err
+			}
 			path = filepath.Dir(path)
 			continue
-		}
-		if err != nil {
-			return err
 		}
 		defer dir.Close()
 		if err := ours(dir); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		return nil
+		return closed
 	}
 }
 
@@ -161,10 +182,10 @@ func ours(dir *os.File) error {
 		return os.NewSyscallError("fstat", err)
 	}
 	if int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("it belongs to user %d, not to %d, as which nsrun runs", st.Uid, os.Geteuid())
+		return notOurs(fmt.Sprintf("it belongs to user %d, not to %d, as which nsrun runs", st.Uid, os.Geteuid()))
 	}
 	if st.Mode&0o022 != 0 {
-		return fmt.Errorf("its mode is %04o, and others may change it", st.Mode&0o7777)
+		return notOurs(fmt.Sprintf("its mode is %04o, and others may change it", st.Mode&0o7777))
 	}
 	return nil
 }

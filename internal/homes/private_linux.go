@@ -18,8 +18,13 @@ const privateState = "run"
 // of their own, such as those of services, have it in the directory for temporary files, unless XDG_STATE_HOME names another one.
 func Spare(name string) (string, error) {
 	dir, err := stateDir(privateState)
-	if !filepath.IsAbs(os.Getenv("XDG_STATE_HOME")) && (err != nil || oursAbove(dir) != nil) {
-		dir, err = filepath.Join(os.TempDir(), fmt.Sprintf("nsrun-%d", os.Geteuid())), nil
+	if !filepath.IsAbs(os.Getenv("XDG_STATE_HOME")) {
+		if err == nil {
+			err = oursAbove(dir)
+		}
+		if errors.As(err, new(notOurs)) { // and no other error: a look that fails once must not change where the command's home is
+			dir, err = filepath.Join(os.TempDir(), fmt.Sprintf("nsrun-%d", os.Geteuid())), nil
+		}
 	}
 	if err != nil {
 		return "", err

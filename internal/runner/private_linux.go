@@ -1,7 +1,9 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -43,6 +45,9 @@ func unshown(p policy.Policy, dir string) error {
 		shown := policy.Inside(dir, e.Source)
 		if !shown && !e.System {
 			real, err := filepath.EvalSymlinks(e.Source)
+			if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+				return err
+			}
 			shown = err == nil && policy.Inside(dir, real) // what is not there is left out, or an error that the run has
 		}
 		if shown {
