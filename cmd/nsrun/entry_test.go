@@ -279,7 +279,8 @@ func TestTheCommandGetsTheCallersProcessorsAndSlack(t *testing.T) {
 			if slack != "0" { // which is the default
 				require.Contains(t, want, "\n"+slack+"\n", "the control")
 			}
-			for _, line := range []string{`"$0" run --`, `"$0" run --backend landlock --`, `"$0" bwrap --bind / /`, `"$0" bwrap --bind / / --unshare-all --proc /proc`,
+			for _, line := range []string{`"$0" run --`, `"$0" run --backend landlock --`, `"$0" run --backend=landlock --`, `"$0" run --limit open_files=512 --`,
+				`"$0" bwrap --bind / /`, `"$0" bwrap --bind / / --unshare-all --proc /proc`,
 				`"$0" bwrap --bind / / --setenv A --unshare-pid --proc /proc`} {
 				stdout, stderr, code, _ := under(t, nsrun, begin+line+` /bin/sh -c "`+show+`"`)
 				assert.Equal(t, 0, code, stderr)

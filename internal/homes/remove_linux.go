@@ -12,14 +12,14 @@ import (
 // removeTree removes a directory and all that is in it, whatever modes a run has left there. It goes by descriptors and follows no link. However deep
 // the tree is, two descriptors are enough: see empty.
 func removeTree(parent int, name string) error {
-	const tries = 3 // a process that is being killed may still write
-	for try := 1; ; try++ {
-		if err := empty(parent, name); err != nil {
-			return err
-		}
+	const tries = 3         // a process that is being killed may still write
+	for try := 0; ; try++ { // most commands leave it empty
 		err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 		if err == nil || !errors.Is(err, unix.ENOTEMPTY) || try == tries {
 			return os.NewSyscallError("unlinkat", err)
+		}
+		if err := empty(parent, name); err != nil {
+			return err
 		}
 	}
 }

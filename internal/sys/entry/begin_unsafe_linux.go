@@ -71,8 +71,11 @@ func begin(stack unsafe.Pointer) unsafe.Pointer {
 	noteNofile()
 	setMask(nil, &found.mask)
 	found.masked = true
-	if flags := guess(stack); flags != 0 && makeAhead {
+	flags, own := guess(stack)
+	if flags != 0 && makeAhead {
 		startAhead(flags)
+	}
+	if own {
 		longSlack()
 	}
 	noteIgnored()

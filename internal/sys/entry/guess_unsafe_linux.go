@@ -16,24 +16,32 @@ var options = [...]struct {
 
 // unguessed are options by which a run takes other namespaces, or none: of nsrun run, and of bubblewrap, by how they begin. A limit may take a
 // cgroup, and with that the sandbox makes its cgroup namespace later.
-var unguessed = [...]string{"--backend", "--isolation", "--limit", "--net", "--userns", "--pidns", "--args", "--help", "--version"}
+var unguessed = [...]struct {
+	name string
+	own  bool // nsrun itself starts the command nevertheless
+}{
+	{"--backend=landlock", true}, {"--limit", true},
+	{"--backend", false}, {"--isolation", false}, {"--net", false}, {"--userns", false}, {"--pidns", false},
+	{"--args", false}, {"--help", false}, {"--version", false},
+}
 
-// guess returns the namespaces that a command line is likely to ask for, as flags of clone(2); 0 if it is no run. [ForkAhead]
-// compares: a wrong guess costs time, and a wait where it has reached a limit on namespaces ([Discarded]).
+// guess returns the namespaces that a command line is likely to ask for, as flags of clone(2); 0 if it is no run, or one for which nothing is made
+// ahead. [ForkAhead] compares: a wrong guess costs time, and a wait where it has reached a limit on namespaces ([Discarded]). own reports
+// whether it is a run whose command nsrun itself is likely to start, and no other program.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func guess(stack unsafe.Pointer) (flags uintptr) {
+func guess(stack unsafe.Pointer) (flags uintptr, own bool) {
 	argc := int(*word(stack))
 	if argc < 3 {
-		return 0
+		return 0, false
 	}
 	bwrap := equal(base(*text(unsafe.Add(stack, wordSize))), "bwrap")
-	arg := 1
+	arg, ahead := 1, true
 	if !bwrap {
 		if !equal(*text(unsafe.Add(stack, 2*wordSize)), "run") {
-			return 0
+			return 0, false
 		}
 		flags, arg = allNamespaces, 2
 	}
@@ -42,9 +50,17 @@ func guess(stack unsafe.Pointer) (flags uintptr) {
 		if equal(p, "--") {
 			break
 		}
+		if equal(p, "--backend") && arg+1 < argc && equal(*text(unsafe.Add(stack, (2+arg)*wordSize)), "landlock") {
+			ahead = false
+			continue
+		}
 		for i := range unguessed {
-			if begins(p, unguessed[i]) {
-				return 0
+			if begins(p, unguessed[i].name) {
+				if !unguessed[i].own {
+					return 0, false
+				}
+				ahead = false
+				break
 			}
 		}
 		for i := range options {
@@ -53,13 +69,16 @@ func guess(stack unsafe.Pointer) (flags uintptr) {
 			}
 		}
 	}
+	if !ahead {
+		return 0, true
+	}
 	if bwrap {
 		flags |= cloneNewNS
 		if uid, _, _ := rawSyscall6(sysGetuid, 0, 0, 0, 0, 0, 0); uid != 0 {
 			flags |= cloneNewUser
 		}
 	}
-	return flags
+	return flags, true
 }
 
 // base returns the last component of a path.

@@ -2,14 +2,15 @@ package entry
 
 import "unsafe"
 
-// This file keeps what runs beside a start out of its way, in a run only (guess). Nothing of it is left in the command. A program that package os/exec
-// starts may have the timer slack of a thread of Go's: those are clients and probes of other backends, in place of the sandbox that was expected.
+// This file keeps what runs beside a start out of its way, in a run only whose command nsrun itself starts (guess). Nothing of it is left in the
+// command. A program that package os/exec starts may have the timer slack of a thread of Go's: those are clients and probes of other backends, in place
+// of the sandbox that was expected.
 //
 // To load the program's text ahead in the process that makes the namespaces was tried: only real-time priorities gain from it.
 
 // calmMonitor: Go's monitor thread sleeps 20 us at a time while a program starts. In a run that is over 50 wakeups, and each that finds the main
 // thread in a system call hands its work to one more thread. It inherits a timer slack by which it sleeps 2 ms: a run takes 0.92 of its time, and
-// as bubblewrap 0.95. A slack means nothing to real-time threads (prctl(2), PR_SET_TIMERSLACK).
+// as bubblewrap 0.95, by the backend landlock 0.94. A slack means nothing to real-time threads (prctl(2), PR_SET_TIMERSLACK).
 const calmMonitor = true
 
 // moveHelper: kernels that wake a new process on its parent's processor have the namespaces made while this process waits for its next turn. The
