@@ -59,7 +59,7 @@ func TestNothingWaitsForABubblewrapThatDied(t *testing.T) {
 			before, cancel := leftNow(t), make(chan struct{})
 			if victim == "nsrun" {
 				cmd := exec.Command("/proc/self/exe", "-test.run=^TestRunToBeKilled$")
-				cmd.Env = append(os.Environ(), stuckVar+"=1")
+				cmd.Env = append(os.Environ(), stuckVar+"=1", "TMPDIR="+t.TempDir()) // which it cannot clean up
 				require.NoError(t, cmd.Start())
 				testenv.Eventually(t, func() bool { return len(running(mark)) == 2 }, "both processes")
 				require.NoError(t, cmd.Process.Kill())
