@@ -222,6 +222,9 @@ func TestRefusals(t *testing.T) {
 		"a mount in devpts":               {[]Op{{Kind: Devpts, Dest: "/p"}, {Kind: Dir, Dest: "/p/x"}}, "nothing can be mounted in /p"},
 		"an overlay of one layer":         {[]Op{{Kind: Overlay, Layers: []string{"/usr"}, Dest: "/o"}}, "needs two layers"},
 		"an overlay of a file":            {[]Op{{Kind: Overlay, Layers: []string{"/usr", "/etc/passwd"}, Dest: "/o"}}, "not a directory"},
+		"a layer that could be planted":   {[]Op{{Kind: Overlay, Layers: []string{"/home/me/notes"}, Dest: "/n", Scratch: true, NoFollow: true}}, "could have planted"},
+		"an overlay of nothing":           {[]Op{{Kind: Overlay, Layers: []string{"/nope"}, Dest: "/n", Scratch: true}}, "no such file"},
+		"an overlay over a symlink":       {[]Op{{Kind: Symlink, Source: "/usr", Dest: "/l"}, {Kind: Overlay, Layers: []string{"/usr"}, Dest: "/l/x", Scratch: true}}, "is a symlink in the sandbox"},
 		"an operation nobody knows":       {[]Op{{Kind: "melt", Dest: "/x"}}, "bug: unknown operation"},
 	} {
 		for _, have := range []Have{newWay, {}} {
@@ -423,6 +426,25 @@ func TestAMaskOfNothingIsLeftOut(t *testing.T) {
 	assert.Contains(t, text, "/dev/null", "what is known to be there is masked")
 	_, _, err = lower(t, newWay, plainHost, Op{Kind: Overlay, Layers: []string{"/etc", "/usr"}, Dest: "/etc"}, Op{Kind: Mask, Dest: "/etc/shadow", Optional: true})
 	require.Error(t, err, "what an overlay has is not known")
+}
+
+// TestAnOptionalOverlayOfNothingIsLeftOut: its layer is not there, or its place would have to be made on the host.
+func TestAnOptionalOverlayOfNothingIsLeftOut(t *testing.T) {
+	over := func(layer, dest string) Op {
+		return Op{Kind: Overlay, Layers: []string{layer}, Dest: dest, Scratch: true, Optional: true}
+	}
+	bind := Op{Kind: Bind, Source: "/usr", Dest: "/w"}
+	for _, op := range []Op{over("/nope", "/n"), over("/usr", "/w/nope")} {
+		text, resolved, err := lower(t, newWay, plainHost, bind, op)
+		require.NoError(t, err)
+		assert.True(t, resolved[1].Missing)
+		assert.NotContains(t, text, "overlay")
+	}
+	text, resolved, err := lower(t, newWay, plainHost, bind, over("/usr", "/n"))
+	require.NoError(t, err)
+	assert.False(t, resolved[1].Missing)
+	assert.Contains(t, text, "lowerdir=/proc/self/fd/", "control: and no path is resolved a second time")
+	assert.NotContains(t, text, "lowerdir=/usr")
 }
 
 // TestNodesAndMasksCannotBeChanged holds the flags of what root owns on the host: without ro, chmod inside would change it there.

@@ -2,7 +2,7 @@ package mounts
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -14,39 +14,42 @@ import (
 const scratch = "/.nsrun-overlay"
 
 // overlay mounts op.Layers as one directory. It uses the "user." extended attributes (userxattr), which are permitted in a user namespace
-// (Linux 5.11).
+// (Linux 5.11). The directories are named by descriptor numbers: no path needs escaping, and none is resolved twice.
 func (l *lowering) overlay(op Op) error {
-	lower := make([]string, len(op.Layers))
-	for i, layer := range op.Layers {
-		stat, err := resolve(l.resolver, layer)
-		if err != nil {
-			return err
-		}
-		if stat.Type() != unix.S_IFDIR {
-			return fmt.Errorf("layer %s is %s, not a directory", layer, typeName(stat.Type()))
-		}
-		// The kernel expects the topmost layer first; op.Layers begins at the bottom.
-		lower[len(lower)-1-i] = escapeOverlay(stat.Path)
+	dirs, err := l.layerDirs(op)
+	if op.Optional && Absent(err) {
+		l.resolved.Missing = true
+		return nil
 	}
-	options := "lowerdir=" + strings.Join(lower, ":")
-	switch {
-	case op.Upper != "":
-		upper, err1 := resolve(l.resolver, op.Upper)
-		work, err2 := resolve(l.resolver, op.Work)
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		options += ",upperdir=" + escapeOverlay(upper.Path) + ",workdir=" + escapeOverlay(work.Path)
-	case op.Scratch:
-		options += ",upperdir=upper,workdir=work"
-	case len(op.Layers) < 2:
+	if err != nil {
+		return err
+	}
+	if op.Upper == "" && !op.Scratch && len(op.Layers) < 2 {
 		return hint("give a second layer, or bind the one", "a read-only overlay needs two layers")
 	}
 	dest, err := l.mountPoint(op, op.Dest, true)
+	if errors.Is(err, errSkip) {
+		l.resolved.Missing = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	p := l.p
+	names, numbers := make([]string, len(dirs)), make([]int, len(dirs))
+	for i, dir := range dirs {
+		numbers[i] = l.number()
+		l.openSource(dir, l.src)
+		l.numbered(l.src, numbers[i])
+		names[i] = l.procFD(numbers[i])
+	}
+	options := "lowerdir=" + strings.Join(names[:len(op.Layers)], ":")
+	switch {
+	case op.Upper != "":
+		options += ",upperdir=" + names[len(op.Layers)] + ",workdir=" + names[len(op.Layers)+1]
+	case op.Scratch:
+		options += ",upperdir=upper,workdir=work"
+	}
 	if op.Scratch {
 		l.mkdir(scratch, 0o700)
 		l.mountOn(scratch, "tmpfs", tmpfsOptions(Op{Size: op.Size, Inodes: op.Inodes}), Flags{NoSuid, NoDev})
@@ -62,11 +65,32 @@ func (l *lowering) overlay(op Op) error {
 		p.Add(unix.SYS_UMOUNT2, sys.Str(relative(scratch)), sys.Words(unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW, "MNT_DETACH|UMOUNT_NOFOLLOW"))
 		p.Add(unix.SYS_UNLINKAT, sys.Of(l.root), sys.Str(relative(scratch)), sys.Words(unix.AT_REMOVEDIR, "AT_REMOVEDIR"))
 	}
+	for _, n := range numbers {
+		p.Add(unix.SYS_CLOSE, sys.Int(n))
+	}
 	l.view.cover(dest, node{origin: kernel, dir: true})
+	l.resolved.Dest, l.resolved.Source = dest, dirs[len(op.Layers)-1]
 	return nil
 }
 
-// escapeOverlay escapes the separators of mount options and layers (Documentation/filesystems/overlayfs.rst).
-func escapeOverlay(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
+// layerDirs resolves the directories of an overlay: the layers, topmost first as the kernel expects them, then upper and work.
+func (l *lowering) layerDirs(op Op) (dirs []string, err error) {
+	paths := slices.Clone(op.Layers)
+	slices.Reverse(paths)
+	if op.Upper != "" {
+		paths = append(paths, op.Upper, op.Work)
+	}
+	for _, p := range paths {
+		stat, err := resolve(l.resolver, p)
+		if err != nil {
+			return nil, err
+		}
+		layer := op
+		layer.Source, layer.Only = p, "directory"
+		if err := l.accept(layer, stat); err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, stat.Path)
+	}
+	return dirs, nil
 }

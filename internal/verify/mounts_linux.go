@@ -131,6 +131,8 @@ func (c *checker) operation(op mounts.Op, whole bool) {
 		c.mask(at, !whole)
 	case mounts.Rebind:
 		c.rebind(op, at, seen.File)
+	case mounts.Overlay:
+		c.overlay(op, seen.Source, at)
 	default:
 		c.failFor(Places, "no plan of nsrun's own has an operation %q", op.Kind)
 	}
