@@ -13,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/commands"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/tools"
 )
 
 // Policy is what a sandbox should be, checked and immutable: it can be shared by any number of sessions and goroutines. It is made by a
@@ -67,7 +68,7 @@ func (p Policy) With(change func(policy.Policy) (policy.Policy, error)) (Policy,
 
 func clone(p policy.Policy) policy.Policy {
 	p.FS, p.Limits, p.Require, p.Notes = slices.Clone(p.FS), slices.Clone(p.Limits), slices.Clone(p.Require), slices.Clone(p.Notes)
-	p.Audit, p.Labels, p.ProtectPaths = slices.Clone(p.Audit), slices.Clone(p.Labels), slices.Clone(p.ProtectPaths)
+	p.Audit, p.Labels, p.ProtectPaths, p.Tools = slices.Clone(p.Audit), slices.Clone(p.Labels), slices.Clone(p.ProtectPaths), slices.Clone(p.Tools)
 	p.Env.Pass, p.Env.Set = slices.Clone(p.Env.Pass), slices.Clone(p.Env.Set)
 	p.CommandRules = slices.Clone(p.CommandRules)
 	for i := range p.CommandRules {
@@ -84,6 +85,7 @@ func clone(p policy.Policy) policy.Policy {
 // Builder collects a policy. Each method adds to it and returns it, for chaining; all that is wrong comes out of [Builder.Build] at once.
 type Builder struct {
 	spec   policy.Policy
+	tools  []string
 	faults []error
 }
 
@@ -237,10 +239,18 @@ func (b *Builder) Label(name, value string) *Builder {
 	return b
 }
 
+// Tools adds presets of what tools need, such as the host's caches: by name, or by the path of a file with a row. What the policy says of a place or a
+// variable wins, whatever the order of calls. See the package tools.
+func (b *Builder) Tools(names ...string) *Builder {
+	b.tools = append(b.tools, names...)
+	return b
+}
+
 // Build validates the policy. The error has every fault.
 func (b *Builder) Build() (Policy, error) {
-	p, err := FromPolicy(b.spec, policy.Operator{})
-	if err = errors.Join(append(slices.Clone(b.faults), err)...); err != nil {
+	spec, toolErr := tools.Add(b.spec, b.tools, tools.Here())
+	p, err := FromPolicy(spec, policy.Operator{})
+	if err = errors.Join(append(slices.Clone(b.faults), toolErr, err)...); err != nil {
 		return Policy{}, err
 	}
 	return p, nil

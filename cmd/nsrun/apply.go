@@ -11,6 +11,7 @@ import (
 
 	"github.com/nsrun/nsrun/nsrun/load"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/tools"
 )
 
 func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
@@ -56,12 +57,31 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	}
 	faults = append(faults, f.applyEnv(&pol)...)
 	faults = append(faults, f.applyRest(&pol)...)
+	pol, err = f.applyTools(pol)
+	faults = append(faults, err)
 	pol, err = f.applyCommands(pol)
 	faults = append(faults, err)
 	pol, err = f.applyAutonomy(pol)
 	faults = append(faults, err)
 	pol, err = f.switches(pol)
 	return pol, errors.Join(append(faults, err)...)
+}
+
+// applyTools adds presets. It comes after all that names places, variables and a network, as these win.
+func (f *flags) applyTools(pol policy.Policy) (policy.Policy, error) {
+	var words []string
+	for _, word := range f.tools {
+		if strings.Contains(word, "/") {
+			words = append(words, word)
+		} else {
+			words = append(words, strings.Split(word, ",")...)
+		}
+	}
+	pol, err := tools.Add(pol, words, tools.Here())
+	if err != nil {
+		err = fmt.Errorf("--tool: %w", err)
+	}
+	return pol, err
 }
 
 // applyHome gives pol the home directory of --home.

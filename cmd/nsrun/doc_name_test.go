@@ -21,7 +21,7 @@ var elsewhere = map[string]string{
 	"--security-opt": "docker", "--rm": "docker", "--user": "docker, systemd-run", "--scope": "systemd-run", "--update-kernel": "grubby", "--args": "grubby",
 	"--config-file": "mypy", "--version": "rules of commands", "--no-ext-diff": "git", "--no-textconv": "git", "--plot": "nsbench",
 	"--volume": "docker", "--workdir": "docker", "--memory": "docker", "--cpus": "docker", "--pids-limit": "docker", "--network": "docker",
-	"--read-only": "docker", "--private": "firejail", "--worksapce": "misspelt",
+	"--read-only": "docker", "--private": "firejail", "--no-sandbox": "chromium", "--offline": "maven", "--worksapce": "misspelt",
 }
 
 // TestDocNamesFlagsAndVerbs looks for each flag and verb that README.md and doc name in the help of nsrun, or of bwrap.

@@ -11,6 +11,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
+	"github.com/nsrun/nsrun/nsrun/tools"
 )
 
 // ending is one line for a run that nsrun has ended, or that a limit has: the bound, its value, where the value comes from, and how to raise it. It
@@ -102,6 +103,12 @@ func (f *flags) exited(p *plan.Plan, r result.Result, environ []string) string {
 		if hidden := runner.HiddenDirs(p, environ); hidden != "" {
 			return "exit code 127: a program that was not found may lie in a directory of PATH that is not in view: " + hidden + "; show it with --ro"
 		}
+	}
+	if code == 0 || p.Backend == plan.BackendNone {
+		return ""
+	}
+	if names := tools.SuggestFor(f.wished, p.Command, tools.Here()); len(names) > 0 {
+		return fmt.Sprintf("exit code %d: if it misses something of the host's, try --tool %s; nsrun tool show %s says what that adds", code, strings.Join(names, ","), names[0])
 	}
 	return ""
 }

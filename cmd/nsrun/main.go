@@ -55,6 +55,7 @@ func verbs() []verb {
 	var served sessionFlags
 	var here statusFlags
 	var kept homeFlags
+	var preset toolFlags
 	forPlan := func() []flagRow { return slices.Concat(planned.own(), f.rows()) }
 	return []verb{
 		{"run", "[flags] -- CMD ARG...", "run CMD", (*app).run, runHelp, f.runRows, nil},
@@ -72,6 +73,7 @@ func verbs() []verb {
 			list("check", "list", "show")},
 		{"audit", "show|verify FILE", "what an audit log records, and whether it is whole", (*app).audit, auditHelp, logs.rows, list("show", "verify")},
 		{"home", "list|rm", "list the home directories that --home keep keeps, and remove them", (*app).home, homeHelp, kept.rows, list("list", "rm")},
+		{"tool", "list|show NAME", "list the presets of --tool, and print what one adds", (*app).tool, toolHelp, preset.rows, list("list", "show")},
 		{"schema", "NAME", "print a JSON Schema: of a manifest, ceiling, result or session", (*app).schema, schemaHelp, nil, schemaNames},
 		{"status", "[--json]", "say which backends there are", (*app).status, statusHelp, here.rows, nil},
 		{"completion", "bash|zsh|fish", "print a script that completes nsrun's command lines", (*app).completion, completionHelp, nil, shellNames},

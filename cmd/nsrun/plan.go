@@ -77,18 +77,18 @@ func (a *app) plan(args []string) int {
 		}
 		return a.print(l.Text())
 	}
-	return a.printPlan(p, &f)
+	return a.printPlan(p, req.Policy, &f)
 }
 
 // printPlan prints a plan, and then fails as the run would where a look at this host can tell: the plan is what to look at then.
-func (a *app) printPlan(p *plan.Plan, f *planFlags) int {
+func (a *app) printPlan(p *plan.Plan, pol policy.Policy, f *planFlags) int {
 	var notes []plan.Note
 	var stopped error
 	if f.facts == "" {
 		notes, stopped = runner.Look(p)
 		explainMissing(stopped, new(result.Result), p, a.environ)
 	}
-	text, err := p.String()+onThisHost(notes, stopped), error(nil)
+	text, err := p.String()+suggested(pol)+onThisHost(notes, stopped), error(nil)
 	if f.asJSON {
 		text, err = indented(p)
 	}

@@ -152,7 +152,7 @@ func (f *wrapFlags) argv(command []string) ([]string, error) {
 // anywhere is the value with its path made absolute, as run would take it: what is shown is named without .., what is opened as it stands.
 func (g given) anywhere() (string, error) {
 	switch {
-	case slices.Contains([]string{"ro", "rw", "force-rw", "socket", "workspace"}, g.name), slices.Contains([]string{"home", "protect"}, g.name) && strings.Contains(g.value, "/"):
+	case slices.Contains([]string{"ro", "rw", "force-rw", "socket", "workspace"}, g.name), slices.Contains([]string{"home", "protect", "tool"}, g.name) && strings.Contains(g.value, "/"):
 		return absolute(g.value)
 	case g.name == "mount":
 		return anywhereMount(g.value)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -63,13 +62,7 @@ func TestPrograms(t *testing.T) {
 	require.NoError(t, testenv.Build(nsrun, "../../cmd/nsrun"))
 	for i, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
-			for _, program := range strings.Fields(r.needs) {
-				if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") != "" {
-					t.Fatalf("%s is not installed; in CI it has to be", program)
-				} else if err != nil {
-					t.Skipf("%s is not installed", program)
-				}
-			}
+			installed(t, r.needs)
 			project := filepath.Join(dir, fmt.Sprint(i))
 			write(t, project, r.files)
 			if r.prepare != nil {
@@ -97,8 +90,16 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// fillNpmCache puts one package into the project's cache of npm, and its hash into the lock file, as an earlier npm install on the host would.
+// fillNpmCache puts one package into the project's cache of npm, as an earlier npm install on the host would.
 func fillNpmCache(t *testing.T, project string) {
+	cmd := exec.Command("npm", "cache", "add", packNpm(t, project))
+	cmd.Dir = project
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// packNpm makes a package, puts its hash into the project's lock file, and returns its path.
+func packNpm(t *testing.T, project string) string {
 	packed := filepath.Join(t.TempDir(), "left-1.0.0.tgz")
 	data := tarball(t, map[string]string{
 		"package/package.json": `{"name": "left", "version": "1.0.0", "main": "index.js"}`, "package/index.js": "module.exports = 1\n",
@@ -109,10 +110,7 @@ func fillNpmCache(t *testing.T, project string) {
 "": {"name": "p", "version": "1.0.0", "dependencies": {"left": "1.0.0"}},
 "node_modules/left": {"version": "1.0.0", "resolved": "https://registry.example/left/-/left-1.0.0.tgz", "integrity": "sha512-%s"}}}`,
 		base64.StdEncoding.EncodeToString(sum[:]))})
-	cmd := exec.Command("npm", "cache", "add", packed)
-	cmd.Dir = project
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	return packed
 }
 
 // tarball returns a compressed tar of files.

@@ -59,8 +59,10 @@ func strictPlans(t *testing.T) map[string]*plan.Plan {
 		"native, own filter": of(func(pol *policy.Policy) {
 			pol.Seccomp.Filter, pol.Seccomp.Deny = policy.SeccompOff, []string{"ptrace"}
 		}, nil),
-		"native, no filter": of(func(pol *policy.Policy) { pol.Seccomp.Filter = policy.SeccompOff }, nil),
-		"none":              of(func(pol *policy.Policy) { pol.Backend = policy.BackendNone }, nil),
+		"native, copy of a cache":           of(copyOf(t), nil),
+		"native, copy of a cache, mount(2)": of(copyOf(t), func(p *plan.Plan) { p.Mechanisms = plan.Mechanisms{} }),
+		"native, no filter":                 of(func(pol *policy.Policy) { pol.Seccomp.Filter = policy.SeccompOff }, nil),
+		"none":                              of(func(pol *policy.Policy) { pol.Backend = policy.BackendNone }, nil),
 	}
 	for name, mechanisms := range map[string]plan.Mechanisms{"native": plans["native"].Mechanisms, "native, mount(2)": {}} {
 		plans[name+", /dev/shm of another mode"] = of(func(pol *policy.Policy) {
@@ -77,6 +79,15 @@ func strictPlans(t *testing.T) map[string]*plan.Plan {
 		plans["landlock, openat"] = of(func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock }, func(p *plan.Plan) { p.Mechanisms = plan.Mechanisms{} })
 	}
 	return plans
+}
+
+// copyOf adds two directories of the host that are shown as copies.
+func copyOf(t *testing.T) func(*policy.Policy) {
+	return func(pol *policy.Policy) {
+		for _, name := range []string{"one", "two"} {
+			pol.FS = append(pol.FS, policy.FS{Kind: policy.Overlay, Source: t.TempDir(), Dest: pol.Home + "/.cache/" + name, Write: true, Tool: "go", Why: "tool go"})
+		}
+	}
 }
 
 // strictPrograms are what the verifier has to accept: the programs of strictPlans for one command, and for sessions.

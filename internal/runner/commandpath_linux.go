@@ -104,7 +104,7 @@ func looseDir(p policy.Policy, dir, name string) string {
 			why = cmp.Or(why, "has a file of the workspace in its place")
 		}
 	}
-	if why == "" && kind == policy.Tmpfs && !p.Bare() {
+	if why == "" && (kind == policy.Tmpfs || kind == policy.Overlay) && !p.Bare() {
 		return "is empty when a sandbox begins, and may be written to inside"
 	}
 	return why

@@ -69,8 +69,8 @@ func placesBelow(p policy.Policy) (places []homes.Place) {
 		if above := p.At(filepath.Dir(e.Dest)); e.Dest == p.Home || above == nil || above.Dest != p.Home {
 			continue
 		}
-		place := homes.Place{Path: e.Dest[len(p.Home)+1:]}
-		if e.Kind == policy.Bind || e.Kind == policy.Socket {
+		place := homes.Place{Path: e.Dest[len(p.Home)+1:], File: e.Kind == policy.File}
+		if e.Kind == policy.Bind || e.Kind == policy.Socket || e.Kind == policy.Overlay {
 			info, err := os.Stat(e.Source)
 			if err != nil {
 				continue // it is left out, or an error that the run has

@@ -17,7 +17,7 @@ func pipesOf(p policy.Policy) (plan.Pipes, error) {
 	}
 	writable := map[string]bool{}
 	for _, e := range p.FS {
-		if e.Write && (e.Kind == policy.Bind || e.Kind == policy.Tmpfs) {
+		if e.Write && (e.Kind == policy.Bind || e.Kind == policy.Tmpfs || e.Kind == policy.Overlay) {
 			writable[e.Dest] = true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/nsrun/nsrun/nsrun/manifest"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/tools"
 )
 
 // Manifest reads the manifest in a file, JSON or YAML, and makes the policy it asks for, as far as the ceilings of [Operator] permit. No
@@ -92,6 +93,14 @@ func resolve(name string, data []byte, ctx manifest.Context) (policy.Policy, err
 	home, notes := runner.Home()
 	ctx.Home, ctx.Read = home, Filter
 	pol, err := m.Policy(ctx)
+	if err != nil {
+		return pol, err
+	}
 	pol.Notes = append(notes, pol.Notes...)
+	words := pol.Tools
+	pol.Tools = nil
+	if pol, err = tools.Add(pol, words, tools.Here()); err != nil {
+		err = fmt.Errorf("%s: tools: %w", name, err)
+	}
 	return pol, err
 }

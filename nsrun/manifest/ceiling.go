@@ -38,6 +38,7 @@ func ceilingForm() record[policy.Ceiling] {
 		{"landlock", "false permits manifests that leave Landlock out", boolForm{true}, func(c *C) any { return &c.NoLandlock }},
 		{"force", "true permits writable grants that are probably mistakes, such as the whole home directory", boolForm{false}, func(c *C) any { return &c.Force }},
 		{"keep_home", "true permits home directories that are kept from run to run", boolForm{false}, func(c *C) any { return &c.KeepHome }},
+		{"tools", "presets that may be used, each with all of its places; see nsrun tool list", listForm[string]{stringForm{validate: toolWord, pattern: toolPattern}}, func(c *C) any { return &c.Tools }},
 		{"host_etc", "true permits the host's account files", boolForm{false}, func(c *C) any { return &c.HostEtc }},
 	}}
 }

@@ -29,6 +29,8 @@ type Manifest struct {
 	Mounts []Mount
 	// ProtectPaths are those of policy.Policy, as they are written.
 	ProtectPaths []string
+	// Tools are presets: names, and paths of files as they are written.
+	Tools []string
 	// Code is the file of the program; its directory is shown read-only.
 	Code string
 	// Chdir is the working directory inside; empty means the workspace, or the code's directory, or /.

@@ -38,6 +38,7 @@ const everything = `{
   "mounts": [{"from": "~/data", "to": "/data", "write": true, "exec": false}, {"from": "/srv/lib", "to": "/lib/own"}],
   "protect": "strict",
   "protect_paths": ["/work/ws/deploy.sh"],
+  "tools": ["go", "~/tools/mine.json"],
   "code": "bin/tool.py",
   "chdir": "/workspace/sub",
   "network": "none",
@@ -86,6 +87,7 @@ mounts:
     to: /lib/own
 protect: strict
 protect_paths: [/work/ws/deploy.sh]
+tools: [go, ~/tools/mine.json]
 code: bin/tool.py
 chdir: /workspace/sub
 network: none
@@ -154,7 +156,7 @@ func TestEverything(t *testing.T) {
 		Capabilities: []Capability{{"network", "http", nil}, {"code", "exec", nil}, {"fs", "write", []string{"~/notes/**", "/data/[ab]*"}}},
 		Workspace:    "/work/ws", WorkspaceAt: "/workspace",
 		SharedDirs: []string{"/work/shared"}, Sockets: []string{"/run/mcp.sock"},
-		ExtraRO: []string{"/work/ws/config"}, ExtraRW: []string{"~/out"}, ForceRW: []string{"/opt"}, Home: "none", ProtectPaths: []string{"/work/ws/deploy.sh"},
+		ExtraRO: []string{"/work/ws/config"}, ExtraRW: []string{"~/out"}, ForceRW: []string{"/opt"}, Home: "none", ProtectPaths: []string{"/work/ws/deploy.sh"}, Tools: []string{"go", "~/tools/mine.json"},
 		Mounts: []Mount{{From: "~/data", To: "/data", Write: true, NoExec: true}, {From: "/srv/lib", To: "/lib/own"}},
 		Code:   "bin/tool.py", Chdir: "/workspace/sub", RawFilter: "filter.bpf", Audit: "~/audit.jsonl",
 		Wishes: policy.Policy{

@@ -22,7 +22,8 @@ type Context struct {
 	Read func(path string) ([]byte, error)
 }
 
-// Policy gives what m asks for: policy.Default, and the wishes of m, for policy.Normalize. What changes nothing stands in its Notes. It returns every
+// Policy gives what m asks for: policy.Default, and the wishes of m, for policy.Normalize. Its Tools are those that m names, which package tools is to add:
+// this one looks at no file. What changes nothing stands in its Notes. It returns every
 // fault at once, each a *[policy.Fault] with the place of the value; one of them is a grant that makes the manifest itself writable.
 func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 	b := &builder{faults: faults{file: m.name()}, Manifest: m, ctx: ctx}
@@ -43,6 +44,12 @@ func (m *Manifest) Policy(ctx Context) (policy.Policy, error) {
 		if place := b.file(written, indexed("protect_paths", i)); place != "" {
 			p.ProtectPaths = append(p.ProtectPaths, place)
 		}
+	}
+	for i, word := range b.Tools {
+		if strings.Contains(word, "/") {
+			word = b.file(word, indexed("tools", i))
+		}
+		p.Tools = append(p.Tools, word)
 	}
 	b.amounts(&p)
 	b.net(&p)

@@ -48,6 +48,8 @@ func manifestForm() record[Manifest] {
 			oneOf(policy.Protects), func(m *Manifest) any { return (*string)(&m.Wishes.Protect) }},
 		{"protect_paths", "further files and directories in writable grants that stay read-only where they exist, and are compared", listForm[string]{hostText},
 			func(m *Manifest) any { return &m.ProtectPaths }},
+		{"tools", "presets of what a tool needs, by name, or by the path of a file with a row of your own; see nsrun tool list",
+			listForm[string]{stringForm{validate: toolWord, pattern: toolPattern}}, func(m *Manifest) any { return &m.Tools }},
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
 		{"chdir", "the working directory inside", stringForm{validate: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
 		{"network", "what can be reached; default none, or host where a capability asks for it", network{oneOf(policy.Networks)},

@@ -165,6 +165,17 @@ func cleanPath(s string) (problem, fix string) {
 	return "", ""
 }
 
+// toolPattern is what toolWord takes, for the schema.
+const toolPattern = `^([a-z][a-z0-9_.-]*|.*/.*)$`
+
+// toolWord checks the name of a preset, or the path of a file with one.
+func toolWord(s string) (problem, fix string) {
+	if strings.Contains(s, "/") {
+		return hostPath(s)
+	}
+	return word(s)
+}
+
 // homePattern is what homeWord takes, for the schema.
 const homePattern = `^(private|keep|none|.*/.*|~)$`
 

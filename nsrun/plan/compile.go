@@ -128,7 +128,7 @@ func compile(req Request, f facts.Facts, backend string) (*Plan, []Note, error) 
 		p.Rule = req.Rule
 	}
 	p.Name, p.Command, p.Terminal, p.LastCap = c.pol.Name, slices.Clone(req.Command), req.Terminal, f.LastCap
-	p.Notes = slices.Clone(c.pol.Notes)
+	p.Notes, p.Tools = slices.Clone(c.pol.Notes), slices.Clone(c.pol.Tools)
 	p.Timeout, p.MaxProcessTime, p.KillGrace = Duration(c.pol.Timeout), Duration(c.pol.MaxProcessTime), Duration(c.pol.KillGrace)
 	if p.KillGrace == 0 {
 		p.KillGrace = Duration(policy.DefaultKillGrace)
@@ -152,12 +152,12 @@ func passes(backend string) []func(*compiler) error {
 	type C = compiler
 	switch backend {
 	case BackendLandlock:
-		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).private, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).copies, (*C).private, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
 			(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	case BackendNone:
 		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	}
-	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).fileSystem, (*C).landlock, (*C).seccomp,
+	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).copies, (*C).fileSystem, (*C).landlock, (*C).seccomp,
 		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 

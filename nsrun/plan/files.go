@@ -66,6 +66,8 @@ func (c *compiler) bounds(ops []mounts.Op) {
 	for i := range ops {
 		op := &ops[i]
 		switch {
+		case op.Kind == mounts.Overlay:
+			op.Size, op.Inodes = tmp<<20, inodes(tmp)
 		case op.Kind != mounts.Tmpfs:
 		case op.Dest == c.pol.Home && hasHome:
 			op.Size, op.Inodes = home<<20, inodes(home)
@@ -138,6 +140,12 @@ func (c *compiler) lowerFS(e policy.FS) mounts.Op {
 			op.Only = "socket"
 		} else if e.Directory {
 			op.Only = "directory"
+		}
+	case policy.Overlay:
+		op.Source, op.Layers, op.Scratch = "", []string{e.Source}, true
+		op.Flags = mounts.Flags{mounts.NoSuid, mounts.NoDev}
+		if e.NoExec {
+			op.Flags = append(op.Flags, mounts.NoExec)
 		}
 	case policy.Tmpfs:
 		op.Flags = append(access(e), mounts.NoSuid, mounts.NoDev)

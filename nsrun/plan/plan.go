@@ -55,6 +55,8 @@ type Plan struct {
 	Private *Private `json:"private,omitempty"`
 	// SelfTest lists the acts that must fail before the command is started.
 	SelfTest []Act `json:"self_test,omitempty"`
+	// Tools names the presets whose places are among the mounts.
+	Tools []string `json:"tools,omitempty"`
 	// Protect is what becomes of places that make the host run something. It is nil if the command can write to nothing of the host's.
 	Protect *Protect `json:"protect,omitempty"`
 	// Audit lists the logs that tell of the command, which it must not see.

@@ -96,6 +96,23 @@ func networkPolicy() policy.Policy {
 	return p
 }
 
+// toolsPolicy has what presets add: a copy of a cache, a place, a link to a program, and a file.
+func toolsPolicy() policy.Policy {
+	p := workspacePolicy()
+	p.Tools = []string{"git", "go"}
+	for _, e := range []policy.FS{
+		{Kind: policy.Overlay, Source: "/home/me/.cache/go-build", Dest: "/home/me/.cache/go-build", Write: true, Optional: true, Quiet: true, Tool: "go"},
+		{Kind: policy.Bind, Source: "/home/me/go/pkg/mod", Dest: "/home/me/go/pkg/mod", Optional: true, Quiet: true, Tool: "go"},
+		{Kind: policy.Symlink, Source: "/home/me/sdk/bin/go", Dest: "/home/me/bin/go", Tool: "go"},
+		{Kind: policy.File, Dest: "/home/me/.gitconfig", Data: []byte("[user]\n"), Optional: true, Quiet: true, Tool: "git"},
+	} {
+		e.Why = "tool " + e.Tool
+		p.FS = append(p.FS, e)
+	}
+	p, _ = policy.Normalize(p, policy.Operator{})
+	return p
+}
+
 func degraded(p policy.Policy) policy.Policy {
 	p.Fallback = policy.Degrade
 	return p
@@ -117,6 +134,7 @@ func TestGoldens(t *testing.T) {
 		"landlock": backend(workspacePolicy(), policy.BackendLandlock), "none": backend(workspacePolicy(), policy.BackendNone),
 		"docker": backend(workspacePolicy(), policy.BackendDocker), "bwrap": backend(workspacePolicy(), policy.BackendBwrap),
 		"default": policy.Default("/home/me"), "workspace": workspacePolicy(), "network": networkPolicy(), "degrade": degraded(workspacePolicy()),
+		"tools": toolsPolicy(), "tools-landlock": backend(toolsPolicy(), policy.BackendLandlock),
 	}
 	for name, pol := range policies {
 		t.Run(name, func(t *testing.T) {
@@ -272,6 +290,8 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 			changed.EnforcedBy = []Enforcement{{Limit: "a=1", By: "b"}}
 		case "SelfTest":
 			changed.SelfTest = []Act{ActMount}
+		case "Tools":
+			changed.Tools = []string{"go"}
 		case "Private":
 			changed.Private = &Private{Dir: "/x"}
 		case "Audit":
@@ -322,6 +342,8 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 			p.Audit = []string{"/a.jsonl"}
 		case "Labels":
 			p.Labels = []policy.Var{{Name: "task", Value: "1"}}
+		case "Tools":
+			p.Tools = []string{"go"}
 		case "ProtectPaths":
 			p.ProtectPaths = []string{"/elsewhere"}
 		case "Notes":

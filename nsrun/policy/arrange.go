@@ -43,7 +43,7 @@ func byPlace(a, b FS) int {
 	if c := strings.Compare(a.Dest, b.Dest); c != 0 {
 		return c
 	}
-	return cmp.Or(truth(a.Kind == Dir, b.Kind == Dir), truth(a.System, b.System), truth(a.Write, b.Write),
+	return cmp.Or(truth(a.Kind == Dir, b.Kind == Dir), truth(a.System, b.System), truth(a.Tool != "", b.Tool != ""), truth(a.Write, b.Write),
 		strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Source, b.Source),
 		strings.Compare(string(a.Data), string(b.Data)), strings.Compare(a.Why, b.Why))
 }
@@ -64,7 +64,7 @@ func onePlace(all []FS) (FS, []Note) {
 	one := all[0]
 	for _, e := range all[1:] {
 		switch {
-		case one.Force && e.System: // gives way, too
+		case one.Force && e.System, one.Tool == "" && e.Tool != "": // gives way, too
 		case same(one, e):
 			if one.Write != e.Write {
 				text := " was asked for read-only and writable; it is read-only"
@@ -106,6 +106,7 @@ func stricter(a, b FS) FS {
 	a.Optional = a.Optional && b.Optional
 	a.Quiet = a.Quiet && b.Quiet
 	a.Force = a.Force || b.Force
+	a.Tool = min(a.Tool, b.Tool) // of two presets
 	a.SizeMB = least(a.SizeMB, b.SizeMB)
 	a.Inodes = least(a.Inodes, b.Inodes)
 	if a.Mode != b.Mode {

@@ -52,6 +52,10 @@ func TestArrange(t *testing.T) {
 		{"and where that is forced to be writable", []FS{{Kind: Bind, Source: "/var", Dest: "/var", Write: true, Force: true}, fact("/var/lib/dpkg")}, []string{"/var rw"}, ""},
 		{"but is not writable unasked", []FS{bind("/var", true), fact("/var/lib/dpkg")}, []string{"/var rw", "/var/lib/dpkg"}, ""},
 		{"nor gives way to another source", []FS{at(bind("/x", false), "/var"), fact("/var/lib/dpkg")}, []string{"/var", "/var/lib/dpkg"}, ""},
+		{"a preset gives way", []FS{{Kind: Overlay, Source: "/a", Dest: "/a", Write: true, Tool: "go"}, bind("/a", false)}, []string{"/a"}, ""},
+		{"a preset gives way to the same", []FS{{Kind: Bind, Source: "/a", Dest: "/a", Tool: "go"}, bind("/a", true)}, []string{"/a rw"}, ""},
+		{"the system gives way to a preset", []FS{{Kind: Tmpfs, Dest: "/a", System: true}, {Kind: Bind, Source: "/a", Dest: "/a", Tool: "go"}}, []string{"/a"}, ""},
+		{"two presets", []FS{{Kind: Bind, Source: "/a", Dest: "/a", Tool: "go"}, {Kind: Bind, Source: "/a", Dest: "/a", Tool: "cc"}}, []string{"/a"}, ""},
 		{"an empty directory gives way", []FS{{Kind: Dir, Dest: "/a", System: true}, bind("/a", true)}, []string{"/a rw"}, ""},
 		{"an empty directory inside a bind", []FS{bind("/home", true), {Kind: Dir, Dest: "/home/me", System: true}}, []string{"/home rw"}, ""},
 	} {

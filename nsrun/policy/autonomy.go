@@ -61,7 +61,7 @@ var AutonomyTable = []AutonomyRow{
 	{grantRead, "fs:read, code, extra_ro, --ro", [3]Effect{AsWritten, AsWritten, AsWritten}},
 	{grantWrite, "fs:write, workspace, shared_dirs, extra_rw, mounts, --rw, --mount", [3]Effect{OnlyRead, AsWritten, AsWritten}},
 	{grantSocket, "sockets, --socket", [3]Effect{NotShown, AsWritten, AsWritten}},
-	{grantPrivate, "the sandbox's own /tmp, /var/tmp, /dev/shm and home directory", [3]Effect{NotRun, AsWritten, AsWritten}},
+	{grantPrivate, "the sandbox's own /tmp, /var/tmp, /dev/shm and home directory, copies of caches", [3]Effect{NotRun, AsWritten, AsWritten}},
 	{grantNetwork, "network:*, network, --net", [3]Effect{NoNetwork, AsWritten, HostNetwork}},
 }
 
@@ -84,6 +84,9 @@ func (e FS) grant() string {
 	return grantRead
 }
 
+// inMemory reports whether what is written to an entry is in memory.
+func (e FS) inMemory() bool { return e.Kind == Tmpfs || e.Kind == Overlay }
+
 // byAutonomy returns p with what its Autonomy makes of its grants, with a note for each that is not as written; p.Notes stay as they are. It is
 // idempotent, and comes before any [Ceiling]. Only FullAccess gives anything: the host's network.
 //
@@ -101,7 +104,7 @@ func (p Policy) byAutonomy() (Policy, []Note) {
 			e.Write = false
 			note(e.Dest + " (" + e.Why + ") is read-only")
 		case NotRun:
-			e.NoExec = e.NoExec || e.Kind == Tmpfs // nobody has asked for it: it needs no note
+			e.NoExec = e.NoExec || e.inMemory() // nobody has asked for it: it needs no note
 		case NotShown:
 			note(e.Source + " (" + e.Why + ") is not shown")
 			if m, needed := mask(e, kept, "autonomy"); needed {
@@ -132,7 +135,7 @@ func (p Policy) byAutonomy() (Policy, []Note) {
 func (p Policy) Obeyed() bool {
 	kept := func(e FS) bool {
 		effect := p.Autonomy.effect(e.grant())
-		return effect == AsWritten || effect == NotRun && (e.NoExec || e.Kind != Tmpfs)
+		return effect == AsWritten || effect == NotRun && (e.NoExec || !e.inMemory())
 	}
 	return !slices.ContainsFunc(p.FS, func(e FS) bool { return !kept(e) }) &&
 		(p.Autonomy.effect(grantNetwork) != NoNetwork || p.Network.Mode() == NetworkNone)

@@ -49,6 +49,8 @@ type Ceiling struct {
 	Force bool `json:"force,omitempty"`
 	// KeepHome permits home directories that are kept: what a run leaves there, the next one finds.
 	KeepHome bool `json:"keep_home,omitempty"`
+	// Tools names the presets that may be used, each with all of its places: see [Policy].Tools. What they pass or set obeys PassEnv and Seccomp.
+	Tools []string `json:"tools,omitempty"`
 	// HostEtc permits the host's account files.
 	HostEtc bool `json:"host_etc,omitempty"`
 }
@@ -75,6 +77,7 @@ func (p Policy) under(c Ceiling) (Policy, []Note) {
 	k.limits(c)
 	k.times(c)
 	k.layers(c)
+	k.tools(c)
 	return k.Policy, k.notes
 }
 
@@ -91,7 +94,7 @@ func (c Ceiling) refuses(p Policy, operators string) error {
 		}
 	}
 	for _, e := range p.FS {
-		if why, _ := mistake(e.Source, p.Home); e.Kind == Bind && e.Force && e.Write && why != "" && !c.Force {
+		if why, _ := Mistake(e.Source, p.Home); e.Kind == Bind && e.Force && e.Write && why != "" && !c.Force {
 			return fmt.Errorf("%s (%s) is %s; the operator's ceiling permits none such: it would by \"force\": true", e.Source, e.Why, why)
 		}
 	}
@@ -139,6 +142,17 @@ func (k *cutter) fs(c Ceiling) {
 	}
 }
 
+// tools leaves out presets that are not permitted, of which fs has left out the places.
+func (k *cutter) tools(c Ceiling) {
+	k.Tools = slices.DeleteFunc(slices.Clone(k.Tools), func(name string) bool {
+		permitted := slices.Contains(c.Tools, name)
+		if !permitted {
+			k.note("tools", "the preset "+name+" is beyond the ceiling; nothing of it is shown", fmt.Sprintf(`"tools": [%q]`, name))
+		}
+		return !permitted
+	})
+}
+
 // mask covers, by an empty directory that cannot be written, what an entry above shows at the place of one that was cut and
 // hid it there: leaving that entry out would otherwise uncover it.
 func mask(cut FS, above []FS, why string) (FS, bool) {
@@ -162,8 +176,11 @@ func (k *cutter) cutFS(e FS, c Ceiling) (FS, bool) {
 	if e.Kind == Tmpfs && e.SizeMB > 0 {
 		e.SizeMB = least(e.SizeMB, most)
 	}
-	if e.System || e.Kind != Bind && e.Kind != Socket {
+	switch permitted := slices.Contains(c.Tools, e.Tool); {
+	case e.System, e.Tool != "" && permitted, e.Tool == "" && !slices.Contains([]Kind{Bind, Socket, Overlay}, e.Kind):
 		return e, true
+	case e.Tool != "": // tools says so
+		return e, false
 	}
 	key, roots := "fs_read", append(slices.Clone(c.FSRead), c.FSWrite...)
 	if e.Kind == Socket {

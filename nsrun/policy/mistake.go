@@ -23,7 +23,7 @@ func (p Policy) mistakes() error {
 		if e.Kind != Bind || !e.Write || e.System || slices.ContainsFunc(p.FS, forced) {
 			continue
 		}
-		if why, instead := mistake(e.Source, p.Home); why != "" {
+		if why, instead := Mistake(e.Source, p.Home); why != "" {
 			faults = append(faults, &Fault{Field: cmp.Or(e.Why, fmt.Sprintf("fs[%d]", i)), Why: e.Why,
 				Text: fmt.Sprintf("%s is %s; %s, or insist with --force-rw %s (in a manifest: force_rw, or \"force\": true in mounts)", e.Source, why, instead, e.Source)})
 		}
@@ -38,8 +38,8 @@ func ofSystem(dir string) bool {
 		slices.ContainsFunc(slices.Concat(SystemDirs, SystemFacts), func(system string) bool { return Inside(dir, system) || Inside(system, dir) })
 }
 
-// mistake says why a writable grant of dir is probably a mistake, and what usually suffices.
-func mistake(dir, home string) (why, instead string) {
+// Mistake says why a writable grant of dir is probably a mistake, and what usually suffices.
+func Mistake(dir, home string) (why, instead string) {
 	const narrower = "grant the directory that is needed, as with --workspace "
 	switch {
 	case dir == "/":

@@ -71,6 +71,8 @@ type Policy struct {
 	Labels []Var `json:"labels,omitempty"`
 	// ManifestSHA256 is the hash of the manifest's file, if the policy was read from one, for those rows.
 	ManifestSHA256 string `json:"manifest_sha256,omitempty"`
+	// Tools names the presets that a front end has added: see the package tools. Each entry of FS that is one's has its name.
+	Tools []string `json:"tools,omitempty"`
 	// Notes are what the front end has to tell: grants cut, names dropped, words that change nothing.
 	Notes []Note `json:"notes,omitempty"`
 }
@@ -104,13 +106,15 @@ const (
 	Dev     Kind = "dev"     // a minimal /dev
 	Dir     Kind = "dir"     // an empty directory
 	Symlink Kind = "symlink" // a symbolic link
-	File    Kind = "file"    // a file with given content
+	// Overlay shows a directory of the host, and keeps in memory what is written there. A backend that cannot do it shows nothing there.
+	Overlay Kind = "overlay"
+	File    Kind = "file" // a file with given content
 )
 
 // FS is one entry of the view. The zero access is read-only.
 type FS struct {
 	Kind Kind `json:"kind"`
-	// Source is the host's path, absolute and clean (bind, socket), or a symlink's target.
+	// Source is the host's path, absolute and clean (bind, socket, overlay), or a symlink's target.
 	Source string `json:"source,omitempty"`
 	// Dest is the path inside, absolute and clean.
 	Dest string `json:"dest"`
@@ -142,6 +146,8 @@ type FS struct {
 	// System marks what every sandbox has, as [Default] gives it: it gives way to what is asked for at its place, and no
 	// [Ceiling] cuts it.
 	System bool `json:"system,omitempty"`
+	// Tool names the preset that it comes from. It gives way to what is asked for at its place, and a [Ceiling] permits it by that name.
+	Tool string `json:"tool,omitempty"`
 	// Why says which word of the front end asked for it; it prints in plans and errors.
 	Why string `json:"why,omitempty"`
 }

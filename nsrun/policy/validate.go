@@ -104,7 +104,7 @@ func (e FS) Check() (err error) {
 }
 
 func (e FS) check(field string, say sayer) {
-	if !slices.Contains([]Kind{Bind, Socket, Tmpfs, Proc, Dev, Dir, Symlink, File}, e.Kind) {
+	if !slices.Contains([]Kind{Bind, Socket, Overlay, Tmpfs, Proc, Dev, Dir, Symlink, File}, e.Kind) {
 		say(field+".kind", "%q is unknown", e.Kind)
 		return
 	}
@@ -114,13 +114,13 @@ func (e FS) check(field string, say sayer) {
 		say(field+".dest", "/ is the sandbox's own root; name the directories to show in it")
 	}
 	switch e.Kind {
-	case Bind, Socket:
+	case Bind, Socket, Overlay:
 		if err := CheckPath(e.Source); err != nil {
 			say(field+".source", "%v", err)
 			return
 		}
 		for _, kernel := range []string{"/proc", "/sys", "/dev"} {
-			if (Inside(e.Source, kernel) || Inside(e.Dest, kernel) && e.Kind == Bind) && !e.showsCPUs() {
+			if (Inside(e.Source, kernel) || Inside(e.Dest, kernel) && e.Kind != Socket) && !e.showsCPUs() {
 				say(field+".source", "%s: nothing of the host's %s can be shown; the sandbox has its own /proc and /dev", e.Source, kernel)
 			}
 		}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/tools"
+)
+
+const toolHelp = `nsrun tool list           print the presets of --tool, one a line
+nsrun tool show NAME...   print what they add to a run, and why; NAME can be a file with a row of your own
+
+A preset adds what a tool needs that the default policy closes: the host's caches as copies, which a command
+cannot change on the host, its own installation, variables. None opens the network. What you ask for at a place
+wins. A file with a row of your own has the JSON that nsrun tool show --json prints, and is named by a path with
+a slash in it.
+
+Examples:
+  nsrun tool show go
+  nsrun run --workspace . --tool go -- go test ./...
+  nsrun run --workspace . --tool node,git -- npm ci
+  nsrun tool show --json go >mine.json
+  nsrun run --tool ./mine.json -- go version
+`
+
+// toolFlags are those of tool.
+type toolFlags struct{ json bool }
+
+func (f *toolFlags) rows() []flagRow {
+	return []flagRow{{"--json", &f.json, "print JSON", ""}}
+}
+
+// tool prints presets.
+func (a *app) tool(args []string) int {
+	word, args := wordFirst(args)
+	var f toolFlags
+	fs := newFlags("tool", f.rows()...)
+	if err := a.parse(fs, args); err != nil {
+		return a.fail(err)
+	}
+	switch {
+	case word == "list" && fs.NArg() == 0:
+		return a.toolList(f.json)
+	case word == "show" && fs.NArg() > 0:
+		return a.toolShow(fs.Args(), f.json)
+	}
+	return a.fail(errors.New("write nsrun tool list [--json], or nsrun tool show NAME [--json]"))
+}
+
+func (a *app) toolList(asJSON bool) int {
+	if asJSON {
+		return a.toolJSON(tools.Table())
+	}
+	var out strings.Builder
+	for _, t := range tools.Table() {
+		fmt.Fprintf(&out, "%-9s %s\n", t.Name, t.Help)
+	}
+	return a.print(out.String())
+}
+
+func (a *app) toolShow(names []string, asJSON bool) int {
+	var all []tools.Tool
+	for _, name := range names {
+		t, err := tools.Find(name)
+		if err != nil {
+			return a.fail(err)
+		}
+		all = append(all, t)
+	}
+	if asJSON {
+		return a.toolJSON(all)
+	}
+	var out strings.Builder
+	for i, t := range all {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		out.WriteString(toolText(t))
+	}
+	return a.print(out.String())
+}
+
+// toolJSON prints one row as an object, and several as a list.
+func (a *app) toolJSON(all []tools.Tool) int {
+	var value any = all
+	if len(all) == 1 {
+		value = all[0]
+	}
+	data, err := json.MarshalIndent(value, "", "  ")
+	return a.printed(string(data)+"\n", err)
+}
+
+// toolText is a row for people.
+func toolText(t tools.Tool) string {
+	var out strings.Builder
+	line := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(&out, "%-9s %s\n", name, printable(text))
+		}
+	}
+	line("tool", t.Name+": "+t.Help)
+	for _, p := range t.Places {
+		line(string(p.Kind), p.Path+"   # "+p.Why)
+	}
+	line("pass", strings.Join(t.Pass, " "))
+	for _, v := range t.Set {
+		line("set", v.Name+"="+v.Value)
+	}
+	for _, v := range t.Offline {
+		line("set", v.Name+"="+v.Value+"   # without a network")
+	}
+	line("filter", t.Filter)
+	line("opens", t.Opens)
+	if len(t.Marks) > 0 {
+		line("suggested", "where a workspace has "+strings.Join(t.Marks, " or "))
+	}
+	return out.String()
+}
+
+// suggested is a line on the presets that a workspace calls for and that are not used, or empty. None is ever added unasked.
+func suggested(p policy.Policy) string {
+	i := slices.IndexFunc(p.FS, func(e policy.FS) bool { return e.Kind == policy.Bind && e.Directory && !e.System })
+	if i < 0 {
+		return ""
+	}
+	names := slices.DeleteFunc(tools.Suggest(p.FS[i].Source), func(name string) bool { return slices.Contains(p.Tools, name) })
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%-11s --tool %s, for what is in %s; see nsrun tool show %s\n", "suggested", strings.Join(names, ","), p.FS[i].Source, names[0])
+}

@@ -1,0 +1,80 @@
+package tools
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// Kind is how a preset shows a place.
+type Kind string
+
+// The kinds of places.
+const (
+	Read     Kind = "read"     // the host's, read-only, where it exists
+	Cache    Kind = "cache"    // a copy of the host's: what is written stays in memory, and is gone afterwards
+	Build    Kind = "build"    // the same, but where a home directory is kept or given, it is that one's
+	Private  Kind = "private"  // an empty directory in memory
+	Program  Kind = "program"  // the installation of a program on PATH, if it lies outside of the system's directories
+	Settings Kind = "settings" // those of git's settings that run no program, as a file of the sandbox's own
+)
+
+// Kinds lists those that a row may have which is read from a file.
+var Kinds = []Kind{Read, Cache, Build, Private, Program}
+
+// Place is one place that a tool needs.
+type Place struct {
+	// Path is where it is: absolute, below the home directory with "~/", or below the directory that a variable of the caller's names, with "$NAME". Several
+	// are separated by "|"; the first whose variable is set counts. For a Program it is its name.
+	Path string `json:"path"`
+	Kind Kind   `json:"kind"`
+	// Why says what the tool needs it for.
+	Why string `json:"why"`
+	// Up is how many names of the program's path, behind symlinks, are not of its installation: 2 for DIR/bin/go. 0 shows the program's file alone.
+	Up int `json:"up,omitempty"`
+}
+
+// Tool is a preset.
+type Tool struct {
+	Name string `json:"name"`
+	Help string `json:"help"`
+	// Marks are files at the top of a workspace, and Programs names of programs, by which the tool is suggested.
+	Marks    []string `json:"marks,omitempty"`
+	Programs []string `json:"programs,omitempty"`
+	Places   []Place  `json:"places,omitempty"`
+	// Pass names variables to take from the caller where they are set. Set gives values, and Offline does where there is no network. What a policy itself
+	// passes or sets stays.
+	Pass    []string     `json:"pass,omitempty"`
+	Set     []policy.Var `json:"set,omitempty"`
+	Offline []policy.Var `json:"offline,omitempty"`
+	// Filter is a filter of system calls in place of the default one. Empty means that one.
+	Filter string `json:"filter,omitempty"`
+	// Opens says what a command can do with the preset that it cannot without.
+	Opens string `json:"opens"`
+}
+
+// Names lists the names of the table.
+func Names() (names []string) {
+	for _, t := range Table() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Find returns the row of a name or, if the word has a slash in it, the one that is read from that file: see [Read].
+func Find(word string) (Tool, error) {
+	if strings.Contains(word, "/") {
+		return fromFile(word)
+	}
+	rows := Table()
+	if i := slices.IndexFunc(rows, func(t Tool) bool { return t.Name == word }); i >= 0 {
+		return rows[i], nil
+	}
+	hint := "use " + strings.Join(Names(), ", ") + ", or the path of a file with a row of your own"
+	if near, ok := policy.Nearest(word, Names()); ok {
+		hint = fmt.Sprintf("did you mean %s? nsrun tool list has all", near)
+	}
+	return Tool{}, fmt.Errorf("%q is no preset; %s", word, hint)
+}

@@ -1,0 +1,398 @@
+package tools_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/tools"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the table of doc/tools.md anew")
+
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m.Run)) }
+
+// hostOf is a host with a home directory and these variables.
+func hostOf(home string, vars map[string]string) tools.Host {
+	lookup := func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+	return tools.Host{Home: home, Lookup: lookup, Gone: func(file string) bool { return strings.Contains(file, "/gone/") }}
+}
+
+// add adds a preset to the default policy of a user with that home directory.
+func add(t *testing.T, h tools.Host, p policy.Policy, names ...string) policy.Policy {
+	t.Helper()
+	p, err := tools.Add(p, names, h)
+	require.NoError(t, err)
+	_, err = policy.Normalize(p, policy.Operator{})
+	require.NoError(t, err)
+	return p
+}
+
+// of are the entries of presets, as "kind source dest".
+func of(p policy.Policy) (all []string) {
+	for _, e := range p.FS {
+		if e.Tool != "" {
+			all = append(all, strings.TrimSpace(string(e.Kind)+" "+e.Source+" "+e.Dest))
+		}
+	}
+	return all
+}
+
+// mkdir makes a directory, and a program in it if it has a name.
+func mkdir(t *testing.T, dir, program string) string {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	if program != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"), 0o755))
+	}
+	return dir
+}
+
+// TestTable holds what every row must have.
+func TestTable(t *testing.T) {
+	rows := tools.Table()
+	assert.True(t, slices.IsSortedFunc(rows, func(a, b tools.Tool) int { return strings.Compare(a.Name, b.Name) }))
+	for _, row := range rows {
+		assert.NotEmpty(t, row.Help, row.Name)
+		assert.NotEmpty(t, row.Opens, row.Name)
+		for _, name := range row.Pass {
+			assert.False(t, policy.SecretName(name), "%s: %s looks like a secret's name, and is never passed", row.Name, name)
+		}
+		for _, place := range row.Places {
+			assert.NotEmpty(t, place.Why, "%s: %s", row.Name, place.Path)
+			for _, secret := range []string{".ssh", ".gnupg", ".aws", "credentials", ".npmrc", ".netrc", "settings.xml", ".docker", "id_"} {
+				assert.NotContains(t, place.Path, secret, row.Name)
+			}
+		}
+		h := hostOf("/home/me", nil)
+		for _, e := range add(t, h, policy.Default("/home/me"), row.Name).FS {
+			assert.False(t, e.Tool != "" && e.Kind == policy.Bind && e.Write, "%s: nothing of the host's is writable: %s", row.Name, e.Dest)
+		}
+		// A user's own row can say the same, but for the settings of git.
+		data, err := json.Marshal(row)
+		require.NoError(t, err)
+		file := filepath.Join(t.TempDir(), "row.json")
+		require.NoError(t, os.WriteFile(file, data, 0o644))
+		own, err := tools.Find(file)
+		if row.Name == "git" {
+			assert.ErrorContains(t, err, `kind: "settings" is unknown`)
+			continue
+		}
+		require.NoError(t, err, row.Name)
+		assert.Equal(t, file, own.Name, "it is called by its file, so that no ceiling takes it for the row")
+		own.Name = row.Name
+		assert.Equal(t, row, own)
+	}
+}
+
+// TestDocHasTheTable compares the table in doc/tools.md with the one in the code; -update writes it anew.
+func TestDocHasTheTable(t *testing.T) {
+	const page, begin, end = "../../doc/tools.md", "<!-- tools:begin -->\n", "<!-- tools:end -->\n"
+	table := "| preset | for | adds | opens |\n|---|---|---|---|\n"
+	for _, row := range tools.Table() {
+		var adds []string
+		for _, p := range row.Places {
+			names := strings.Split(p.Path, "|")
+			adds = append(adds, fmt.Sprintf("%s `%s`", p.Kind, names[len(names)-1]))
+		}
+		for _, v := range slices.Concat(row.Set, row.Offline) {
+			adds = append(adds, "`"+v.Name+"="+v.Value+"`")
+		}
+		if row.Filter != "" {
+			adds = append(adds, "filter "+row.Filter)
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", row.Name, row.Help, strings.Join(adds, ", "), row.Opens)
+	}
+	data, err := os.ReadFile(page)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(data), begin)
+	require.True(t, ok, "%s has a place for the table", page)
+	_, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	want := before + begin + table + end + after
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
+		return
+	}
+	assert.Equal(t, want, string(data), "go test ./nsrun/tools -update")
+}
+
+func TestPlacesFollowVariables(t *testing.T) {
+	for _, tt := range []struct {
+		vars map[string]string
+		want []string
+	}{
+		{nil, []string{"bind /home/me/go/pkg/mod /home/me/go/pkg/mod", "overlay /home/me/.cache/go-build /home/me/.cache/go-build"}},
+		{map[string]string{"GOPATH": "/data/go:/other"}, []string{"bind /data/go/pkg/mod /data/go/pkg/mod", "overlay /home/me/.cache/go-build /home/me/.cache/go-build"}},
+		{map[string]string{"GOMODCACHE": "/m", "GOPATH": "/data/go", "GOCACHE": "/c/../d"}, []string{"bind /m /m", "overlay /d /d"}},
+		{map[string]string{"GOMODCACHE": "/gone/m", "GOCACHE": "/gone/c"}, nil},
+		{map[string]string{"GOMODCACHE": "relative", "GOCACHE": "off"}, []string{"bind /home/me/go/pkg/mod /home/me/go/pkg/mod", "overlay /home/me/.cache/go-build /home/me/.cache/go-build"}},
+		{map[string]string{"GOMODCACHE": "/a\x01b", "XDG_CACHE_HOME": "/x"}, []string{"bind /home/me/go/pkg/mod /home/me/go/pkg/mod", "overlay /x/go-build /x/go-build"}},
+	} {
+		assert.Equal(t, tt.want, of(add(t, hostOf("/home/me", tt.vars), policy.Default("/home/me"), "go")), tt.vars)
+	}
+	moved := add(t, hostOf("/home/me", nil), policy.Default("/home/other"), "go")
+	assert.Contains(t, of(moved), "overlay /home/me/.cache/go-build /home/other/.cache/go-build", "below the home directory that the sandbox has")
+	assert.Empty(t, of(add(t, hostOf("", nil), policy.Default("/home/me"), "go")), "without a home directory there is none of it")
+}
+
+func TestWhatIsAskedForWins(t *testing.T) {
+	h := hostOf("/home/me", map[string]string{"GOFLAGS": "-v", "GOOS": "linux"})
+	p := policy.Default("/home/me").Grant("/home/me/go/pkg/mod", true, "--rw")
+	p.Env = policy.Env{Pass: []string{"GOPROXY"}, Set: []policy.Var{{Name: "GOSUMDB", Value: "mine"}}}
+	p = add(t, h, p, "go", "go")
+	assert.Equal(t, []string{"overlay /home/me/.cache/go-build /home/me/.cache/go-build"}, of(p), "what is granted to be written is not covered")
+	assert.Equal(t, []string{"go"}, p.Tools)
+	assert.Equal(t, []string{"GOPROXY", "GOFLAGS", "GOOS"}, p.Env.Pass)
+	assert.Equal(t, []policy.Var{{Name: "GOSUMDB", Value: "off"}, {Name: "GOSUMDB", Value: "mine"}}, p.Env.Set, "the last one counts")
+
+	p = policy.Default("/home/me").Grant("/home/me/.npm", false, "--ro")
+	p = add(t, h, p, "node")
+	p, err := policy.Normalize(p, policy.Operator{})
+	require.NoError(t, err)
+	at := p.At("/home/me/.npm/x")
+	assert.True(t, at.Kind == policy.Bind && at.Tool == "" && !at.Write, at)
+
+	p = policy.Default("/home/me")
+	p.Network = policy.NetworkHost
+	assert.Empty(t, add(t, h, p, "go").Env.Set, "with a network there is no reason to say that there is none")
+
+	p = policy.Default("/home/me")
+	p.Seccomp.Filter = "compute"
+	p = add(t, h, p, "cc")
+	assert.Equal(t, "compute", p.Seccomp.Filter)
+	assert.Contains(t, p.Notes[len(p.Notes)-1].Loss, "compute was asked for, which stays")
+	assert.Equal(t, "build", add(t, h, policy.Default("/home/me"), "cc").Seccomp.Filter)
+
+	p = policy.Default("/home/me")
+	p.KeepHome = "/home/me/proj"
+	assert.Equal(t, []string{"bind /home/me/go/pkg/mod /home/me/go/pkg/mod"}, of(add(t, h, p, "go")), "a kept home directory has what its runs have built")
+	given := policy.Default("/home/me").WithHomeDir("/data/home", "--home")
+	assert.Equal(t, []string{"bind /home/me/go/pkg/mod /home/me/go/pkg/mod"}, of(add(t, h, given, "go")))
+}
+
+func TestUnknownPresets(t *testing.T) {
+	for word, says := range map[string]string{
+		"nde": "did you mean node?", "x": "use browser, cc,", "": "is no preset", "./none.json": "no such file", "/": "not a file", "/dev/zero": "not a file",
+	} {
+		_, err := tools.Add(policy.Default("/home/me"), []string{word}, hostOf("/home/me", nil))
+		assert.ErrorContains(t, err, says, word)
+	}
+	for text, says := range map[string]string{
+		"": "EOF", "{": "unexpected EOF", "[]": "cannot unmarshal", `{"nme": "x"}`: `unknown field "nme"`, `{} {}`: "more after the row",
+		`{"places": [{"path": "x", "kind": "read"}]}`:             "places[0]: path",
+		`{"places": [{"path": "~", "kind": "read"}]}`:             "something below it",
+		`{"places": [{"path": "/", "kind": "read"}]}`:             "something below it",
+		`{"places": [{"path": "~/../x", "kind": "read"}]}`:        "clean path",
+		`{"places": [{"path": "$A-B/x", "kind": "read"}]}`:        "",
+		`{"places": [{"path": "~/x|y", "kind": "read"}]}`:         `"y" begins with none of`,
+		`{"places": [{"path": "~/x", "kind": "write"}]}`:          `kind: "write" is unknown; use read, cache`,
+		`{"places": [{"path": "a/b", "kind": "program"}]}`:        "the name of a program",
+		`{"places": [{"path": "~/x", "kind": "read", "up": 1}]}`:  "up: 1",
+		`{"places": [{"path": "x", "kind": "program", "up": 9}]}`: "from 0 to 8",
+		`{"pass": ["A=B"]}`:                     `pass: "A=B"`,
+		`{"set": [{"name": "", "value": "x"}]}`: "set:",
+		`{"filter": "off"}`:                     `filter: "off" is unknown; use default, compute, network, build`,
+	} {
+		file := filepath.Join(t.TempDir(), "row.json")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		_, err := tools.Find(file)
+		if says == "" {
+			assert.NoError(t, err, text)
+			continue
+		}
+		assert.ErrorContains(t, err, says, text)
+		assert.ErrorContains(t, err, file, text)
+	}
+	big := filepath.Join(t.TempDir(), "row.json")
+	require.NoError(t, os.WriteFile(big, []byte(strings.Repeat(" ", 70000)), 0o644))
+	_, err := tools.Find(big)
+	assert.ErrorContains(t, err, "more than 65536 bytes")
+}
+
+// TestProgramsAreFoundWhereTheUserHasThem, and only there: what a command can write decides nothing.
+func TestProgramsAreFoundWhereTheUserHasThem(t *testing.T) {
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	sdk := mkdir(t, home+"/sdk/go1.99/bin", "go")
+	require.NoError(t, os.Symlink("go1.99", home+"/sdk/current"))
+	mkdir(t, home+"/bin", "")
+	require.NoError(t, os.Symlink("../sdk/current/bin/go", home+"/bin/go"))
+	root := home + "/sdk/go1.99"
+	for _, tt := range []struct {
+		path string
+		want []string
+	}{
+		{sdk, []string{"bind " + root + " " + root}},
+		{home + "/sdk/current/bin", []string{"bind " + root + " " + root, "symlink " + root + " " + home + "/sdk/current"}},
+		{home + "/bin", []string{"bind " + root + " " + root, "symlink " + home + "/sdk/current/bin/go " + home + "/bin/go", "symlink " + root + " " + home + "/sdk/current"}},
+		{"relative:" + home + "/none:" + sdk, []string{"bind " + root + " " + root}},
+		{"", nil},
+	} {
+		h := hostOf("", map[string]string{"PATH": tt.path})
+		assert.Equal(t, tt.want, of(add(t, h, policy.Default("/home/me"), "go")), tt.path)
+	}
+
+	// A program of the system's is there already.
+	if at, err := filepath.EvalSymlinks("/usr/bin/python3"); err == nil && strings.HasPrefix(at, "/usr/") {
+		assert.Empty(t, of(add(t, hostOf("", map[string]string{"PATH": "/usr/bin"}), policy.Default("/home/me"), "python")))
+	}
+
+	// A directory that holds more than an installation is not shown, but the program is.
+	mkdir(t, home+"/.local/bin", "go")
+	wide := add(t, hostOf(home, map[string]string{"PATH": home + "/.local/bin", "GOMODCACHE": "/m", "GOCACHE": "/c"}), policy.Default("/home/me"), "go")
+	assert.Contains(t, of(wide), "bind "+home+"/.local/bin/go "+home+"/.local/bin/go")
+	assert.NotContains(t, of(wide), "bind "+home+"/.local "+home+"/.local")
+	for _, e := range wide.FS {
+		assert.False(t, e.Tool != "" && (e.Source == home || e.Source == home+"/.local"), e)
+	}
+}
+
+// TestAPlantedProgramIsNone: a workspace that is on PATH, as an activated environment is, has a link that leads out of it.
+func TestAPlantedProgramIsNone(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	secret := mkdir(t, dir+"/secret/keys/bin", "go")
+	mkdir(t, dir+"/ws/bin", "")
+	require.NoError(t, os.Symlink(secret+"/go", dir+"/ws/bin/go"))
+	require.NoError(t, os.Symlink(dir+"/ws/bin", dir+"/alias"))
+	for _, search := range []string{dir + "/ws/bin", dir + "/alias"} {
+		h := hostOf("", map[string]string{"PATH": search})
+		require.NotEmpty(t, of(add(t, h, policy.Default("/home/me"), "go")), "control: it is followed where nothing can be planted")
+		p := policy.Default("/home/me").Grant(dir+"/ws", true, "--workspace")
+		assert.Empty(t, of(add(t, h, p, "go")), search)
+	}
+}
+
+func TestACeilingPermitsByName(t *testing.T) {
+	h := hostOf("/home/me", nil)
+	file := filepath.Join(t.TempDir(), "go")
+	require.NoError(t, os.WriteFile(file, []byte(`{"name": "go", "places": [{"path": "/etc/x", "kind": "read"}, {"path": "/srv/y", "kind": "private"}]}`), 0o644))
+	for _, tt := range []struct {
+		tools, permits, left []string
+	}{
+		{[]string{"go", "git"}, nil, nil},
+		{[]string{"go", "git"}, []string{"go"}, []string{"/home/me/.cache/go-build", "/home/me/go/pkg/mod"}},
+		{[]string{file}, []string{"go"}, nil},
+		{[]string{file}, []string{file}, []string{"/etc/x", "/srv/y"}},
+	} {
+		p := add(t, h, policy.Default("/home/me"), tt.tools...)
+		p, err := policy.Normalize(p, policy.Operator{Ceilings: []policy.Ceiling{{Tools: tt.permits}}})
+		require.NoError(t, err)
+		var left []string
+		for _, e := range p.FS {
+			if e.Tool != "" {
+				left = append(left, e.Dest)
+			}
+		}
+		assert.ElementsMatch(t, tt.left, left, tt)
+		if len(tt.left) == 0 {
+			assert.Contains(t, p.Notes[len(p.Notes)-1].Fix, `"tools": [`)
+		}
+	}
+}
+
+// TestSettingsOfGit reads a configuration as git does, and writes those that run nothing, as git reads them.
+func TestSettingsOfGit(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		require.Empty(t, os.Getenv("CI"), "CI must have git")
+		t.Skip("git is not installed")
+	}
+	home := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o644))
+	}
+	write(".config/git/config", "[user]\n\tname = Other\n[init]\n\tdefaultBranch = trunk\n")
+	write(".gitconfig", `[user]
+	name = "Ann \"B\" \\ #1; x"
+	email = ann@example.com
+	signingkey = ABC
+[commit]
+	gpgsign = true
+[include]
+	path = more
+	path = ~/.gitmore
+	path = none
+[includeIf "gitdir:~/work/"]
+	path = evil
+[alias]
+	x = !evil
+[core]
+	pager = evil
+	editor = evil
+	fsmonitor = evil
+	hooksPath = /evil
+	autocrlf = input
+[credential]
+	helper = store
+[color "diff"]
+	meta = yellow bold
+[url "ssh://evil/"]
+	insteadOf = https://
+[filter "x"]
+	clean = evil
+[merge "x"]
+	driver = evil
+[diff "x"]
+	textconv = evil
+[difftool "x"]
+	cmd = evil
+`)
+	write("more", "[pull]\n\trebase = true\n[include]\n\tpath = more\n")
+	write(".gitmore", "[push]\n\tdefault = current\n[core]\n\tsshCommand = evil\n")
+	write("evil", "[user]\n\tname = evil\n")
+	p := add(t, hostOf(home, nil), policy.Default("/home/me"), "git")
+	file := p.At("/home/me/.gitconfig")
+	require.Equal(t, policy.File, file.Kind)
+	assert.NotContains(t, string(file.Data), "evil")
+	at := filepath.Join(t.TempDir(), "made")
+	require.NoError(t, os.WriteFile(at, file.Data, 0o644))
+	cmd := exec.Command(git, "config", "--file", at, "--list")
+	cmd.Env = []string{"HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "PATH=" + os.Getenv("PATH")}
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	assert.Equal(t, []string{"user.name=Other", "init.defaultbranch=trunk", `user.name=Ann "B" \ #1; x`, "user.email=ann@example.com"}, lines[:4])
+	assert.Equal(t, []string{"push.default=current", "core.autocrlf=input", "color.diff.meta=yellow bold"}, lines[len(lines)-3:])
+	assert.Contains(t, lines, "pull.rebase=true")
+
+	write(".gitconfig", "[user\n")
+	p = add(t, hostOf(home, nil), policy.Default("/home/me"), "git")
+	assert.Contains(t, p.Notes[len(p.Notes)-1].Loss, "is not git's syntax", "what cannot be read is a note")
+	assert.Contains(t, string(p.At("/home/me/.gitconfig").Data), "Other")
+}
+
+func TestSuggestions(t *testing.T) {
+	dir := t.TempDir()
+	assert.Empty(t, tools.Suggest(dir))
+	for _, name := range []string{"go.mod", "package.json", ".git"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+	}
+	assert.Equal(t, []string{"git", "go", "node"}, tools.Suggest(dir))
+
+	home := t.TempDir()
+	h := hostOf(home, nil)
+	p := policy.Default("/home/me")
+	assert.Empty(t, tools.SuggestFor(p, []string{"npm", "ci"}, h), "it would show nothing")
+	mkdir(t, home+"/.npm", "")
+	for _, command := range [][]string{{"npm", "ci"}, {"/usr/bin/npx", "x"}, {"sh", "-c", "cd x && npm ci"}, {"sh", "-c", "x=$(npm ci)"}, {"bash", "-c", "CI=1 npm ci"}, {"sh", "-c", "set -e\nif npm ci; then echo; fi"}} {
+		assert.Equal(t, []string{"node"}, tools.SuggestFor(p, command, h), command)
+	}
+	for _, command := range [][]string{{"ls"}, {"echo", "npmx"}, {"cat", "npm"}, {"sh", "-c", "ls ~/npm; cat npm"}, {"grep", "a npm"}, nil} {
+		assert.Empty(t, tools.SuggestFor(p, command, h), command)
+	}
+	assert.Equal(t, []string{"cc"}, tools.SuggestFor(p, []string{"gdb", "x"}, h), "the filter")
+	assert.Empty(t, tools.SuggestFor(add(t, h, p, "node"), []string{"npm"}, h), "it is used already")
+}
