@@ -60,10 +60,16 @@ type Private struct {
 // Link is a symlink at a path below a [Private].
 type Link struct{ Path, Target string }
 
-// MakePrivate makes a directory at a path that [Spare] has returned, with mode 0700, directories of these names in it, and the links whose targets are
-// there. It removes what killed runs have left beside it.
-func MakePrivate(at string, names []string, links []Link) (*Private, error) {
-	p, err := makePrivate(at, names, links)
+// File is a file at a path below a [Private].
+type File struct {
+	Path string
+	Data []byte
+}
+
+// MakePrivate makes a directory at a path that [Spare] has returned, with mode 0700, directories of these names in it, the links whose targets are
+// there, and files. It removes what killed runs have left beside it.
+func MakePrivate(at string, names []string, links []Link, files []File) (*Private, error) {
+	p, err := makePrivate(at, names, links, files)
 	if err != nil {
 		return nil, fmt.Errorf("the directory of this run alone, %s: %w%s", at, err, elsewhere)
 	}
@@ -71,13 +77,13 @@ func MakePrivate(at string, names []string, links []Link) (*Private, error) {
 	return p, nil
 }
 
-func makePrivate(at string, names []string, links []Link) (*Private, error) {
+func makePrivate(at string, names []string, links []Link, files []File) (*Private, error) {
 	state, err := openState(filepath.Dir(at))
 	if err != nil {
 		return nil, err
 	}
 	p := &Private{state: state, name: filepath.Base(at)}
-	if err := p.fill(names, links); err != nil {
+	if err := p.fill(names, links, files); err != nil {
 		if p.dir != nil {
 			_ = p.Remove()
 		} else {
@@ -119,7 +125,7 @@ func everybodys(dir string) bool {
 }
 
 // fill makes the directory and what is in it. The lock on the directory above keeps others from removing it before its own lock is taken.
-func (p *Private) fill(names []string, links []Link) error {
+func (p *Private) fill(names []string, links []Link, files []File) error {
 	state := int(p.state.Fd())
 	if err := unix.Flock(state, unix.LOCK_SH); err != nil {
 		return os.NewSyscallError("flock", err)
@@ -141,7 +147,39 @@ func (p *Private) fill(names []string, links []Link) error {
 			return os.NewSyscallError("mkdirat", err)
 		}
 	}
+	for _, f := range files {
+		if err := p.parents(f.Path); err != nil {
+			return err
+		}
+		if err := p.write(f); err != nil {
+			return err
+		}
+	}
 	return p.link(links)
+}
+
+// write makes a file, in a directory that nobody else writes to yet.
+func (p *Private) write(f File) error {
+	fd, err := unix.Openat(int(p.dir.Fd()), f.Path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return os.NewSyscallError("openat", err)
+	}
+	file := os.NewFile(uintptr(fd), f.Path)
+	_, err = file.Write(f.Data)
+	return errors.Join(err, file.Close())
+}
+
+// parents makes the directories above a path.
+func (p *Private) parents(file string) error {
+	for i, r := range file {
+		if r != '/' {
+			continue
+		}
+		if err := unix.Mkdirat(int(p.dir.Fd()), file[:i], 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+			return os.NewSyscallError("mkdirat", err)
+		}
+	}
+	return nil
 }
 
 // link makes links whose targets are there, in a directory that nobody else writes to yet.
@@ -150,13 +188,8 @@ func (p *Private) link(links []Link) error {
 		if _, err := os.Stat(l.Target); err != nil {
 			continue // it is left out, or an error that the run has
 		}
-		for i, r := range l.Path {
-			if r != '/' {
-				continue
-			}
-			if err := unix.Mkdirat(int(p.dir.Fd()), l.Path[:i], 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-				return os.NewSyscallError("mkdirat", err)
-			}
+		if err := p.parents(l.Path); err != nil {
+			return err
 		}
 		if err := unix.Symlinkat(l.Target, int(p.dir.Fd()), l.Path); err != nil {
 			return os.NewSyscallError("symlinkat", err)

@@ -74,7 +74,11 @@ func (p *private) renew(pl *plan.Plan) error {
 	for i, l := range pl.Private.Links {
 		links[i] = homes.Link(l)
 	}
-	made, err := homes.MakePrivate(pl.Private.Dir, pl.Private.Within, links)
+	files := make([]homes.File, len(pl.Private.Files))
+	for i, f := range pl.Private.Files {
+		files[i] = homes.File(f)
+	}
+	made, err := homes.MakePrivate(pl.Private.Dir, pl.Private.Within, links, files)
 	if err != nil {
 		return &Error{Stage: homeStage, Err: err}
 	}

@@ -152,7 +152,7 @@ func passes(backend string) []func(*compiler) error {
 	type C = compiler
 	switch backend {
 	case BackendLandlock:
-		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).copies, (*C).private, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).private, (*C).copies, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
 			(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	case BackendNone:
 		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
@@ -366,7 +366,7 @@ func (c *compiler) environment() error {
 	if c.plan.Network == string(policy.NetworkNone) {
 		base = append(base, noRetries...)
 	}
-	if c.plan.Backend == BackendLandlock && !c.granted(path.Join(c.home, ".gitconfig")) {
+	if c.plan.Backend == BackendLandlock && !c.granted(path.Join(c.home, ".gitconfig")) && !c.hasFile(".gitconfig") {
 		// The file is there, and git gives up where it cannot read it (access_or_die in git's config.c). From git 2.32 on.
 		base = append(base, policy.Var{Name: "GIT_CONFIG_GLOBAL", Value: "/dev/null"})
 	}

@@ -22,6 +22,14 @@ type Private struct {
 	Within []string `json:"within,omitempty"`
 	// Links are symlinks in the home directory to what is granted below the host's, so that programs find it below HOME.
 	Links []Link `json:"links,omitempty"`
+	// Files are files in the home directory that a preset has.
+	Files []PrivateFile `json:"files,omitempty"`
+}
+
+// PrivateFile is a file at a path below a private directory.
+type PrivateFile struct {
+	Path string `json:"path"`
+	Data []byte `json:"data"`
 }
 
 // Link is a symlink at a path below a private directory.
@@ -60,7 +68,7 @@ func (c *compiler) private() error {
 		}
 	}
 	if home >= 0 && c.plan.Private != nil {
-		c.plan.Private.Links = c.links()
+		c.plan.Private.Links, c.plan.Private.Files = c.links(), c.files()
 	}
 	return nil
 }
@@ -89,11 +97,33 @@ func (c *compiler) own(i int, name string) (at string) {
 	return at
 }
 
+// below is how paths in the home directory begin, as seen from the private directory.
+func (c *compiler) below() string {
+	return strings.TrimPrefix(strings.TrimPrefix(c.home, c.plan.Private.Dir)+"/", "/")
+}
+
+// files are those that presets have in the home directory. They are no entries of the view then.
+func (c *compiler) files() (files []PrivateFile) {
+	c.pol.FS = slices.DeleteFunc(c.pol.FS, func(e policy.FS) bool {
+		own := e.Kind == policy.File && e.Tool != "" && policy.Inside(e.Dest, c.pol.Home)
+		if own {
+			files = append(files, PrivateFile{Path: c.below() + e.Dest[len(c.pol.Home)+1:], Data: e.Data})
+		}
+		return own
+	})
+	return files
+}
+
+// hasFile reports whether a preset has a file of that name in the private home directory.
+func (c *compiler) hasFile(name string) bool {
+	return c.plan.Private != nil && slices.ContainsFunc(c.plan.Private.Files, func(f PrivateFile) bool { return f.Path == c.below()+name })
+}
+
 // links are those to what the policy grants in the host's home directory, without what lies in one that has a link already.
 func (c *compiler) links() (links []Link) {
-	below := strings.TrimPrefix(strings.TrimPrefix(c.home, c.plan.Private.Dir)+"/", "/")
+	below := c.below()
 	for _, e := range c.pol.FS {
-		if !e.System && e.Dest != c.pol.Home && policy.Inside(e.Dest, c.pol.Home) {
+		if !e.System && e.Kind != policy.File && e.Kind != policy.Overlay && e.Dest != c.pol.Home && policy.Inside(e.Dest, c.pol.Home) {
 			links = append(links, Link{Path: below + e.Dest[len(c.pol.Home)+1:], Target: e.Dest})
 		}
 	}
@@ -140,6 +170,13 @@ func (p *Private) String() string {
 			names = append(names, quote(l.Path))
 		}
 		text += "; links: " + strings.Join(names, " ")
+	}
+	if len(p.Files) > 0 {
+		var names []string
+		for _, f := range p.Files {
+			names = append(names, quote(f.Path))
+		}
+		text += "; files: " + strings.Join(names, " ")
 	}
 	return text
 }
