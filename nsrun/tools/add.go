@@ -108,7 +108,7 @@ func (a *adder) add(e policy.FS) {
 // environment adds the preset's variables, and its filter. What the policy sets comes later, and wins.
 func (a *adder) environment() {
 	values := slices.Clone(a.tool.Set)
-	if a.Network.Mode() == policy.NetworkNone {
+	if a.Network.Mode() == policy.NetworkNone && a.Autonomy != policy.FullAccess && !a.Bare() {
 		values = append(values, a.tool.Offline...)
 	}
 	passed := func(v policy.Var) bool { return slices.Contains(a.Env.Pass, v.Name) }
@@ -188,13 +188,15 @@ func (a *adder) unfit(source, variable string) (why string) {
 	if variable != "" && real != source {
 		return "$" + variable + " leads through a symlink to " + real
 	}
-	if home, err := a.host.Real(a.host.Home); a.host.Home != "" && err == nil {
-		if policy.Secret(real, home) {
-			return real + " is where keys or tokens are kept"
-		}
-		if why, _ := policy.Mistake(real, home); why != "" {
-			return real + " is " + why
-		}
+	home := a.host.Home
+	if at, err := a.host.Real(home); home != "" && err == nil {
+		home = at
+	}
+	if home != "" && policy.Secret(real, home) {
+		return real + " is where keys or tokens are kept"
+	}
+	if why, _ := policy.Mistake(real, home); why != "" {
+		return real + " is " + why
 	}
 	return ""
 }

@@ -162,9 +162,15 @@ func TestWhatIsAskedForWins(t *testing.T) {
 	at := p.At("/home/me/.npm/x")
 	assert.True(t, at.Kind == policy.Bind && at.Tool == "" && !at.Write, at)
 
-	p = policy.Default("/home/me")
-	p.Network = policy.NetworkHost
-	assert.Empty(t, add(t, h, p, "go").Env.Set, "with a network there is no reason to say that there is none")
+	for _, change := range []func(*policy.Policy){
+		func(p *policy.Policy) { p.Network = policy.NetworkHost },
+		func(p *policy.Policy) { p.Autonomy = policy.FullAccess },
+		func(p *policy.Policy) { p.Isolation = policy.Subprocess },
+	} {
+		p = policy.Default("/home/me")
+		change(&p)
+		assert.Empty(t, add(t, h, p, "go").Env.Set, "with a network there is no reason to say that there is none")
+	}
 
 	p = policy.Default("/home/me")
 	p.Seccomp.Filter = "compute"
