@@ -218,9 +218,10 @@ func (f *flags) normalize(pol policy.Policy) (policy.Policy, error) {
 	if err != nil {
 		return pol, err
 	}
+	pol, rows, toolErr := tools.Add(pol, op, tools.Here())
 	pol, err = policy.Normalize(pol, op)
-	if err = errors.Join(f.byFlag(err), f.byFlag(commands.Check(pol))); err == nil {
-		f.protected = append(f.protected, ceilings...)
+	if err = errors.Join(toolErr, f.byFlag(err), f.byFlag(commands.Check(pol))); err == nil {
+		f.protected = slices.Concat(f.protected, rows, ceilings)
 	}
 	return pol, err
 }

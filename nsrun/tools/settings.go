@@ -21,7 +21,7 @@ var harmless = []string{
 	"fetch.prune", "fetch.prunetags", "fetch.all", "branch.autosetupmerge", "branch.autosetuprebase", "branch.sort", "tag.sort", "commit.verbose", "commit.cleanup", "status.*", "log.date", "log.decorate", "log.follow",
 	"log.mailmap", "format.pretty", "core.autocrlf", "core.eol", "core.safecrlf", "core.quotepath", "core.abbrev", "core.ignorecase", "core.precomposeunicode",
 	"core.whitespace", "apply.whitespace", "color.*", "column.*", "diff.algorithm", "diff.renames", "diff.mnemonicprefix", "diff.colormoved",
-	"diff.colormovedws", "diff.submodule", "diff.noprefix", "diff.context", "diff.interhunkcontext", "blame.*", "advice.*", "stash.showpatch",
+	"diff.colormovedws", "diff.submodule", "diff.noprefix", "diff.context", "diff.interhunkcontext", "blame.coloring", "blame.date", "blame.showroot", "blame.showemail", "blame.blankboundary", "advice.*", "stash.showpatch",
 	"submodule.recurse", "submodule.fetchjobs", "index.version", "feature.manyfiles", "clean.requireforce", "grep.linenumber", "grep.patterntype",
 }
 

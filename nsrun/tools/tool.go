@@ -17,23 +17,20 @@ const (
 	Cache    Kind = "cache"    // a copy of the host's: what is written stays in memory, and is gone afterwards
 	Build    Kind = "build"    // the same, but where a home directory is kept or given, it is that one's
 	Private  Kind = "private"  // an empty directory in memory
-	Program  Kind = "program"  // the installation of a program on PATH, if it lies outside of the system's directories
 	Settings Kind = "settings" // those of git's settings that run no program, as a file of the sandbox's own
 )
 
-// Kinds lists those that a row may have which is read from a file.
-var Kinds = []Kind{Read, Cache, Build, Private, Program}
+// Kinds lists them all.
+var Kinds = []Kind{Read, Cache, Build, Private, Settings}
 
 // Place is one place that a tool needs.
 type Place struct {
 	// Path is where it is: absolute, below the home directory with "~/", or below the directory that a variable of the caller's names, with "$NAME". Several
-	// are separated by "|"; the first whose variable is set counts. For a Program it is its name.
+	// are separated by "|"; the first whose variable is set counts.
 	Path string `json:"path"`
 	Kind Kind   `json:"kind"`
 	// Why says what the tool needs it for.
 	Why string `json:"why"`
-	// Up is how many names of the program's path, behind symlinks, are not of its installation: 2 for DIR/bin/go. 0 shows the program's file alone.
-	Up int `json:"up,omitempty"`
 }
 
 // Tool is a preset.
