@@ -18,11 +18,7 @@ var update = flag.Bool("update", false, "write the table of doc/programs.md anew
 
 // TestEveryday runs each program of the table by each backend, and twice by native: the fast tier those that are marked, and all of them an ordinary user in the tier all.
 func TestEveryday(t *testing.T) {
-	dir, err := testenv.MakeDir("nsrun-everyday-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	nsrun := filepath.Join(dir, "nsrun")
-	require.NoError(t, testenv.Build(nsrun, "../../cmd/nsrun"))
+	dir, nsrun := room(t)
 	for i, r := range everydays() {
 		if !r.fast && (!testenv.All() || os.Geteuid() == 0) {
 			continue
@@ -100,7 +96,6 @@ func (r everyday) runs(nsrun, project, home, backend string) (string, error) {
 
 // TestDocHasTheEverydayTable compares the table in doc/programs.md with the one in the code; -update writes it anew.
 func TestDocHasTheEverydayTable(t *testing.T) {
-	const page, begin, end = "../../doc/programs.md", "<!-- programs:begin -->\n", "<!-- programs:end -->\n"
 	table, group, plain := "", "", 0
 	rows := everydays()
 	for _, r := range rows {
@@ -123,16 +118,5 @@ func TestDocHasTheEverydayTable(t *testing.T) {
 	table = fmt.Sprintf("%d of %d work without a preset, and the others with one.\n", plain, len(rows)) + table
 	require.GreaterOrEqual(t, len(rows), 70)
 	require.GreaterOrEqual(t, 10*plain, 7*len(rows), "seven of ten work without a preset")
-	data, err := os.ReadFile(page)
-	require.NoError(t, err)
-	before, rest, ok := strings.Cut(string(data), begin)
-	require.True(t, ok, "%s has a place for the table", page)
-	_, after, ok := strings.Cut(rest, end)
-	require.True(t, ok)
-	want := before + begin + table + "\n" + end + after
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(data), "go test ./e2e/programs -run DocHas -update")
+	testenv.DocTable(t, "../../doc/programs.md", "programs", table+"\n", *update)
 }

@@ -52,15 +52,10 @@ type Tool struct {
 	Opens string `json:"opens"`
 }
 
-// Names lists the names of the table.
-func Names() (names []string) {
-	for _, t := range Table() {
-		names = append(names, t.Name)
-	}
-	return names
-}
+// Names are those of the table, which a start that uses none does not build.
+var Names = []string{"browser", "cc", "dotnet", "git", "go", "java", "jupyter", "node", "office", "php", "python", "ruby", "rust"}
 
-// Find returns the row of a name or, if the word has a slash in it, the one that is read from that file: see [Read].
+// Find returns the row of a name or, if the word has a slash in it, the one that the file of that path has: JSON with the fields of a [Tool].
 func Find(word string) (Tool, error) {
 	if strings.Contains(word, "/") {
 		return fromFile(word)
@@ -69,8 +64,8 @@ func Find(word string) (Tool, error) {
 	if i := slices.IndexFunc(rows, func(t Tool) bool { return t.Name == word }); i >= 0 {
 		return rows[i], nil
 	}
-	hint := "use " + strings.Join(Names(), ", ") + ", or the path of a file with a row of your own"
-	if near, ok := policy.Nearest(word, Names()); ok {
+	hint := "use " + strings.Join(Names, ", ") + ", or the path of a file with a row of your own"
+	if near, ok := policy.Nearest(word, Names); ok {
 		hint = fmt.Sprintf("did you mean %s? nsrun tool list has all", near)
 	}
 	return Tool{}, fmt.Errorf("%q is no preset; %s", word, hint)

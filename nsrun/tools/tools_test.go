@@ -61,8 +61,10 @@ func of(p policy.Policy) (all []string) {
 // TestTable holds what every row must have.
 func TestTable(t *testing.T) {
 	rows := tools.Table()
+	require.Len(t, tools.Names, len(rows))
 	assert.True(t, slices.IsSortedFunc(rows, func(a, b tools.Tool) int { return strings.Compare(a.Name, b.Name) }))
-	for _, row := range rows {
+	for i, row := range rows {
+		assert.Equal(t, tools.Names[i], row.Name)
 		assert.NotEmpty(t, row.Help, row.Name)
 		assert.NotEmpty(t, row.Opens, row.Name)
 		for _, name := range row.Pass {
@@ -93,7 +95,6 @@ func TestTable(t *testing.T) {
 
 // TestDocHasTheTable compares the table in doc/tools.md with the one in the code; -update writes it anew.
 func TestDocHasTheTable(t *testing.T) {
-	const page, begin, end = "../../doc/tools.md", "<!-- tools:begin -->\n", "<!-- tools:end -->\n"
 	table := "| preset | for | adds | opens |\n|---|---|---|---|\n"
 	for _, row := range tools.Table() {
 		var adds []string
@@ -112,18 +113,7 @@ func TestDocHasTheTable(t *testing.T) {
 		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", row.Name, row.Help, strings.Join(adds, ", "), row.Opens)
 	}
-	data, err := os.ReadFile(page)
-	require.NoError(t, err)
-	before, rest, ok := strings.Cut(string(data), begin)
-	require.True(t, ok, "%s has a place for the table", page)
-	_, after, ok := strings.Cut(rest, end)
-	require.True(t, ok)
-	want := before + begin + table + end + after
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(data), "go test ./nsrun/tools -update")
+	testenv.DocTable(t, "../../doc/tools.md", "tools", table, *update)
 }
 
 func TestPlacesFollowVariables(t *testing.T) {
