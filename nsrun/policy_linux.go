@@ -248,8 +248,10 @@ func (b *Builder) Tools(names ...string) *Builder {
 
 // Build validates the policy. The error has every fault.
 func (b *Builder) Build() (Policy, error) {
-	spec, toolErr := tools.Add(b.spec, b.tools, tools.Here())
-	p, err := FromPolicy(spec, policy.Operator{})
+	spec := b.spec
+	spec.Tools = b.tools
+	spec, rows, toolErr := tools.Add(spec, policy.Operator{}, tools.Here())
+	p, err := FromPolicy(spec, policy.Operator{}, rows...)
 	if err = errors.Join(append(slices.Clone(b.faults), toolErr, err)...); err != nil {
 		return Policy{}, err
 	}

@@ -57,8 +57,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	}
 	faults = append(faults, f.applyEnv(&pol)...)
 	faults = append(faults, f.applyRest(&pol)...)
-	pol, err = f.applyTools(pol)
-	faults = append(faults, err)
+	faults = append(faults, f.applyTools(&pol)...)
 	pol, err = f.applyCommands(pol)
 	faults = append(faults, err)
 	pol, err = f.applyAutonomy(pol)
@@ -67,21 +66,19 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 	return pol, errors.Join(append(faults, err)...)
 }
 
-// applyTools adds presets. It comes after all that names places, variables and a network, as these win.
-func (f *flags) applyTools(pol policy.Policy) (policy.Policy, error) {
-	var words []string
-	for _, word := range f.tools {
-		if strings.Contains(word, "/") {
-			words = append(words, word)
-		} else {
-			words = append(words, strings.Split(word, ",")...)
+// applyTools names the presets; normalize adds them, with the manifest's.
+func (f *flags) applyTools(pol *policy.Policy) (faults []error) {
+	pol.Tools = slices.Clip(pol.Tools)
+	for _, list := range f.tools {
+		for word := range strings.SplitSeq(list, ",") {
+			if _, err := tools.Find(word); err != nil {
+				faults = append(faults, fmt.Errorf("--tool: %w", err))
+				continue
+			}
+			pol.Tools = append(pol.Tools, word)
 		}
 	}
-	pol, err := tools.Add(pol, words, tools.Here())
-	if err != nil {
-		err = fmt.Errorf("--tool: %w", err)
-	}
-	return pol, err
+	return faults
 }
 
 // applyHome gives pol the home directory of --home.

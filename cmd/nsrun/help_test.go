@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/stretchr/testify/assert"
@@ -113,7 +113,6 @@ func TestPrintableTakesControlCharacters(t *testing.T) {
 
 // TestDocHasTheVerdicts compares the table in doc/limits.md with the one in the code; -update writes it anew.
 func TestDocHasTheVerdicts(t *testing.T) {
-	const page, begin, end = "../../doc/limits.md", "<!-- verdicts:begin -->\n", "<!-- verdicts:end -->\n"
 	table := "| verdict | exit code | evidence |\n|---|---|---|\n"
 	var all []result.Verdict
 	for _, row := range result.VerdictTable {
@@ -121,16 +120,5 @@ func TestDocHasTheVerdicts(t *testing.T) {
 		table += fmt.Sprintf("| `%s` | %s | %s |\n", row.Verdict, row.Code, row.Evidence)
 	}
 	assert.Equal(t, result.Verdicts, all)
-	data, err := os.ReadFile(page)
-	require.NoError(t, err)
-	before, rest, ok := strings.Cut(string(data), begin)
-	require.True(t, ok, "%s has a place for the table", page)
-	_, after, ok := strings.Cut(rest, end)
-	require.True(t, ok)
-	want := before + begin + table + end + after
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(data), "go test ./cmd/nsrun -run Verdicts -update")
+	testenv.DocTable(t, "../../doc/limits.md", "verdicts", table, *update)
 }

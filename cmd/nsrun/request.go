@@ -63,7 +63,7 @@ func (f *flags) rows() []flagRow {
 			"which the next run finds; see nsrun home), none (empty, read-only), or DIR of the host, which has a slash in it", "home"},
 		{"--protect LEVEL|PATH", &f.protect, "what is done about git hooks, settings of editors and the like in writable places: report (default), revert, strict, off; " +
 			"or one more PATH, with a slash in it, that stays read-only (repeat); see nsrun help protect", "protect"},
-		{"--tool NAME,...|FILE", offered{&f.tools, tools.Names()}, "add what a tool needs, such as the host's caches: " + strings.Join(tools.Names(), ", ") +
+		{"--tool NAME,...|FILE", offered{&f.tools, tools.Names}, "add what a tool needs, such as the host's caches: " + strings.Join(tools.Names, ", ") +
 			"; or a FILE with a row of your own, which has a slash in it (repeat); see nsrun tool list", "tools"},
 		{"--noexec", &f.noExec, "run no programs from writable places, files in memory included", ""},
 		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
@@ -218,9 +218,10 @@ func (f *flags) normalize(pol policy.Policy) (policy.Policy, error) {
 	if err != nil {
 		return pol, err
 	}
+	pol, rows, toolErr := tools.Add(pol, op, tools.Here())
 	pol, err = policy.Normalize(pol, op)
-	if err = errors.Join(f.byFlag(err), f.byFlag(commands.Check(pol))); err == nil {
-		f.protected = append(f.protected, ceilings...)
+	if err = errors.Join(toolErr, f.byFlag(err), f.byFlag(commands.Check(pol))); err == nil {
+		f.protected = slices.Concat(f.protected, rows, ceilings)
 	}
 	return pol, err
 }

@@ -152,8 +152,17 @@ func (f *wrapFlags) argv(command []string) ([]string, error) {
 // anywhere is the value with its path made absolute, as run would take it: what is shown is named without .., what is opened as it stands.
 func (g given) anywhere() (string, error) {
 	switch {
-	case slices.Contains([]string{"ro", "rw", "force-rw", "socket", "workspace"}, g.name), slices.Contains([]string{"home", "protect", "tool"}, g.name) && strings.Contains(g.value, "/"):
+	case slices.Contains([]string{"ro", "rw", "force-rw", "socket", "workspace"}, g.name), slices.Contains([]string{"home", "protect"}, g.name) && strings.Contains(g.value, "/"):
 		return absolute(g.value)
+	case g.name == "tool":
+		words := strings.Split(g.value, ",")
+		for i, word := range words {
+			var err error
+			if words[i], err = anywhereTool(word); err != nil {
+				return "", err
+			}
+		}
+		return strings.Join(words, ","), nil
 	case g.name == "mount":
 		return anywhereMount(g.value)
 	case g.name == "manifest", g.name == "ceiling", g.name == "audit", g.name == "seccomp" && strings.Contains(g.value, "/"),
@@ -161,6 +170,14 @@ func (g given) anywhere() (string, error) {
 		return load.Absolute(g.value)
 	}
 	return g.value, nil
+}
+
+// anywhereTool leaves the name of a preset alone.
+func anywhereTool(word string) (string, error) {
+	if !strings.Contains(word, "/") {
+		return word, nil
+	}
+	return absolute(word)
 }
 
 // jsonLine writes words as an array of JSON. A word that is not UTF-8 is refused: a decoder would hand on another one.

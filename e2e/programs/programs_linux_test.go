@@ -55,11 +55,7 @@ var rows = []row{
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m.Run)) }
 
 func TestPrograms(t *testing.T) {
-	dir, err := testenv.MakeDir("nsrun-programs-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	nsrun := filepath.Join(dir, "nsrun")
-	require.NoError(t, testenv.Build(nsrun, "../../cmd/nsrun"))
+	dir, nsrun := room(t)
 	for i, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			installed(t, r.needs)
@@ -79,6 +75,17 @@ func TestPrograms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// room is a directory that every user can enter, with an nsrun in it.
+func room(t *testing.T) (dir, nsrun string) {
+	t.Helper()
+	dir, err := testenv.MakeDir("nsrun-programs-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	nsrun = filepath.Join(dir, "nsrun")
+	require.NoError(t, testenv.Build(nsrun, "../../cmd/nsrun"))
+	return dir, nsrun
 }
 
 func write(t *testing.T, dir string, files map[string]string) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -44,11 +43,7 @@ var toolRows = []toolRow{
 
 // TestProgramsWithPresets runs each program twice with its preset, and once without.
 func TestProgramsWithPresets(t *testing.T) {
-	dir, err := testenv.MakeDir("nsrun-tools-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	nsrun := filepath.Join(dir, "nsrun")
-	require.NoError(t, testenv.Build(nsrun, "../../cmd/nsrun"))
+	dir, nsrun := room(t)
 	for _, r := range toolRows {
 		t.Run(r.tool, func(t *testing.T) {
 			installed(t, r.needs)

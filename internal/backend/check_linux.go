@@ -54,14 +54,14 @@ func checkDescriptors() error {
 func protect(p *plan.Plan, resolved []mounts.Resolved, protected []string) error {
 	for i, s := range resolved {
 		op := p.Mounts[i]
-		if s.Source == "" || op.Kind != mounts.Bind {
+		if s.Source == "" || op.Kind != mounts.Bind && op.Kind != mounts.Overlay {
 			continue
 		}
 		fail := func(err error, hint string) error {
 			return &Error{Stage: "mount", Index: i + 1, Op: string(op.Kind), Path: op.Dest, Err: err, Hint: hint}
 		}
 		for _, file := range slices.Concat(protected, p.Audit) {
-			if _, shown := below(file, s.Source); shown && !op.Flags.Has(mounts.ReadOnly) {
+			if _, shown := below(file, s.Source); shown && op.Kind == mounts.Bind && !op.Flags.Has(mounts.ReadOnly) {
 				return fail(fmt.Errorf("it would make %s writable: the program could change what governs or reports its runs", file),
 					"keep manifests, ceilings, results and audit logs out of what a sandbox may write, or grant less")
 			}

@@ -22,6 +22,8 @@ type meter struct {
 	limit    int64     // more than this is too much; 0 is no bound
 	exceeded func()    // called once when it is
 
+	mu     sync.Mutex   // from a read to what is made of it
+	inHand int64        // what was read, and is not in total yet
 	total  atomic.Int64 // what has come
 	kept   []byte
 	lost   string        // why to, a file, did not take the rest
@@ -54,7 +56,7 @@ func (m *meter) read(b []byte, wait bool) bool {
 	var n int
 	var failed error
 	try := func(fd uintptr) bool {
-		n, failed = unix.Read(int(fd), b)
+		n, failed = m.fetch(fd, b)
 		return !wait || !errors.Is(failed, unix.EAGAIN)
 	}
 	var err error
@@ -79,10 +81,22 @@ func (m *meter) read(b []byte, wait bool) bool {
 	return !m.over
 }
 
+// fetch reads what is there. It is counted from now on: see seen.
+func (m *meter) fetch(fd uintptr, b []byte) (n int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err = unix.Read(int(fd), b)
+	m.inHand = int64(max(n, 0))
+	return n, err
+}
+
 // take collects or passes on what was read, and reports whether more is wanted.
 func (m *meter) take(b []byte) bool {
 	before := m.passed(0)
+	m.mu.Lock()
 	m.total.Add(int64(len(b)))
+	m.inHand = 0
+	m.mu.Unlock()
 	over := m.passed(0).Over
 	if over {
 		if !before.Over {
@@ -118,7 +132,14 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// passed returns what has come, with unread bytes that are still in the stream, up to the limit.
+// seen is passed with all that the command has written, while another goroutine may be reading.
+func (m *meter) seen() backend.Passed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.passed(m.inHand + m.unread())
+}
+
+// passed returns what has come, with bytes that are not counted yet, up to the limit.
 func (m *meter) passed(unread int64) backend.Passed {
 	p := backend.Passed{Counted: true, Bytes: m.total.Load() + unread, Lost: m.lost}
 	if m.limit > 0 && p.Bytes > m.limit {

@@ -39,7 +39,7 @@ func privatePlace(p policy.Policy, name string) plan.PrivatePlace {
 // unshown returns an error if a policy grants something that a directory of nsrun's state lies in: its commands could then reach those of others.
 func unshown(p policy.Policy, dir string) error {
 	for _, e := range p.FS {
-		if e.Kind != policy.Bind {
+		if e.Kind != policy.Bind && e.Kind != policy.Overlay {
 			continue
 		}
 		shown := policy.Inside(dir, e.Source)

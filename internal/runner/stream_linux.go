@@ -389,7 +389,7 @@ func (s *streams) passed() (out [2]backend.Passed) {
 		if s.lingers == nil {
 			out[m.stream] = m.passed(0)
 			s.notes = append(s.notes, out[m.stream].Notes(streamNames[m.stream])...)
-		} else if p := m.passed(m.unread()); p.Over {
+		} else if p := m.seen(); p.Over {
 			out[m.stream] = p
 		}
 	}

@@ -2,11 +2,13 @@ package runner
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,6 +31,25 @@ func TestOutputThatIsLostIsNoSuccess(t *testing.T) {
 			assert.True(t, r.Cut)
 		})
 	}
+}
+
+// TestWhatIsBeingReadIsSeen: the verdict can come between a read and what the reader makes of it.
+func TestWhatIsBeingReadIsSeen(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	m := &meter{limit: 10, exceeded: func() {}, collects: 100, from: backend.FileEnd(r)}
+	defer m.from.Close()
+	_, err = w.Write(make([]byte, 20))
+	require.NoError(t, err)
+	assert.True(t, m.seen().Over, "in the pipe")
+	b := make([]byte, 15)
+	require.NoError(t, m.from.Control(func(fd uintptr) { _, err = m.fetch(fd, b) }))
+	require.NoError(t, err)
+	assert.True(t, m.seen().Over, "in hand, and in the pipe")
+	m.take(b)
+	assert.True(t, m.seen().Over, "counted")
+	assert.EqualValues(t, 15, m.total.Load())
 }
 
 // TestAMeterPassesOnNoMoreThanItMay although the command writes on until it is killed.

@@ -3,12 +3,11 @@ package verify
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write the tables of stages into doc/security.md anew")
@@ -50,24 +49,8 @@ func markdown(table []Stage, by columns) string {
 
 // TestDocHasTheStages keeps the tables in doc/security.md in step; -update writes them anew.
 func TestDocHasTheStages(t *testing.T) {
-	const doc = "../../doc/security.md"
-	data, err := os.ReadFile(doc)
-	require.NoError(t, err)
-	text := string(data)
 	for name, table := range map[string]string{"stages": markdown(Init[:], initColumns), "exec-stages": markdown(Confinement[:], execColumns)} {
-		begin, end := "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->\n"
-		before, rest, ok := strings.Cut(text, begin)
-		require.True(t, ok, "doc/security.md has a place for the table %s", name)
-		have, after, ok := strings.Cut(rest, end)
-		require.True(t, ok, "that place has an end")
-		if *update {
-			text = before + begin + table + end + after
-			continue
-		}
-		assert.Equal(t, table, have, "go test ./internal/verify -run Doc -update")
-	}
-	if *update {
-		require.NoError(t, os.WriteFile(doc, []byte(text), 0o644))
+		testenv.DocTable(t, "../../doc/security.md", name, table, *update)
 	}
 }
 

@@ -5,9 +5,9 @@ import (
 	"flag"
 	"os"
 	"reflect"
-	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -150,18 +150,7 @@ manager: socket "bus", tree "/sys/fs/cgroup": use absolute paths`)
 }
 
 func TestDocHasTheTable(t *testing.T) {
-	const page, begin, end = "../../doc/troubleshooting.md", "<!-- features:begin -->\n", "<!-- features:end -->\n"
-	data, err := os.ReadFile(page)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(data), begin)
-	require.True(t, found, "%s has the marker %s", page, begin)
-	section, after, found := strings.Cut(rest, end)
-	require.True(t, found, "%s has the marker %s", page, end)
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(before+begin+Markdown()+end+after), 0o644))
-		return
-	}
-	assert.Equal(t, Markdown(), section, "the table in the page is the table of features: go test ./nsrun/facts -update")
+	testenv.DocTable(t, "../../doc/troubleshooting.md", "features", Markdown(), *update)
 }
 
 func TestMarkdownHasEveryRow(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun"
@@ -61,11 +62,15 @@ func permitted(pol policy.Policy, more []Wish, protected ...string) (nsrun.Polic
 	if err != nil {
 		return nsrun.Policy{}, err
 	}
-	return nsrun.FromPolicy(pol, op, append(protected, ceilings...)...)
+	pol, rows, err := tools.Add(pol, op, tools.Here())
+	if err != nil {
+		return nsrun.Policy{}, err
+	}
+	return nsrun.FromPolicy(pol, op, slices.Concat(protected, rows, ceilings)...)
 }
 
 // Spec reads the manifest in a file and gives what it asks for. It is for a caller that adds to it, and hands all of it, and what [Operator] has
-// read, to [policy.Normalize].
+// read, to [tools.Add] and [policy.Normalize].
 func Spec(name string) (policy.Policy, error) {
 	data, err := File(name, manifest.MaxSize)
 	if err != nil {
@@ -97,10 +102,10 @@ func resolve(name string, data []byte, ctx manifest.Context) (policy.Policy, err
 		return pol, err
 	}
 	pol.Notes = append(notes, pol.Notes...)
-	words := pol.Tools
-	pol.Tools = nil
-	if pol, err = tools.Add(pol, words, tools.Here()); err != nil {
-		err = fmt.Errorf("%s: tools: %w", name, err)
+	for _, word := range pol.Tools {
+		if _, err := tools.Find(word); err != nil {
+			return pol, fmt.Errorf("%s: tools: %w", name, err)
+		}
 	}
-	return pol, err
+	return pol, nil
 }

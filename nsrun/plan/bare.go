@@ -94,7 +94,6 @@ func (c *compiler) grantable(e policy.FS) {
 	bind := e.Kind == policy.Bind || e.Kind == policy.Socket
 	switch {
 	case e.System && !bind: // /tmp and the like: the traits say that they are missing
-	case e.Tool != "" && e.Kind == policy.Symlink: // it is the host's: Landlock does not look at how links are followed
 	case !bind:
 		c.impossible("places", fmt.Sprintf("%s %s (%s) takes a mount", e.Kind, e.Dest, e.Why), "leave it out")
 	case e.Source != e.Dest:

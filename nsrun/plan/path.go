@@ -57,8 +57,7 @@ func (c *compiler) path() string {
 	return strings.Join(dirs, ":")
 }
 
-// inView reports whether what the host has at dir is what the sandbox has there, or a program of it: see [policy.Policy].Tools. It looks at no files: a
-// directory that is not there does no harm.
+// inView reports whether what the host has at dir is what the sandbox has there. It looks at no files: a directory that is not there does no harm.
 func (c *compiler) inView(dir string) bool {
 	if !strings.HasPrefix(dir, "/") || policy.CheckPath(dir) != nil {
 		return false
@@ -66,23 +65,9 @@ func (c *compiler) inView(dir string) bool {
 	if c.plan.Backend == BackendNone {
 		return true
 	}
-	for range 8 { // symlinks that lead on
-		e := c.pol.At(dir)
-		if e == nil || e.Kind != policy.Symlink || !path.IsAbs(e.Source) {
-			break
-		}
-		dir = path.Join(e.Source, strings.TrimPrefix(dir, e.Dest))
-	}
-	if e := c.pol.At(dir); e != nil && runs(*e) {
-		return true
-	}
-	return slices.ContainsFunc(c.pol.FS, func(e policy.FS) bool {
-		return path.Dir(e.Dest) == dir && (runs(e) && !e.Directory || e.Kind == policy.Symlink && e.Tool != "")
-	})
+	e := c.pol.At(dir)
+	return e != nil && e.Kind == policy.Bind && e.Source == e.Dest && !e.NoExec
 }
-
-// runs reports whether an entry shows programs of the host's at their own place.
-func runs(e policy.FS) bool { return e.Kind == policy.Bind && e.Source == e.Dest && !e.NoExec }
 
 // HiddenPath lists the absolute directories of a caller's PATH that are not in that of the command.
 func (p *Plan) HiddenPath(environ []string) (hidden []string) {

@@ -96,14 +96,13 @@ func networkPolicy() policy.Policy {
 	return p
 }
 
-// toolsPolicy has what presets add: a copy of a cache, a place, a link to a program, and a file.
+// toolsPolicy has what presets add: a copy of a cache, a place, and a file.
 func toolsPolicy() policy.Policy {
 	p := workspacePolicy()
 	p.Tools = []string{"git", "go"}
 	for _, e := range []policy.FS{
-		{Kind: policy.Overlay, Source: "/home/me/.cache/go-build", Dest: "/home/me/.cache/go-build", Write: true, Optional: true, Quiet: true, Tool: "go"},
+		{Kind: policy.Overlay, Source: "/home/me/.cache/go-build", Dest: "/home/me/.cache/go-build", Write: true, Optional: true, Tool: "go", Variable: "EDITOR"},
 		{Kind: policy.Bind, Source: "/home/me/go/pkg/mod", Dest: "/home/me/go/pkg/mod", Optional: true, Quiet: true, Tool: "go"},
-		{Kind: policy.Symlink, Source: "/home/me/sdk/bin/go", Dest: "/home/me/bin/go", Tool: "go"},
 		{Kind: policy.File, Dest: "/home/me/.gitconfig", Data: []byte("[user]\n"), Optional: true, Quiet: true, Tool: "git"},
 	} {
 		e.Why = "tool " + e.Tool

@@ -18,7 +18,8 @@ func (c *compiler) copies() error {
 		switch place := e.Dest + " (" + e.Why + ")"; {
 		case e.Kind == policy.Overlay && !overlays:
 			c.note("tools", place+" starts empty: a copy of the host's takes an overlay mount", fix)
-		case e.Tool == "" || c.plan.Backend != BackendLandlock || e.Kind == policy.Bind || e.Kind == policy.Symlink:
+			c.pol.Env.Pass = slices.DeleteFunc(slices.Clone(c.pol.Env.Pass), func(name string) bool { return name == e.Variable })
+		case e.Tool == "" || c.plan.Backend != BackendLandlock || e.Kind == policy.Bind:
 			return false
 		default:
 			c.note("tools", place+" is not there: it takes a mount", fix)

@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
@@ -202,19 +202,7 @@ func TestDockerCarriesLimitsOfAllTogether(t *testing.T) {
 func TestDocsHaveTheTables(t *testing.T) {
 	for name, table := range map[string]string{"backends.md traits": Markdown(), "manifest.md autonomy": AutonomyMarkdown(), "limits.md limits": LimitMarkdown()} {
 		file, name, _ := strings.Cut(name, " ")
-		page, begin, end := "../../doc/"+file, "<!-- "+name+":begin -->\n", "<!-- "+name+":end -->\n"
-		data, err := os.ReadFile(page)
-		require.NoError(t, err)
-		before, rest, ok := strings.Cut(string(data), begin)
-		require.True(t, ok, "%s has a place for the table %s", page, name)
-		_, after, ok := strings.Cut(rest, end)
-		require.True(t, ok)
-		want := before + begin + table + end + after
-		if *update {
-			require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-			continue
-		}
-		assert.Equal(t, want, string(data), "go test ./nsrun/plan -run Docs -update")
+		testenv.DocTable(t, "../../doc/"+file, name, table, *update)
 	}
 }
 

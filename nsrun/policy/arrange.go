@@ -106,7 +106,7 @@ func stricter(a, b FS) FS {
 	a.Optional = a.Optional && b.Optional
 	a.Quiet = a.Quiet && b.Quiet
 	a.Force = a.Force || b.Force
-	a.Tool = min(a.Tool, b.Tool) // of two presets
+	a.Tool, a.Variable = min(a.Tool, b.Tool), max(a.Variable, b.Variable) // of two presets
 	a.SizeMB = least(a.SizeMB, b.SizeMB)
 	a.Inodes = least(a.Inodes, b.Inodes)
 	if a.Mode != b.Mode {
@@ -169,7 +169,7 @@ func dropCovered(entries []FS) []FS {
 
 // nearest finds the entry at the closest place above dest: the one that decides what is seen there.
 func nearest(dest string, at map[string]int) (int, bool) {
-	for dest != "/" {
+	for dest != "/" && dest != "." { // what is relative is an error later
 		dest = path.Dir(dest)
 		if i, ok := at[dest]; ok {
 			return i, true

@@ -12,6 +12,11 @@ import (
 // grant of such a place itself is not taken for a mistake: it is named.
 var secretPlaces = []string{".ssh", ".gnupg", ".aws", ".kube", ".mozilla", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge"}
 
+// Secret reports whether a directory lies in one of the places below the home directory where keys, and sessions of browsers, are kept.
+func Secret(dir, home string) bool {
+	return slices.ContainsFunc(secretPlaces, func(place string) bool { return Inside(dir, path.Join(home, place)) })
+}
+
 // mistakes returns a *[Fault] for each writable grant that is probably a mistake, unless it is forced. Each names what usually suffices.
 func (p Policy) mistakes() error {
 	if p.Autonomy.effect(grantWrite) != AsWritten {

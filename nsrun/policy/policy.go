@@ -148,6 +148,9 @@ type FS struct {
 	System bool `json:"system,omitempty"`
 	// Tool names the preset that it comes from. It gives way to what is asked for at its place, and a [Ceiling] permits it by that name.
 	Tool string `json:"tool,omitempty"`
+	// Variable is the variable of the caller's that names the place of a preset: a [Ceiling] permits it as it does a grant, and it is passed only if the
+	// place is shown.
+	Variable string `json:"variable,omitempty"`
 	// Why says which word of the front end asked for it; it prints in plans and errors.
 	Why string `json:"why,omitempty"`
 }

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,32 +14,35 @@ import (
 
 // Host is what of the caller presets depend on.
 type Host struct {
-	Home   string                           // the home directory on the host, absolute, or empty
-	Lookup func(name string) (string, bool) // the caller's variables
-	Gone   func(file string) bool           // reports whether there is nothing at a path, for certain
+	Home   string                            // the home directory on the host, absolute and clean, or empty
+	Lookup func(name string) (string, bool)  // the caller's variables
+	Real   func(file string) (string, error) // the path without symlinks, as filepath.EvalSymlinks gives it
 }
 
 // Here is the host of this process.
 func Here() Host {
-	home := os.Getenv("HOME")
-	if !filepath.IsAbs(home) {
-		home = ""
+	h := Host{Lookup: os.LookupEnv, Real: filepath.EvalSymlinks}
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		h.Home = path.Clean(home)
 	}
-	gone := func(file string) bool {
-		_, err := os.Stat(file)
-		return errors.Is(err, os.ErrNotExist)
-	}
-	return Host{Home: path.Clean(home), Lookup: os.LookupEnv, Gone: gone}
+	return h
 }
 
-// Add returns p with presets, each by its name or by the path of a file: see [Find]. What is not on this host is left out, and a note says so of programs.
-// It comes after all that the policy's author asks for, and before [policy.Normalize].
-func Add(p policy.Policy, words []string, h Host) (policy.Policy, error) {
-	p.FS, p.Notes, p.Tools = slices.Clip(p.FS), slices.Clip(p.Notes), slices.Clip(p.Tools)
-	p.Env.Pass = slices.Clip(p.Env.Pass)
+// Add returns p with the presets that it names in Tools, by their names or by the paths of files: see [Find]. Presets that a ceiling does not permit are left out,
+// with a note. What is not on this host is left out, too. Files are the rows that were read, which no sandbox may be able to write.
+//
+// It comes after all that the policy's author asks for, once, and right before [policy.Normalize] with the same operator.
+func Add(p policy.Policy, op policy.Operator, h Host) (with policy.Policy, files []string, err error) {
+	words := p.Tools
+	p.FS, p.Notes, p.Tools, p.Env.Pass = slices.Clip(p.FS), slices.Clip(p.Notes), nil, slices.Clip(p.Env.Pass)
+	asked := p
 	var faults []error
 	for _, word := range words {
 		t, err := Find(word)
+		if err == nil && strings.Contains(word, "/") {
+			files = append(files, t.Name)
+			err = outOfReach(asked, t.Name, h)
+		}
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -46,25 +50,50 @@ func Add(p policy.Policy, words []string, h Host) (policy.Policy, error) {
 		if slices.Contains(p.Tools, t.Name) {
 			continue
 		}
+		if i := slices.IndexFunc(op.Ceilings, func(c policy.Ceiling) bool { return !slices.Contains(c.Tools, t.Name) }); i >= 0 {
+			p.Notes = append(p.Notes, policy.Note{Feature: "tools", Loss: "the preset " + t.Name + " is beyond the ceiling; nothing of it is added",
+				Fix: fmt.Sprintf("the operator's ceiling would permit it by \"tools\": [%q]", t.Name)})
+			continue
+		}
 		p.Tools = append(p.Tools, t.Name)
-		a := adder{Policy: p, host: h, tool: t}
+		a := adder{Policy: p, asked: asked, host: h, tool: t}
 		a.environment()
 		for _, place := range t.Places {
 			a.place(place)
 		}
 		p = a.Policy
 	}
-	return p, errors.Join(faults...)
+	return p, files, errors.Join(faults...)
+}
+
+// outOfReach returns an error for a row that the policy's own command could write: the next run would take it for the user's.
+func outOfReach(p policy.Policy, file string, h Host) error {
+	real, err := h.Real(file)
+	if err != nil {
+		return err
+	}
+	for _, e := range p.FS {
+		if e.Kind != policy.Bind || !e.Write {
+			continue
+		}
+		source, err := h.Real(e.Source)
+		if err != nil {
+			source = e.Source
+		}
+		if policy.Inside(real, source) || policy.Inside(file, e.Source) {
+			return fmt.Errorf("%s lies in %s, which the command can write (%s); keep the row out of it", file, e.Source, e.Why)
+		}
+	}
+	return nil
 }
 
 // adder is a policy that a preset is added to.
 type adder struct {
 	policy.Policy
-	host Host
-	tool Tool
+	asked policy.Policy // without any preset
+	host  Host
+	tool  Tool
 }
-
-func (a *adder) why() string { return "tool " + a.tool.Name }
 
 func (a *adder) note(loss, fix string) {
 	a.Notes = append(a.Notes, policy.Note{Feature: "tools", Loss: a.tool.Name + ": " + loss, Fix: fix})
@@ -72,22 +101,20 @@ func (a *adder) note(loss, fix string) {
 
 // add adds an entry.
 func (a *adder) add(e policy.FS) {
-	e.Tool, e.Why = a.tool.Name, a.why()
+	e.Tool, e.Why = a.tool.Name, "tool "+a.tool.Name
 	a.FS = append(a.FS, e)
 }
 
 // environment adds the preset's variables, and its filter. What the policy sets comes later, and wins.
 func (a *adder) environment() {
 	values := slices.Clone(a.tool.Set)
-	if a.Network.Mode() == policy.NetworkNone {
+	if a.Network.Mode() == policy.NetworkNone && a.Autonomy != policy.FullAccess && !a.Bare() {
 		values = append(values, a.tool.Offline...)
 	}
 	passed := func(v policy.Var) bool { return slices.Contains(a.Env.Pass, v.Name) }
 	a.Env.Set = slices.Concat(slices.DeleteFunc(values, passed), a.Env.Set)
 	for _, name := range a.tool.Pass {
-		if _, set := a.host.Lookup(name); set && !slices.Contains(a.Env.Pass, name) {
-			a.Env.Pass = append(a.Env.Pass, name)
-		}
+		a.pass(name)
 	}
 	switch filter := a.tool.Filter; {
 	case filter == "" || a.Seccomp.Filter == filter:
@@ -98,35 +125,80 @@ func (a *adder) environment() {
 	}
 }
 
+// pass takes a variable from the caller if it is set.
+func (a *adder) pass(name string) {
+	if _, set := a.host.Lookup(name); set && !slices.Contains(a.Env.Pass, name) {
+		a.Env.Pass = append(a.Env.Pass, name)
+	}
+}
+
 // place adds what the sandbox sees at a place.
 func (a *adder) place(place Place) {
-	if place.Kind == Program {
-		a.program(place)
-		return
-	}
-	source := a.host.path(place.Path)
-	if source == "" || slices.Contains([]Kind{Read, Cache, Build}, place.Kind) && a.host.Gone(source) {
+	source, variable := a.host.path(place.Path)
+	if source == "" {
 		return
 	}
 	dest := a.inside(source)
-	if at := a.At(dest); at != nil && at.Kind == policy.Bind && at.Write && at.Dest != a.Home {
-		return // it is granted already
-	}
-	switch place.Kind {
-	case Read:
-		a.add(policy.FS{Kind: policy.Bind, Source: source, Dest: dest, Optional: true, Quiet: true})
-	case Build:
-		if at := a.At(dest); a.KeepHome != "" && policy.Inside(dest, a.Home) || at != nil && at.Dest == a.Home && at.Kind == policy.Bind {
-			return
-		}
-		fallthrough
-	case Cache:
-		a.add(policy.FS{Kind: policy.Overlay, Source: source, Dest: dest, Write: true, Optional: true, Quiet: true})
-	case Private:
+	at := a.asked.At(dest)
+	switch given := at != nil && at.Kind == policy.Bind && at.Dest == a.Home; {
+	case at != nil && at.Kind == policy.Bind && !given && (!at.System || place.Kind == Read):
+		return // it is granted already, or the system's
+	case place.Kind == Build && (given || a.KeepHome != "" && policy.Inside(dest, a.Home)):
+		return
+	case place.Kind == Private:
 		a.add(policy.FS{Kind: policy.Tmpfs, Dest: dest, Write: true, Mode: 0o700})
-	case Settings:
+		return
+	case place.Kind == Settings:
 		a.settings(source, dest)
+		return
 	}
+	if why := a.unfit(source, variable); why != "" {
+		if why != gone {
+			a.note(source+" is not shown: "+why, "grant what is needed with --ro, or name another directory")
+		}
+		return
+	}
+	e := policy.FS{Kind: policy.Bind, Source: source, Dest: dest, Optional: true, Variable: variable}
+	if place.Kind != Read {
+		e.Kind, e.Write = policy.Overlay, true
+	}
+	if err := e.Check(); err != nil {
+		a.note(source+" is not shown: "+err.Error(), "name another directory")
+		return
+	}
+	a.add(e)
+	if variable != "" {
+		a.pass(variable)
+	}
+}
+
+// gone is why nothing has to be said.
+const gone = "it is not there"
+
+// unfit says why a place of the host's is not shown: it is not there, or it leads to more than the preset is for. What a variable names could have been put
+// there by a command, in a workspace for example, so no link counts on the way.
+func (a *adder) unfit(source, variable string) (why string) {
+	real, err := a.host.Real(source)
+	if errors.Is(err, os.ErrNotExist) {
+		return gone
+	}
+	if err != nil {
+		return err.Error()
+	}
+	if variable != "" && real != source {
+		return "$" + variable + " leads through a symlink to " + real
+	}
+	home := a.host.Home
+	if at, err := a.host.Real(home); home != "" && err == nil {
+		home = at
+	}
+	if home != "" && policy.Secret(real, home) {
+		return real + " is where keys or tokens are kept"
+	}
+	if why, _ := policy.Mistake(real, home); why != "" {
+		return real + " is " + why
+	}
+	return ""
 }
 
 // inside is where a place of the host's is shown: at its own path, or in the sandbox's home directory where that has another one.
@@ -137,22 +209,23 @@ func (a *adder) inside(source string) string {
 	return source
 }
 
-// path is the place that the first alternative names whose variable is set, or empty. What a variable holds beyond a clean path is not used.
-func (h Host) path(alternatives string) string {
+// path is the place that the first alternative names whose variable is set, and that variable; or empty.
+func (h Host) path(alternatives string) (place, variable string) {
 	for one := range strings.SplitSeq(alternatives, "|") {
 		first, rest, _ := strings.Cut(one, "/")
+		name, isVariable := strings.CutPrefix(first, "$")
 		switch {
 		case first == "~" && h.Home != "":
-			return path.Join(h.Home, rest)
+			return path.Join(h.Home, rest), ""
 		case first == "":
-			return one
-		case strings.HasPrefix(first, "$"):
-			dir, _ := h.Lookup(first[1:])
+			return one, ""
+		case isVariable:
+			dir, _ := h.Lookup(name)
 			dir, _, _ = strings.Cut(dir, ":") // GOPATH is a list, whose first directory go fetches to
 			if filepath.IsAbs(dir) && policy.CheckPath(path.Clean(dir)) == nil {
-				return path.Join(dir, rest)
+				return path.Join(dir, rest), name
 			}
 		}
 	}
-	return ""
+	return "", ""
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -22,7 +23,10 @@ func fromFile(name string) (Tool, error) {
 	if err != nil {
 		return Tool{}, err
 	}
-	file, err := os.Open(abs)
+	if err := policy.CheckPath(abs); err != nil {
+		return Tool{}, err
+	}
+	file, err := os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a FIFO
 	if err != nil {
 		return Tool{}, err
 	}
@@ -49,7 +53,7 @@ func parse(data []byte) (t Tool, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&t); err != nil {
-		return t, fmt.Errorf("%w; nsrun tool show go prints a row to begin with", err)
+		return t, fmt.Errorf("%w; a row is one object, as nsrun tool show --json go prints it", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return t, fmt.Errorf("there is more after the row; write one row a file")
@@ -83,16 +87,7 @@ func (t Tool) check() error {
 
 func (p Place) check() error {
 	if !slices.Contains(Kinds, p.Kind) {
-		return fmt.Errorf("kind: %q is unknown; use read, cache, build, private or program", p.Kind)
-	}
-	if p.Up < 0 || p.Up > 8 || p.Up > 0 && p.Kind != Program {
-		return fmt.Errorf("up: %d; it is of a program, and from 0 to 8", p.Up)
-	}
-	if p.Kind == Program {
-		if p.Path == "" || strings.Contains(p.Path, "/") {
-			return fmt.Errorf("path: %q; give the name of a program, which PATH finds", p.Path)
-		}
-		return nil
+		return fmt.Errorf("kind: %q is unknown; use read, cache, build, private or settings", p.Kind)
 	}
 	for one := range strings.SplitSeq(p.Path, "|") {
 		first, rest, _ := strings.Cut(one, "/")

@@ -21,20 +21,19 @@ var harmless = []string{
 	"fetch.prune", "fetch.prunetags", "fetch.all", "branch.autosetupmerge", "branch.autosetuprebase", "branch.sort", "tag.sort", "commit.verbose", "commit.cleanup", "status.*", "log.date", "log.decorate", "log.follow",
 	"log.mailmap", "format.pretty", "core.autocrlf", "core.eol", "core.safecrlf", "core.quotepath", "core.abbrev", "core.ignorecase", "core.precomposeunicode",
 	"core.whitespace", "apply.whitespace", "color.*", "column.*", "diff.algorithm", "diff.renames", "diff.mnemonicprefix", "diff.colormoved",
-	"diff.colormovedws", "diff.submodule", "diff.noprefix", "diff.context", "diff.interhunkcontext", "blame.*", "advice.*", "stash.showpatch",
+	"diff.colormovedws", "diff.submodule", "diff.noprefix", "diff.context", "diff.interhunkcontext", "blame.coloring", "blame.date", "blame.showroot", "blame.showemail", "blame.blankboundary", "advice.*", "stash.showpatch",
 	"submodule.recurse", "submodule.fetchjobs", "index.version", "feature.manyfiles", "clean.requireforce", "grep.linenumber", "grep.patterntype",
 }
 
 // settings writes a file with the harmless ones of the user's settings of git. What cannot be read, or is no configuration, is a note.
 func (a *adder) settings(source, dest string) {
 	r := &settingsReader{home: a.host.Home}
-	config, _ := a.host.Lookup("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(config) {
-		config = path.Join(a.host.Home, ".config")
+	if config, _ := a.host.Lookup("XDG_CONFIG_HOME"); filepath.IsAbs(config) { // git reads it before the other
+		r.read(path.Join(config, "git/config"), 0)
+	} else if a.host.Home != "" {
+		r.read(path.Join(a.host.Home, ".config/git/config"), 0)
 	}
-	for _, file := range []string{path.Join(config, "git/config"), source} { // the order in which git reads them
-		r.read(file, 0)
-	}
+	r.read(source, 0)
 	for _, problem := range r.problems {
 		a.note("settings of git are left out: "+problem, "correct the file")
 	}

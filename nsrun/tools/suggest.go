@@ -61,11 +61,13 @@ var before = []string{"!", "command", "do", "else", "env", "exec", "if", "nice",
 
 // adds reports whether a preset shows something that exists, or changes the filter.
 func adds(p policy.Policy, name string, h Host) bool {
-	with, err := Add(p, []string{name}, h)
+	asked := len(p.FS)
+	p.Tools = []string{name}
+	with, _, err := Add(p, policy.Operator{}, h)
 	if err != nil {
 		return false
 	}
-	return with.Seccomp.Filter != p.Seccomp.Filter || slices.ContainsFunc(with.FS[len(p.FS):], func(e policy.FS) bool {
+	return with.Seccomp.Filter != p.Seccomp.Filter || slices.ContainsFunc(with.FS[asked:], func(e policy.FS) bool {
 		_, err := os.Stat(e.Source)
 		return e.Kind == policy.File || e.Source != "" && err == nil
 	})

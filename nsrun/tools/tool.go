@@ -17,23 +17,20 @@ const (
 	Cache    Kind = "cache"    // a copy of the host's: what is written stays in memory, and is gone afterwards
 	Build    Kind = "build"    // the same, but where a home directory is kept or given, it is that one's
 	Private  Kind = "private"  // an empty directory in memory
-	Program  Kind = "program"  // the installation of a program on PATH, if it lies outside of the system's directories
 	Settings Kind = "settings" // those of git's settings that run no program, as a file of the sandbox's own
 )
 
-// Kinds lists those that a row may have which is read from a file.
-var Kinds = []Kind{Read, Cache, Build, Private, Program}
+// Kinds lists them all.
+var Kinds = []Kind{Read, Cache, Build, Private, Settings}
 
 // Place is one place that a tool needs.
 type Place struct {
 	// Path is where it is: absolute, below the home directory with "~/", or below the directory that a variable of the caller's names, with "$NAME". Several
-	// are separated by "|"; the first whose variable is set counts. For a Program it is its name.
+	// are separated by "|"; the first whose variable is set counts.
 	Path string `json:"path"`
 	Kind Kind   `json:"kind"`
 	// Why says what the tool needs it for.
 	Why string `json:"why"`
-	// Up is how many names of the program's path, behind symlinks, are not of its installation: 2 for DIR/bin/go. 0 shows the program's file alone.
-	Up int `json:"up,omitempty"`
 }
 
 // Tool is a preset.
@@ -55,15 +52,10 @@ type Tool struct {
 	Opens string `json:"opens"`
 }
 
-// Names lists the names of the table.
-func Names() (names []string) {
-	for _, t := range Table() {
-		names = append(names, t.Name)
-	}
-	return names
-}
+// Names are those of the table, which a start that uses none does not build.
+var Names = []string{"browser", "cc", "dotnet", "git", "go", "java", "jupyter", "node", "office", "php", "python", "ruby", "rust"}
 
-// Find returns the row of a name or, if the word has a slash in it, the one that is read from that file: see [Read].
+// Find returns the row of a name or, if the word has a slash in it, the one that the file of that path has: JSON with the fields of a [Tool].
 func Find(word string) (Tool, error) {
 	if strings.Contains(word, "/") {
 		return fromFile(word)
@@ -72,8 +64,8 @@ func Find(word string) (Tool, error) {
 	if i := slices.IndexFunc(rows, func(t Tool) bool { return t.Name == word }); i >= 0 {
 		return rows[i], nil
 	}
-	hint := "use " + strings.Join(Names(), ", ") + ", or the path of a file with a row of your own"
-	if near, ok := policy.Nearest(word, Names()); ok {
+	hint := "use " + strings.Join(Names, ", ") + ", or the path of a file with a row of your own"
+	if near, ok := policy.Nearest(word, Names); ok {
 		hint = fmt.Sprintf("did you mean %s? nsrun tool list has all", near)
 	}
 	return Tool{}, fmt.Errorf("%q is no preset; %s", word, hint)

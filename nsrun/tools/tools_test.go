@@ -25,13 +25,23 @@ func TestMain(m *testing.M) { os.Exit(testenv.Main(m.Run)) }
 // hostOf is a host with a home directory and these variables.
 func hostOf(home string, vars map[string]string) tools.Host {
 	lookup := func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
-	return tools.Host{Home: home, Lookup: lookup, Gone: func(file string) bool { return strings.Contains(file, "/gone/") }}
+	real := func(file string) (string, error) {
+		switch {
+		case slices.ContainsFunc([]string{"/gone/", "/sdk", "/mise/", "/go/bin", "/.pyenv", "/.nvm"}, func(name string) bool { return strings.Contains(file, name) }):
+			return "", os.ErrNotExist
+		case strings.Contains(file, "/link/"):
+			return "/elsewhere", nil
+		}
+		return file, nil
+	}
+	return tools.Host{Home: home, Lookup: lookup, Real: real}
 }
 
 // add adds a preset to the default policy of a user with that home directory.
 func add(t *testing.T, h tools.Host, p policy.Policy, names ...string) policy.Policy {
 	t.Helper()
-	p, err := tools.Add(p, names, h)
+	p.Tools = names
+	p, _, err := tools.Add(p, policy.Operator{}, h)
 	require.NoError(t, err)
 	_, err = policy.Normalize(p, policy.Operator{})
 	require.NoError(t, err)
@@ -48,21 +58,13 @@ func of(p policy.Policy) (all []string) {
 	return all
 }
 
-// mkdir makes a directory, and a program in it if it has a name.
-func mkdir(t *testing.T, dir, program string) string {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	if program != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"), 0o755))
-	}
-	return dir
-}
-
 // TestTable holds what every row must have.
 func TestTable(t *testing.T) {
 	rows := tools.Table()
+	require.Len(t, tools.Names, len(rows))
 	assert.True(t, slices.IsSortedFunc(rows, func(a, b tools.Tool) int { return strings.Compare(a.Name, b.Name) }))
-	for _, row := range rows {
+	for i, row := range rows {
+		assert.Equal(t, tools.Names[i], row.Name)
 		assert.NotEmpty(t, row.Help, row.Name)
 		assert.NotEmpty(t, row.Opens, row.Name)
 		for _, name := range row.Pass {
@@ -78,16 +80,12 @@ func TestTable(t *testing.T) {
 		for _, e := range add(t, h, policy.Default("/home/me"), row.Name).FS {
 			assert.False(t, e.Tool != "" && e.Kind == policy.Bind && e.Write, "%s: nothing of the host's is writable: %s", row.Name, e.Dest)
 		}
-		// A user's own row can say the same, but for the settings of git.
+		// A user's own row can say the same.
 		data, err := json.Marshal(row)
 		require.NoError(t, err)
 		file := filepath.Join(t.TempDir(), "row.json")
 		require.NoError(t, os.WriteFile(file, data, 0o644))
 		own, err := tools.Find(file)
-		if row.Name == "git" {
-			assert.ErrorContains(t, err, `kind: "settings" is unknown`)
-			continue
-		}
 		require.NoError(t, err, row.Name)
 		assert.Equal(t, file, own.Name, "it is called by its file, so that no ceiling takes it for the row")
 		own.Name = row.Name
@@ -97,7 +95,6 @@ func TestTable(t *testing.T) {
 
 // TestDocHasTheTable compares the table in doc/tools.md with the one in the code; -update writes it anew.
 func TestDocHasTheTable(t *testing.T) {
-	const page, begin, end = "../../doc/tools.md", "<!-- tools:begin -->\n", "<!-- tools:end -->\n"
 	table := "| preset | for | adds | opens |\n|---|---|---|---|\n"
 	for _, row := range tools.Table() {
 		var adds []string
@@ -108,23 +105,15 @@ func TestDocHasTheTable(t *testing.T) {
 		for _, v := range slices.Concat(row.Set, row.Offline) {
 			adds = append(adds, "`"+v.Name+"="+v.Value+"`")
 		}
+		if len(row.Pass) > 0 {
+			adds = append(adds, "passes "+strings.Join(row.Pass, " "))
+		}
 		if row.Filter != "" {
 			adds = append(adds, "filter "+row.Filter)
 		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", row.Name, row.Help, strings.Join(adds, ", "), row.Opens)
 	}
-	data, err := os.ReadFile(page)
-	require.NoError(t, err)
-	before, rest, ok := strings.Cut(string(data), begin)
-	require.True(t, ok, "%s has a place for the table", page)
-	_, after, ok := strings.Cut(rest, end)
-	require.True(t, ok)
-	want := before + begin + table + end + after
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(data), "go test ./nsrun/tools -update")
+	testenv.DocTable(t, "../../doc/tools.md", "tools", table, *update)
 }
 
 func TestPlacesFollowVariables(t *testing.T) {
@@ -137,7 +126,7 @@ func TestPlacesFollowVariables(t *testing.T) {
 		{map[string]string{"GOMODCACHE": "/m", "GOPATH": "/data/go", "GOCACHE": "/c/../d"}, []string{"bind /m /m", "overlay /d /d"}},
 		{map[string]string{"GOMODCACHE": "/gone/m", "GOCACHE": "/gone/c"}, nil},
 		{map[string]string{"GOMODCACHE": "relative", "GOCACHE": "off"}, []string{"bind /home/me/go/pkg/mod /home/me/go/pkg/mod", "overlay /home/me/.cache/go-build /home/me/.cache/go-build"}},
-		{map[string]string{"GOMODCACHE": "/a\x01b", "XDG_CACHE_HOME": "/x"}, []string{"bind /home/me/go/pkg/mod /home/me/go/pkg/mod", "overlay /x/go-build /x/go-build"}},
+		{map[string]string{"GOMODCACHE": "/a\x01b"}, []string{"bind /home/me/go/pkg/mod /home/me/go/pkg/mod", "overlay /home/me/.cache/go-build /home/me/.cache/go-build"}},
 	} {
 		assert.Equal(t, tt.want, of(add(t, hostOf("/home/me", tt.vars), policy.Default("/home/me"), "go")), tt.vars)
 	}
@@ -163,9 +152,15 @@ func TestWhatIsAskedForWins(t *testing.T) {
 	at := p.At("/home/me/.npm/x")
 	assert.True(t, at.Kind == policy.Bind && at.Tool == "" && !at.Write, at)
 
-	p = policy.Default("/home/me")
-	p.Network = policy.NetworkHost
-	assert.Empty(t, add(t, h, p, "go").Env.Set, "with a network there is no reason to say that there is none")
+	for _, change := range []func(*policy.Policy){
+		func(p *policy.Policy) { p.Network = policy.NetworkHost },
+		func(p *policy.Policy) { p.Autonomy = policy.FullAccess },
+		func(p *policy.Policy) { p.Isolation = policy.Subprocess },
+	} {
+		p = policy.Default("/home/me")
+		change(&p)
+		assert.Empty(t, add(t, h, p, "go").Env.Set, "with a network there is no reason to say that there is none")
+	}
 
 	p = policy.Default("/home/me")
 	p.Seccomp.Filter = "compute"
@@ -185,21 +180,22 @@ func TestUnknownPresets(t *testing.T) {
 	for word, says := range map[string]string{
 		"nde": "did you mean node?", "x": "use browser, cc,", "": "is no preset", "./none.json": "no such file", "/": "not a file", "/dev/zero": "not a file",
 	} {
-		_, err := tools.Add(policy.Default("/home/me"), []string{word}, hostOf("/home/me", nil))
+		p := policy.Default("/home/me")
+		p.Tools = []string{word}
+		_, _, err := tools.Add(p, policy.Operator{}, hostOf("/home/me", nil))
 		assert.ErrorContains(t, err, says, word)
 	}
 	for text, says := range map[string]string{
-		"": "EOF", "{": "unexpected EOF", "[]": "cannot unmarshal", `{"nme": "x"}`: `unknown field "nme"`, `{} {}`: "more after the row",
-		`{"places": [{"path": "x", "kind": "read"}]}`:             "places[0]: path",
-		`{"places": [{"path": "~", "kind": "read"}]}`:             "something below it",
-		`{"places": [{"path": "/", "kind": "read"}]}`:             "something below it",
-		`{"places": [{"path": "~/../x", "kind": "read"}]}`:        "clean path",
-		`{"places": [{"path": "$A-B/x", "kind": "read"}]}`:        "",
-		`{"places": [{"path": "~/x|y", "kind": "read"}]}`:         `"y" begins with none of`,
-		`{"places": [{"path": "~/x", "kind": "write"}]}`:          `kind: "write" is unknown; use read, cache`,
-		`{"places": [{"path": "a/b", "kind": "program"}]}`:        "the name of a program",
-		`{"places": [{"path": "~/x", "kind": "read", "up": 1}]}`:  "up: 1",
-		`{"places": [{"path": "x", "kind": "program", "up": 9}]}`: "from 0 to 8",
+		"": "EOF", "{": "unexpected EOF", "[]": "a row is one object", `{"nme": "x"}`: `unknown field "nme"`, `{} {}`: "more after the row",
+		`{"places": [{"path": "x", "kind": "read"}]}`:            "places[0]: path",
+		`{"places": [{"path": "~", "kind": "read"}]}`:            "something below it",
+		`{"places": [{"path": "/", "kind": "read"}]}`:            "something below it",
+		`{"places": [{"path": "~/../x", "kind": "read"}]}`:       "clean path",
+		`{"places": [{"path": "$A-B/x", "kind": "read"}]}`:       "",
+		`{"places": [{"path": "~/x|y", "kind": "read"}]}`:        `"y" begins with none of`,
+		`{"places": [{"path": "~/x", "kind": "write"}]}`:         `kind: "write" is unknown; use read, cache`,
+		`{"places": [{"path": "~/x", "kind": "read", "up": 1}]}`: `unknown field "up"`,
+		`{"places": [{"path": "go", "kind": "program"}]}`:        `kind: "program" is unknown`,
 		`{"pass": ["A=B"]}`:                     `pass: "A=B"`,
 		`{"set": [{"name": "", "value": "x"}]}`: "set:",
 		`{"filter": "off"}`:                     `filter: "off" is unknown; use default, compute, network, build`,
@@ -220,57 +216,60 @@ func TestUnknownPresets(t *testing.T) {
 	assert.ErrorContains(t, err, "more than 65536 bytes")
 }
 
-// TestProgramsAreFoundWhereTheUserHasThem, and only there: what a command can write decides nothing.
-func TestProgramsAreFoundWhereTheUserHasThem(t *testing.T) {
-	home, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	sdk := mkdir(t, home+"/sdk/go1.99/bin", "go")
-	require.NoError(t, os.Symlink("go1.99", home+"/sdk/current"))
-	mkdir(t, home+"/bin", "")
-	require.NoError(t, os.Symlink("../sdk/current/bin/go", home+"/bin/go"))
-	root := home + "/sdk/go1.99"
-	for _, tt := range []struct {
-		path string
-		want []string
-	}{
-		{sdk, []string{"bind " + root + " " + root}},
-		{home + "/sdk/current/bin", []string{"bind " + root + " " + root, "symlink " + root + " " + home + "/sdk/current"}},
-		{home + "/bin", []string{"bind " + root + " " + root, "symlink " + home + "/sdk/current/bin/go " + home + "/bin/go", "symlink " + root + " " + home + "/sdk/current"}},
-		{"relative:" + home + "/none:" + sdk, []string{"bind " + root + " " + root}},
-		{"", nil},
+// TestWhatVariablesName is not shown where it is more than the preset is for, or where a command could have put a link.
+func TestWhatVariablesName(t *testing.T) {
+	for dir, says := range map[string]string{
+		"/home/me": "is your home directory", "/home": "is a directory above your home directory", "/home/me/.ssh": "is where keys or tokens are kept",
+		"/home/me/.gnupg/private": "is where keys", "/home/me/.config": "is where keys or sessions of browsers are kept", "/": "is the whole host", "/etc": "is a directory of the system",
+		"/link/x": "$PIP_CACHE_DIR leads through a symlink to /elsewhere", "/proc/1": "nothing of the host's /proc can be shown", "/gone/x": "",
 	} {
-		h := hostOf("", map[string]string{"PATH": tt.path})
-		assert.Equal(t, tt.want, of(add(t, h, policy.Default("/home/me"), "go")), tt.path)
+		p := add(t, hostOf("/home/me", map[string]string{"PIP_CACHE_DIR": dir}), policy.Default("/home/me"), "python")
+		for _, e := range p.FS {
+			assert.False(t, e.Tool != "" && (e.Source == dir || e.Source == "/elsewhere"), "%s is shown", dir)
+		}
+		assert.NotContains(t, p.Env.Pass, "PIP_CACHE_DIR")
+		if says != "" {
+			assert.Contains(t, p.Notes[len(p.Notes)-1].Loss, says, dir)
+		}
 	}
-
-	// A program of the system's is there already.
-	if at, err := filepath.EvalSymlinks("/usr/bin/python3"); err == nil && strings.HasPrefix(at, "/usr/") {
-		assert.Empty(t, of(add(t, hostOf("", map[string]string{"PATH": "/usr/bin"}), policy.Default("/home/me"), "python")))
+	p := add(t, hostOf("/home/me", map[string]string{"PIP_CACHE_DIR": "/data/pip"}), policy.Default("/home/me"), "python")
+	assert.Contains(t, of(p), "overlay /data/pip /data/pip", "control")
+	assert.Contains(t, p.Env.Pass, "PIP_CACHE_DIR", "else the program would look elsewhere")
+	ceiling := policy.Ceiling{Tools: []string{"python"}}
+	for _, roots := range [][]string{nil, {"/data"}} {
+		ceiling.FSRead = roots
+		cut, err := policy.Normalize(p, policy.Operator{Ceilings: []policy.Ceiling{ceiling}})
+		require.NoError(t, err)
+		at := cut.At("/data/pip")
+		assert.Equal(t, len(roots) > 0, at != nil, "under a ceiling it is a grant")
 	}
-
-	// A directory that holds more than an installation is not shown, but the program is.
-	mkdir(t, home+"/.local/bin", "go")
-	wide := add(t, hostOf(home, map[string]string{"PATH": home + "/.local/bin", "GOMODCACHE": "/m", "GOCACHE": "/c"}), policy.Default("/home/me"), "go")
-	assert.Contains(t, of(wide), "bind "+home+"/.local/bin/go "+home+"/.local/bin/go")
-	assert.NotContains(t, of(wide), "bind "+home+"/.local "+home+"/.local")
-	for _, e := range wide.FS {
-		assert.False(t, e.Tool != "" && (e.Source == home || e.Source == home+"/.local"), e)
+	for _, home := range []string{"", "relative"} {
+		t.Setenv("HOME", home)
+		assert.Empty(t, tools.Here().Home)
 	}
 }
 
-// TestAPlantedProgramIsNone: a workspace that is on PATH, as an activated environment is, has a link that leads out of it.
-func TestAPlantedProgramIsNone(t *testing.T) {
+// TestARowIsOutOfReach of the command: else it could change the row for the next run.
+func TestARowIsOutOfReach(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	secret := mkdir(t, dir+"/secret/keys/bin", "go")
-	mkdir(t, dir+"/ws/bin", "")
-	require.NoError(t, os.Symlink(secret+"/go", dir+"/ws/bin/go"))
-	require.NoError(t, os.Symlink(dir+"/ws/bin", dir+"/alias"))
-	for _, search := range []string{dir + "/ws/bin", dir + "/alias"} {
-		h := hostOf("", map[string]string{"PATH": search})
-		require.NotEmpty(t, of(add(t, h, policy.Default("/home/me"), "go")), "control: it is followed where nothing can be planted")
-		p := policy.Default("/home/me").Grant(dir+"/ws", true, "--workspace")
-		assert.Empty(t, of(add(t, h, p, "go")), search)
+	require.NoError(t, os.MkdirAll(dir+"/ws", 0o755))
+	require.NoError(t, os.Symlink("ws", dir+"/alias"))
+	require.NoError(t, os.WriteFile(dir+"/ws/row.json", []byte("{}"), 0o644))
+	require.NoError(t, os.Symlink("ws/row.json", dir+"/row.json"))
+	h := tools.Here()
+	for _, file := range []string{dir + "/ws/row.json", dir + "/alias/row.json", dir + "/row.json"} {
+		for _, ws := range []string{dir + "/ws", dir + "/alias"} {
+			p := policy.Default("/home/me").Grant(ws, true, "--workspace")
+			p.Tools = []string{file}
+			_, _, err := tools.Add(p, policy.Operator{}, h)
+			assert.ErrorContains(t, err, "which the command can write (--workspace); keep the row out of it")
+		}
+		p := policy.Default("/home/me").Grant(dir+"/ws", false, "--ro")
+		p.Tools = []string{file}
+		_, files, err := tools.Add(p, policy.Operator{}, h)
+		assert.NoError(t, err, "control")
+		assert.Equal(t, []string{file}, files, "no sandbox may be able to write it")
 	}
 }
 
@@ -284,11 +283,19 @@ func TestACeilingPermitsByName(t *testing.T) {
 		{[]string{"go", "git"}, nil, nil},
 		{[]string{"go", "git"}, []string{"go"}, []string{"/home/me/.cache/go-build", "/home/me/go/pkg/mod"}},
 		{[]string{file}, []string{"go"}, nil},
-		{[]string{file}, []string{file}, []string{"/etc/x", "/srv/y"}},
+		{[]string{file}, []string{file}, []string{"/srv/y"}},
 	} {
-		p := add(t, h, policy.Default("/home/me"), tt.tools...)
-		p, err := policy.Normalize(p, policy.Operator{Ceilings: []policy.Ceiling{{Tools: tt.permits}}})
+		op := policy.Operator{Ceilings: []policy.Ceiling{{Tools: []string{"git", "go", file}}, {Tools: tt.permits}}}
+		p := policy.Default("/home/me")
+		p.Tools = tt.tools
+		p, _, err := tools.Add(p, op, h)
 		require.NoError(t, err)
+		p, err = policy.Normalize(p, op)
+		require.NoError(t, err)
+		all := add(t, h, policy.Default("/home/me"), tt.tools...) // by a front end that has not asked the operator
+		all, err = policy.Normalize(all, op)
+		require.NoError(t, err)
+		assert.Equal(t, of(p), of(all))
 		var left []string
 		for _, e := range p.FS {
 			if e.Tool != "" {
@@ -386,7 +393,7 @@ func TestSuggestions(t *testing.T) {
 	h := hostOf(home, nil)
 	p := policy.Default("/home/me")
 	assert.Empty(t, tools.SuggestFor(p, []string{"npm", "ci"}, h), "it would show nothing")
-	mkdir(t, home+"/.npm", "")
+	require.NoError(t, os.Mkdir(home+"/.npm", 0o755))
 	for _, command := range [][]string{{"npm", "ci"}, {"/usr/bin/npx", "x"}, {"sh", "-c", "cd x && npm ci"}, {"sh", "-c", "x=$(npm ci)"}, {"bash", "-c", "CI=1 npm ci"}, {"sh", "-c", "set -e\nif npm ci; then echo; fi"}} {
 		assert.Equal(t, []string{"node"}, tools.SuggestFor(p, command, h), command)
 	}

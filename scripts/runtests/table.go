@@ -25,6 +25,11 @@ type pkg struct {
 // docker is what a Docker daemon of a test's own takes.
 const docker = "docker.io podman crun bubblewrap"
 
+// everyday is what the programs of e2e/programs are in.
+const everyday = "autoconf automake bc bison cmake curl emacs-nox ffmpeg file flex g++ gdb ghostscript gnupg gnuplot-nox graphviz imagemagick libc6-dbg " +
+	"libxml2-utils lua5.4 m4 ninja-build openjdk-17-jdk-headless openssh-client openssl pandoc patch php-cli poppler-utils procps python3-pip " +
+	"python3-venv qpdf redis-server ripgrep rsync ruby rustc screen sqlite3 tidy tmux tree unzip valgrind vim xz-utils zip"
+
 var table = map[string]pkg{
 	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools"},
 	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
@@ -36,7 +41,7 @@ var table = map[string]pkg{
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
 	"e2e/backend":                {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
 	"e2e/host":                   {seconds: 13, once: true},
-	"e2e/programs":               {seconds: 30, needs: "cargo gcc git libc6-dev make nodejs npm python3-pytest strace"},
+	"e2e/programs":               {seconds: 45, slow: 300, slice: 7, needs: "cargo gcc git jq libc6-dev make nodejs npm python3 python3-pytest strace", more: everyday},
 	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
 	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
 	"internal/doctest":           {quick: true, seconds: 1, once: true},

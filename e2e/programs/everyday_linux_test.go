@@ -1,0 +1,122 @@
+package programs
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the table of doc/programs.md anew")
+
+// TestEveryday runs each program of the table by each backend, and twice by native: the fast tier those that are marked, and all of them an ordinary user in the tier all.
+func TestEveryday(t *testing.T) {
+	dir, nsrun := room(t)
+	for i, r := range everydays() {
+		if !r.fast && (!testenv.All() || os.Geteuid() == 0) {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			r.installed(t)
+			project, home := filepath.Join(dir, fmt.Sprint("p", i)), filepath.Join(dir, fmt.Sprint("h", i))
+			require.NoError(t, os.MkdirAll(home, 0o700))
+			require.NoError(t, os.MkdirAll(project, 0o755))
+			write(t, project, r.files)
+			if r.prepare != "" {
+				host(t, project, home, "sh", "-ec", r.prepare)
+			}
+			if without := r; r.tool != "" {
+				without.tool = ""
+				out, err := without.runs(nsrun, project, home, "native")
+				assert.False(t, err == nil && strings.Contains(out, r.prints), "it works without the preset %s", r.tool)
+				assert.Contains(t, out, "--tool "+r.tool, "its own output names the preset")
+			}
+			for _, backend := range []string{"native", "landlock", "bwrap"} {
+				r.try(t, nsrun, project, home, backend)
+				if backend == "native" {
+					r.try(t, nsrun, project, home, backend)
+				}
+			}
+		})
+	}
+}
+
+// installed skips a program that is not there; in CI that is a failure.
+func (r everyday) installed(t *testing.T) {
+	t.Helper()
+	for _, name := range strings.Fields(r.packages) {
+		if _, err := exec.LookPath("npm"); name == "npm" && err == nil { // other builds of nodejs than Debian's bring it along
+			continue
+		}
+		out, err := exec.Command("dpkg-query", "-W", "-f", "${Status}", name).CombinedOutput()
+		if err == nil && strings.Contains(string(out), "ok installed") {
+			continue
+		}
+		require.Empty(t, os.Getenv("CI"), "the package %s has to be installed", name)
+		t.Skipf("the package %s is not installed", name)
+	}
+}
+
+// try runs a program by a backend, and holds it to what the table says.
+func (r everyday) try(t *testing.T, nsrun, project, home, backend string) {
+	t.Helper()
+	out, err := r.runs(nsrun, project, home, backend)
+	refused := ""
+	if backend == "landlock" {
+		refused = r.landlock
+	}
+	switch works := err == nil && strings.Contains(out, r.prints); {
+	case refused != "" && works:
+		t.Errorf("%s: it works now", backend)
+	case refused != "" && !strings.Contains(out, refused):
+		t.Errorf("%s: it does not say %q\n%s", backend, refused, out)
+	case refused == "" && !works:
+		t.Errorf("%s: %v; it prints no %q\n%s", backend, err, r.prints, out)
+	}
+}
+
+// runs runs it, and returns all output.
+func (r everyday) runs(nsrun, project, home, backend string) (string, error) {
+	flags := []string{"run", "--workspace", ".", "--backend", backend}
+	if r.tool != "" {
+		flags = append(flags, "--tool", r.tool)
+	}
+	cmd := exec.Command(nsrun, append(flags, "--", "sh", "-ec", r.run)...)
+	cmd.Dir, cmd.Env = project, append(environ(home), "TERM=xterm")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// TestDocHasTheEverydayTable compares the table in doc/programs.md with the one in the code; -update writes it anew.
+func TestDocHasTheEverydayTable(t *testing.T) {
+	table, group, plain := "", "", 0
+	rows := everydays()
+	for _, r := range rows {
+		if r.group != group {
+			group = r.group
+			table += "\n| " + group + " | native, bwrap | landlock |\n|---|---|---|\n"
+		}
+		works, landlock := "works", "works"
+		if r.tool != "" {
+			works = "works with `--tool " + r.tool + "`"
+			landlock = works
+		} else {
+			plain++
+		}
+		if r.landlock != "" {
+			landlock = "refused: " + strings.TrimSuffix(r.landlock, ": ")
+		}
+		table += fmt.Sprintf("| %s | %s | %s |\n", r.name, works, landlock)
+	}
+	table = fmt.Sprintf("%d of %d work without a preset, and the others with one.\n", plain, len(rows)) + table
+	require.GreaterOrEqual(t, len(rows), 70)
+	require.GreaterOrEqual(t, 10*plain, 7*len(rows), "seven of ten work without a preset")
+	testenv.DocTable(t, "../../doc/programs.md", "programs", table+"\n", *update)
+}
