@@ -22,7 +22,10 @@ func Spare(name string) (string, error) {
 		if err == nil {
 			err = oursAbove(dir)
 		}
-		if errors.As(err, new(notOurs)) { // and no other error: a look that fails once must not change where the command's home is
+		if err == nil {
+			err = writable(dir)
+		}
+		if errors.As(err, new(notOurs)) || errors.Is(err, unix.EROFS) { // and no other error: a look that fails once must not change where the command's home is
 			dir, err = filepath.Join(os.TempDir(), fmt.Sprintf("nsrun-%d", os.Geteuid())), nil
 		}
 	}
@@ -33,12 +36,27 @@ func Spare(name string) (string, error) {
 	for { // of what is not there nothing is a symlink
 		real, err := filepath.EvalSymlinks(dir)
 		if err == nil {
-			return filepath.Join(real, rest), nil
+			return filepath.Join(real, rest), writable(real)
 		}
 		if !errors.Is(err, os.ErrNotExist) || dir == "/" {
 			return "", fmt.Errorf("%w%s", err, elsewhere)
 		}
 		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+// writable returns an error if the directory that exists on the way to a path is on a file system that cannot be written, as in containers with a
+// read-only root.
+func writable(dir string) error {
+	for {
+		err := unix.Access(dir, unix.W_OK)
+		if !errors.Is(err, os.ErrNotExist) || dir == "/" {
+			if errors.Is(err, unix.EROFS) {
+				return &os.PathError{Op: "make a directory below", Path: dir, Err: err}
+			}
+			return nil // other errors are for whatever makes it
+		}
+		dir = filepath.Dir(dir)
 	}
 }
 

@@ -77,9 +77,10 @@ func (c *compiler) private() error {
 func (c *compiler) own(i int, name string) (at string) {
 	place := c.req.Private
 	if place.Dir == "" {
-		n := Note{Feature: "private_tmp", Loss: "the backend landlock has no place for HOME and TMPDIR: " + place.Why, Fix: "set XDG_STATE_HOME to a directory of yours that no grant shows"}
-		if !slices.Contains(c.unmet, n) {
-			c.unmet = append(c.unmet, n)
+		n := Note{Feature: "private_tmp", Loss: "the backend landlock has no place for HOME and TMPDIR: " + place.Why, Fix: "set XDG_STATE_HOME to a directory of yours that no grant shows; a container with a read-only root needs a volume at /tmp"}
+		said := func(n Note) bool { return n.Feature == "private_tmp" }
+		if !slices.ContainsFunc(c.plan.Notes, said) && !slices.ContainsFunc(c.unmet, said) { // the home directory and /tmp share one
+			c.lose(n, false)
 		}
 		return c.pol.FS[i].Dest
 	}
