@@ -77,7 +77,7 @@ func largeHome(p policy.Policy) []plan.Note {
 	if err != nil || !home.Above(mostKept) {
 		return nil
 	}
-	return []plan.Note{{Feature: homeStage, Loss: fmt.Sprintf("what is kept for %s takes more than %d GiB in %s", home.Workspace, mostKept>>30, filepath.Dir(home.Dir())),
+	return []plan.Note{{Feature: "home size", Loss: fmt.Sprintf("what is kept for %s takes more than %d GiB in %s", home.Workspace, mostKept>>30, filepath.Dir(home.Dir())),
 		Fix: "remove it with nsrun home rm " + home.Name + ", or part of it with a run"}}
 }
 
