@@ -157,7 +157,7 @@ func passes(backend string) []func(*compiler) error {
 	case BackendNone:
 		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	}
-	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).copies, (*C).fileSystem, (*C).landlock, (*C).seccomp,
+	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).copies, (*C).agent, (*C).fileSystem, (*C).landlock, (*C).seccomp,
 		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 

@@ -24,7 +24,12 @@ type Private struct {
 	Links []Link `json:"links,omitempty"`
 	// Files are files in the home directory that a preset has.
 	Files []PrivateFile `json:"files,omitempty"`
+	// Agent is the socket of the host's SSH agent. The directory has another one, [AgentSocket], by which the command reaches it through a filter.
+	Agent string `json:"agent,omitempty"`
 }
+
+// AgentSocket is the name of the socket by which a command reaches the host's SSH agent.
+const AgentSocket = "agent"
 
 // PrivateFile is a file at a path below a private directory.
 type PrivateFile struct {
@@ -70,6 +75,30 @@ func (c *compiler) private() error {
 	if home >= 0 && c.plan.Private != nil {
 		c.plan.Private.Links, c.plan.Private.Files = c.links(), c.files()
 	}
+	return nil
+}
+
+// agent shows a socket of nsrun's own in the place of the host's SSH agent's, which the command must not reach as it is.
+func (c *compiler) agent() error {
+	i := slices.IndexFunc(c.pol.FS, func(e policy.FS) bool { return e.Agent })
+	if i < 0 {
+		return nil
+	}
+	c.pol.FS = slices.Clone(c.pol.FS)
+	e, place := c.pol.FS[i], c.req.Private
+	switch {
+	case c.plan.Backend == BackendDocker:
+		c.note("tools", "the SSH agent is not there: its filter takes a host that the container shares", "use the backend native")
+	case place.Dir == "":
+		c.note("tools", "the SSH agent is not there: there is no place for the filter's socket: "+place.Why, "set XDG_STATE_HOME to a directory of yours that no grant shows")
+	default:
+		c.plan.Private = &Private{Dir: place.Dir, Agent: e.Source}
+		// Only the run makes it: a plan is looked at without it. What bounded the host's socket says nothing of this one.
+		e.Source, e.Within, e.NoFollow, e.Optional, e.Quiet = path.Join(place.Dir, AgentSocket), nil, true, true, true
+		c.pol.FS[i] = e
+		return nil
+	}
+	c.pol.FS = slices.Delete(c.pol.FS, i, i+1)
 	return nil
 }
 
@@ -171,6 +200,9 @@ func (p *Private) String() string {
 			names = append(names, quote(l.Path))
 		}
 		text += "; links: " + strings.Join(names, " ")
+	}
+	if p.Agent != "" {
+		text += "; " + AgentSocket + " lists and signs with the keys of the agent at " + quote(p.Agent)
 	}
 	if len(p.Files) > 0 {
 		var names []string

@@ -45,6 +45,15 @@ func Table() []Tool {
 			// Else go tries the network to find out that a module or a newer toolchain is not there.
 			Offline: []policy.Var{set("GOPROXY", "off"), set("GOSUMDB", "off")},
 			Opens:   "It can read the sources of all modules that the host has fetched, private ones among them."},
+		{Name: "gpg", Help: "GnuPG with the keys of your agent: gpg --sign, --decrypt and --verify",
+			Programs: []string{"gpg", "gpg2"},
+			Places: []Place{
+				{Path: "~/.gnupg", Kind: Private, Why: "GnuPG's own directory"},
+				{Path: "~/.gnupg/pubring.kbx", Kind: Read, Why: "public keys"},
+				{Path: "~/.gnupg/trustdb.gpg", Kind: Copy, Why: "how far you trust them"},
+				{Path: "$XDG_RUNTIME_DIR/gnupg/S.gpg-agent.extra|~/.gnupg/S.gpg-agent.extra", At: "~/.gnupg/S.gpg-agent", Kind: Socket,
+					Why: "the agent's restricted socket, as for remote hosts"}},
+			Opens: "It can sign and decrypt with every key that the agent has or asks you for, and read whose public keys you have. It cannot export or delete a key, or end the agent."},
 		{Name: "java", Help: "Java: java, javac, Maven and Gradle, offline",
 			Marks:    []string{"pom.xml", "build.gradle", "build.gradle.kts", "mvnw", "gradlew"},
 			Programs: []string{"java", "javac", "mvn", "gradle", "mvnw", "gradlew"},
@@ -120,5 +129,12 @@ func Table() []Tool {
 			Pass:    []string{"RUSTUP_TOOLCHAIN", "RUSTFLAGS", "CARGO_BUILD_TARGET"},
 			Offline: []policy.Var{set("CARGO_NET_OFFLINE", "true")},
 			Opens:   "It can read fetched crates, private ones among them. Settings and credentials of cargo are not shown."},
+		{Name: "ssh", Help: "ssh, scp and sftp with the keys of your agent; the network is --net's",
+			Programs: []string{"ssh", "scp", "sftp", "ssh-add"},
+			Places: []Place{
+				{Path: "~/.ssh/known_hosts", Kind: Copy, Why: "the hosts that you know"},
+				{Path: "$SSH_AUTH_SOCK", At: "/run/ssh-agent", Kind: Agent, Why: "the keys of your agent"}},
+			Opens: "It can list the agent's keys, and sign whatever it likes with them: log in wherever they and the network let it. It cannot read, add or remove a key, or lock the agent. " +
+				"Key files and ~/.ssh/config are not shown."},
 	}
 }

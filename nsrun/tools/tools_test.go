@@ -58,6 +58,9 @@ func of(p policy.Policy) (all []string) {
 	return all
 }
 
+// keyless are places beside keys that hold none: files, an empty directory, and the socket of an agent that gives none away.
+var keyless = []string{"~/.ssh/known_hosts", "~/.gnupg", "~/.gnupg/pubring.kbx", "~/.gnupg/trustdb.gpg", "$XDG_RUNTIME_DIR/gnupg/S.gpg-agent.extra|~/.gnupg/S.gpg-agent.extra"}
+
 // TestTable holds what every row must have.
 func TestTable(t *testing.T) {
 	rows := tools.Table()
@@ -72,6 +75,9 @@ func TestTable(t *testing.T) {
 		}
 		for _, place := range row.Places {
 			assert.NotEmpty(t, place.Why, "%s: %s", row.Name, place.Path)
+			if slices.Contains(keyless, place.Path) {
+				continue
+			}
 			for _, secret := range []string{".ssh", ".gnupg", ".aws", "credentials", ".npmrc", ".netrc", "settings.xml", ".docker", "id_"} {
 				assert.NotContains(t, place.Path, secret, row.Name)
 			}

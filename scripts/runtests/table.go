@@ -31,7 +31,7 @@ const everyday = "autoconf automake bc bison cmake curl emacs-nox ffmpeg file fl
 	"python3-venv qpdf redis-server ripgrep rsync ruby rustc screen sqlite3 tidy tmux tree unzip valgrind vim xz-utils zip"
 
 var table = map[string]pkg{
-	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools"},
+	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools openssh-client gpg gpg-agent"},
 	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
 	"cmd/nsbench":                {seconds: 15, race: 30},
 	"e2e":                        {seconds: 65, once: true, slow: 110, slice: 6},
@@ -51,6 +51,7 @@ var table = map[string]pkg{
 	"nsrun/audit":                {quick: true, seconds: 6, race: 8},
 	"nsrun/bwrap":                {quick: true, seconds: 1},
 	"nsrun/facts":                {quick: true, seconds: 1},
+	"internal/agent":             {quick: true, seconds: 1, race: 4},
 	"internal/backend":           {seconds: 30, slow: 95, slice: 6, race: 90},
 	"internal/importcheck":       {quick: true, seconds: 1},
 	"internal/probe":             {quick: true, seconds: 2},

@@ -1,0 +1,88 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// agentVariable names the socket of an SSH agent.
+const agentVariable = "SSH_AUTH_SOCK"
+
+// socket shows a socket of the host's where it exists: an SSH agent's by a filter. A ceiling permits it as it does a grant.
+func (a *adder) socket(kind Kind, source, dest, variable string) {
+	real, err := a.host.Real(source)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Lstat(real)
+	}
+	if err == nil && info.Mode()&fs.ModeSocket == 0 {
+		err = errors.New("it is no socket")
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return
+	case err != nil:
+		a.note(fmt.Sprintf("%s is not shown: %v", source, err), "start the agent that it is of")
+		return
+	}
+	// A link that a command can write leads wherever that command likes.
+	for _, e := range a.asked.FS {
+		if e.Kind == policy.Bind && e.Write && (policy.Inside(source, e.Source) || policy.Inside(real, e.Source)) {
+			a.note(source+" is not shown: it lies in "+e.Source+", which the command can write ("+e.Why+")", "start the agent with a socket elsewhere")
+			return
+		}
+	}
+	e := policy.FS{Kind: policy.Socket, Source: real, Dest: dest, Write: true, Optional: true, Found: true, Agent: kind == Agent}
+	if err := e.Check(); err != nil {
+		a.note(source+" is not shown: "+err.Error(), "start the agent with a socket elsewhere")
+		return
+	}
+	a.add(e)
+	if kind == Agent && !slices.Contains(a.Env.Pass, agentVariable) {
+		a.Env.Set = append([]policy.Var{{Name: agentVariable, Value: dest}}, a.Env.Set...)
+	}
+}
+
+// mostCopied is how large a file may be that the sandbox has as a copy.
+const mostCopied = 1 << 20
+
+// copy shows a file of the sandbox's own with what the host's has.
+func (a *adder) copy(source, dest string) {
+	data, err := readFile(source)
+	if err != nil {
+		a.note(fmt.Sprintf("%s is not copied: %v", source, err), "make it a file of at most 1 MiB that you can read")
+		return
+	}
+	a.add(policy.FS{Kind: policy.File, Dest: dest, Data: data, Mode: 0o600, Optional: true, Quiet: true})
+}
+
+func readFile(name string) ([]byte, error) {
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a FIFO
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("it is no file"))
+	}
+	data, err := io.ReadAll(io.LimitReader(file, mostCopied+1))
+	if err == nil && len(data) > mostCopied {
+		err = fmt.Errorf("it has more than %d bytes", mostCopied)
+	}
+	return data, err
+}
+
+// public are files where keys are kept that hold none.
+var public = []string{".ssh/known_hosts", ".gnupg/pubring.kbx", ".gnupg/trustdb.gpg"}
+
+func isPublic(file, home string) bool {
+	return slices.ContainsFunc(public, func(name string) bool { return file == path.Join(home, name) })
+}
