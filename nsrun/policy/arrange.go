@@ -107,6 +107,7 @@ func stricter(a, b FS) FS {
 	a.Quiet = a.Quiet && b.Quiet
 	a.Force = a.Force || b.Force
 	a.Tool, a.Variable = min(a.Tool, b.Tool), max(a.Variable, b.Variable) // of two presets
+	a.Found = a.Found || b.Found
 	a.SizeMB = least(a.SizeMB, b.SizeMB)
 	a.Inodes = least(a.Inodes, b.Inodes)
 	if a.Mode != b.Mode {

@@ -87,7 +87,13 @@ func (t Tool) check() error {
 
 func (p Place) check() error {
 	if !slices.Contains(Kinds, p.Kind) {
-		return fmt.Errorf("kind: %q is unknown; use read, cache, build, private or settings", p.Kind)
+		return fmt.Errorf("kind: %q is unknown; use read, cache, build, private, settings or repository", p.Kind)
+	}
+	if p.Kind == Repository {
+		if p.Path != "" {
+			return fmt.Errorf("path: %q; leave it out, as a repository is looked for at the workspace", p.Path)
+		}
+		return nil
 	}
 	for one := range strings.SplitSeq(p.Path, "|") {
 		first, rest, _ := strings.Cut(one, "/")

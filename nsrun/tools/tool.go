@@ -18,16 +18,18 @@ const (
 	Build    Kind = "build"    // the same, but where a home directory is kept or given, it is that one's
 	Private  Kind = "private"  // an empty directory in memory
 	Settings Kind = "settings" // those of git's settings that run no program, as a file of the sandbox's own
+	// Repository is what of a git repository lies outside of the workspace. Such a place has no path.
+	Repository Kind = "repository"
 )
 
 // Kinds lists them all.
-var Kinds = []Kind{Read, Cache, Build, Private, Settings}
+var Kinds = []Kind{Read, Cache, Build, Private, Settings, Repository}
 
 // Place is one place that a tool needs.
 type Place struct {
 	// Path is where it is: absolute, below the home directory with "~/", or below the directory that a variable of the caller's names, with "$NAME". Several
 	// are separated by "|"; the first whose variable is set counts.
-	Path string `json:"path"`
+	Path string `json:"path,omitempty"`
 	Kind Kind   `json:"kind"`
 	// Why says what the tool needs it for.
 	Why string `json:"why"`
