@@ -53,7 +53,7 @@ func (a *adder) repository(grant policy.FS) {
 	case err != nil:
 		a.note("the repository of "+grant.Source+" is not shown: "+err.Error(), fix)
 		return
-	case r.top == "":
+	case r.top == "" || policy.Inside(grant.Source, r.gitDir): // none, or only a part of a git directory was asked for
 		return
 	case r.top == grant.Source && r.gitDir == r.top+"/.git": // all of it is in the grant
 		a.trust(r)
@@ -255,7 +255,7 @@ func (h Host) worktree(r repository) error {
 		return err
 	}
 	if strings.TrimSpace(string(common)) != "../.." {
-		return fmt.Errorf("its file commondir names another directory than ../..")
+		return fmt.Errorf("its file commondir names another directory than the one two above")
 	}
 	if !isGitDir(r.gitDir) {
 		return fmt.Errorf("%s has no HEAD, objects and refs", r.gitDir)

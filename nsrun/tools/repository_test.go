@@ -97,7 +97,8 @@ func TestRepositoriesAreFound(t *testing.T) {
 		"repo/libs/one/two": {"rw repo/.git/modules/libs/one/modules/two"},
 		"repo/libs":         {"ro repo", "rw repo/.git"},
 		"home":              nil,
-		"repo/.git/objects": {"ro repo", "rw repo/.git"},
+		"repo/.git/objects": nil,
+		"repo/.git":         nil,
 		"gone":              nil,
 		"repo/.git/HEAD":    nil,
 	} {
