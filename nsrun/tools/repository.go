@@ -53,9 +53,9 @@ func (a *adder) repository(grant policy.FS) {
 	case err != nil:
 		a.note("the repository of "+grant.Source+" is not shown: "+err.Error(), fix)
 		return
-	case r.top == "" || policy.Inside(grant.Source, r.gitDir): // none, or only a part of a git directory was asked for
+	case r.top == "" || policy.Inside(real, r.gitDir): // none, or only a part of a git directory was asked for
 		return
-	case r.top == grant.Source && r.gitDir == r.top+"/.git": // all of it is in the grant
+	case r.top == real && r.gitDir == r.top+"/.git": // all of it is in the grant
 		a.trust(r)
 		return
 	}
@@ -63,8 +63,9 @@ func (a *adder) repository(grant policy.FS) {
 		a.note("the repository of "+grant.Source+" is not shown: "+why, fix)
 		return
 	}
-	if r.top != grant.Source && a.found(r.top, false) && !slices.Contains(a.Env.Pass, acrossFS) {
-		a.Env.Set = slices.Concat([]policy.Var{{Name: acrossFS, Value: "1"}}, a.Env.Set) // the policy's own comes later, and wins
+	across := policy.Var{Name: acrossFS, Value: "1"}
+	if r.top != real && a.found(r.top, false) && !slices.Contains(a.Env.Pass, acrossFS) && !slices.Contains(a.Env.Set, across) {
+		a.Env.Set = slices.Concat([]policy.Var{across}, a.Env.Set) // the policy's own comes later, and wins
 	}
 	a.found(r.gitDir, grant.Write && !a.strict)
 	a.trust(r)

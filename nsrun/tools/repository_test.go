@@ -119,6 +119,7 @@ func TestRepositoriesAreFound(t *testing.T) {
 	ro := policy.Default("/home/me").Grant(dir+"/repo/sub", false, "--ro")
 	assert.Equal(t, []string{"ro repo", "ro repo/.git"}, with(ro, policy.Operator{}))
 	both := ro.Grant(dir+"/repo/libs", true, "--rw")
+	assert.Len(t, add(t, realHost(dir), both, "git").Env.Set, 1)
 	assert.Equal(t, []string{"ro repo", "rw repo/.git"}, with(both, policy.Operator{}))
 	whole := ro.Grant(dir+"/repo", false, "--ro")
 	assert.Empty(t, with(whole, policy.Operator{}), "what is asked for decides")
@@ -206,6 +207,8 @@ func TestRepositoriesAreRefused(t *testing.T) {
 	require.NoError(t, os.Symlink("repo", dir+"/alias"))
 	p = policy.Default("/home/me").Grant(dir+"/alias/sub", true, "--workspace")
 	assert.Contains(t, reasons(add(t, realHost(dir), p, "git")), "leads through a symlink to "+dir+"/repo/sub; name that")
+	p = policy.Default("/home/me").Grant(dir+"/alias", true, "--workspace")
+	assert.Empty(t, reasons(add(t, realHost(dir), p, "git")), "nothing is missing")
 	for _, at := range []string{"repo", "repo/.git", "repo/.git/worktrees/x", "wt"} {
 		workspace := "/wt"
 		if at == "repo" {
