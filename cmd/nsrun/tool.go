@@ -108,7 +108,7 @@ func toolText(t tools.Tool) string {
 		if p.At != "" {
 			at = " at " + p.At
 		}
-		line(string(p.Kind), p.Path+at+"   # "+p.Why)
+		line(string(p.Kind), strings.TrimLeft(p.Path+at+"   # "+p.Why, " "))
 	}
 	line("pass", strings.Join(t.Pass, " "))
 	for _, v := range t.Set {

@@ -108,6 +108,7 @@ func stricter(a, b FS) FS {
 	a.Force = a.Force || b.Force
 	a.Agent, a.Found = a.Agent || b.Agent, a.Found || b.Found
 	a.Tool, a.Variable = min(a.Tool, b.Tool), max(a.Variable, b.Variable) // of two presets
+	a.Found = a.Found || b.Found
 	a.SizeMB = least(a.SizeMB, b.SizeMB)
 	a.Inodes = least(a.Inodes, b.Inodes)
 	if a.Mode != b.Mode {

@@ -56,7 +56,7 @@ func Add(p policy.Policy, op policy.Operator, h Host) (with policy.Policy, files
 			continue
 		}
 		p.Tools = append(p.Tools, t.Name)
-		a := adder{Policy: p, asked: asked, host: h, tool: t}
+		a := adder{Policy: p, asked: asked, host: h, tool: t, strict: strict(p, op)}
 		a.environment()
 		for _, place := range t.Places {
 			a.place(place)
@@ -93,6 +93,16 @@ type adder struct {
 	asked policy.Policy // without any preset
 	host  Host
 	tool  Tool
+	// strict has git directories read-only, as a workspace's own is.
+	strict bool
+	// safe are the tops of repositories for git's safe.directory.
+	safe []string
+}
+
+// strict reports whether the policy, or a ceiling, protects the whole .git.
+func strict(p policy.Policy, op policy.Operator) bool {
+	return p.Protect.Level() == policy.ProtectStrict ||
+		slices.ContainsFunc(op.Ceilings, func(c policy.Ceiling) bool { return c.Protect.Level() == policy.ProtectStrict })
 }
 
 func (a *adder) note(loss, fix string) {
@@ -134,6 +144,10 @@ func (a *adder) pass(name string) {
 
 // place adds what the sandbox sees at a place.
 func (a *adder) place(place Place) {
+	if place.Kind == Repository {
+		a.repositories()
+		return
+	}
 	source, variable := a.host.path(place)
 	if source == "" {
 		if place.Kind == Socket || place.Kind == Agent {

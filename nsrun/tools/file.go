@@ -89,6 +89,12 @@ func (p Place) check() error {
 	if !slices.Contains(Kinds, p.Kind) {
 		return fmt.Errorf("kind: %q is unknown; use %s", p.Kind, strings.Join(policy.Words(Kinds), ", "))
 	}
+	if p.Kind == Repository {
+		if p.Path != "" {
+			return fmt.Errorf("path: %q; leave it out, as a repository is looked for at the workspace", p.Path)
+		}
+		return nil
+	}
 	for one := range strings.SplitSeq(p.Path, "|") {
 		if err := checkPlace("path", one); err != nil {
 			return err

@@ -29,9 +29,10 @@ func Table() []Tool {
 			Marks:    []string{".git"},
 			Programs: []string{"git"},
 			Places: []Place{
+				{Kind: Repository, Why: "for a workspace that is a part of a repository, a worktree or a submodule: the rest of the working tree, read-only, and the git directory, with the workspace's access"},
 				{Path: "~/.gitconfig", Kind: Settings, Why: "name, address and harmless settings of your configuration, includes resolved"},
 				{Path: "~/.config/git/ignore", Kind: Read, Why: "files that you ignore everywhere"}},
-			Opens: "It can read your name and address, and which files you ignore. No credential helper, no signing key, no alias and no hook of yours is there."},
+			Opens: "It can read your name and address, and which files you ignore. Where the workspace is a part of a repository, it can read all the rest; where the git directory lies outside of the workspace, it can write to that, and so change all branches. No credential helper, no signing key, no alias and no hook of yours is there."},
 		{Name: "go", Help: "Go: go build, test, run and vet, with the modules that the host has",
 			Marks:    []string{"go.mod", "go.work"},
 			Programs: []string{"go", "gofmt"},

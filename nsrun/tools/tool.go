@@ -21,16 +21,18 @@ const (
 	Copy     Kind = "copy"     // a file of the sandbox's own with what the host's has, of at most 1 MiB
 	Socket   Kind = "socket"   // the host's Unix socket, where it exists
 	Agent    Kind = "agent"    // the host's SSH agent, by a filter that passes what lists keys and what signs; SSH_AUTH_SOCK names it
+	// Repository is what of a git repository lies outside of the workspace. Such a place has no path.
+	Repository Kind = "repository"
 )
 
 // Kinds lists them all.
-var Kinds = []Kind{Read, Cache, Build, Private, Settings, Copy, Socket, Agent}
+var Kinds = []Kind{Read, Cache, Build, Private, Settings, Copy, Socket, Agent, Repository}
 
 // Place is one place that a tool needs.
 type Place struct {
 	// Path is where it is: absolute, below the home directory with "~/", or below the directory that a variable of the caller's names, with "$NAME". Several
 	// are separated by "|"; the first whose variable is set counts, and of sockets the first that is there.
-	Path string `json:"path"`
+	Path string `json:"path,omitempty"`
 	// At is where the sandbox has it, if that is another place: absolute, or below the home directory with "~/".
 	At   string `json:"at,omitempty"`
 	Kind Kind   `json:"kind"`

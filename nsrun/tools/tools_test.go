@@ -106,6 +106,10 @@ func TestDocHasTheTable(t *testing.T) {
 		var adds []string
 		for _, p := range row.Places {
 			names := strings.Split(p.Path, "|")
+			if p.Path == "" {
+				adds = append(adds, string(p.Kind))
+				continue
+			}
 			adds = append(adds, fmt.Sprintf("%s `%s`", p.Kind, names[len(names)-1]))
 		}
 		for _, v := range slices.Concat(row.Set, row.Offline) {
@@ -202,9 +206,12 @@ func TestUnknownPresets(t *testing.T) {
 		`{"places": [{"path": "~/x", "kind": "write"}]}`:         `kind: "write" is unknown; use read, cache`,
 		`{"places": [{"path": "~/x", "kind": "read", "up": 1}]}`: `unknown field "up"`,
 		`{"places": [{"path": "go", "kind": "program"}]}`:        `kind: "program" is unknown`,
-		`{"pass": ["A=B"]}`:                     `pass: "A=B"`,
-		`{"set": [{"name": "", "value": "x"}]}`: "set:",
-		`{"filter": "off"}`:                     `filter: "off" is unknown; use default, compute, network, build`,
+		`{"places": [{"kind": "repository"}]}`:                   "",
+		`{"places": [{"path": "/x", "kind": "repository"}]}`:     `path: "/x"; leave it out`,
+		`{"places": [{"kind": "read"}]}`:                         "places[0]: path",
+		`{"pass": ["A=B"]}`:                                      `pass: "A=B"`,
+		`{"set": [{"name": "", "value": "x"}]}`:                  "set:",
+		`{"filter": "off"}`:                                      `filter: "off" is unknown; use default, compute, network, build`,
 	} {
 		file := filepath.Join(t.TempDir(), "row.json")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
