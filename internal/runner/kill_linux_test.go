@@ -352,7 +352,6 @@ func spawnerOf(t *testing.T) int {
 // TestASupervisorThatDoesNotAnswer: it is stopped, so that its sandbox is killed after some time, and the supervisor's word ends with it. The call returns
 // when all of the sandbox is gone, which takes longer.
 func TestASupervisorThatDoesNotAnswer(t *testing.T) {
-	testenv.SlowTest(t)
 	s, server := withServer(t, func() *Session { return opened(t, NewPolicy()) })
 	m := mark("many")
 	ctx, cancel := context.WithCancel(context.Background())
