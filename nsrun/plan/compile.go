@@ -141,6 +141,7 @@ func compile(req Request, f facts.Facts, backend string) (*Plan, []Note, error) 
 	c.pipes()
 	c.audit()
 	c.session()
+	c.requireTools()
 	if len(c.unmet) > 0 {
 		return nil, c.unmet, nil
 	}
