@@ -99,6 +99,23 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestPresetsThatOpenNothing change variables, and nothing that is a wall.
+func TestPresetsThatOpenNothing(t *testing.T) {
+	plain := policy.Default("/home/me")
+	for _, name := range []string{"browser", "jupyter", "office"} {
+		with := add(t, hostOf("/home/me", nil), plain, name)
+		assert.Equal(t, walls(plain), walls(with), name)
+	}
+	assert.NotEqual(t, walls(plain), walls(add(t, hostOf("/home/me", nil), plain, "cc")), "positive control")
+}
+
+// walls are a policy without its variables.
+func walls(p policy.Policy) policy.Policy {
+	p.Tools, p.Env, p.Notes = nil, policy.Env{}, nil
+	p.FS = slices.Clone(p.FS)
+	return p
+}
+
 // TestDocHasTheTable compares the table in doc/tools.md with the one in the code; -update writes it anew.
 func TestDocHasTheTable(t *testing.T) {
 	table := "| preset | for | adds | opens |\n|---|---|---|---|\n"
