@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,7 +146,30 @@ func (f *Filter) serve(client *os.File) {
 		return
 	}
 	defer f.drop(host)
-	_ = Relay(client, host)
+	// Requests are read ahead, to see that a client has ended while the agent asks its user: its place is for others then, and the question void.
+	requests, over := make(chan []byte), make(chan struct{})
+	f.done.Go(func() {
+		defer close(requests)
+		defer host.Close()
+		for buf := make([]byte, 4+longest); ; {
+			m, err := message(client, buf)
+			if err != nil {
+				return
+			}
+			select {
+			case requests <- slices.Clone(m):
+			case <-over:
+				return
+			}
+		}
+	})
+	defer func() { close(over); client.Close() }()
+	buf := make([]byte, 4+longest)
+	for m := range requests {
+		if relay(m, client, host, buf) != nil {
+			return
+		}
+	}
 }
 
 // connect connects to a socket at a path without following a symlink.
@@ -169,28 +193,20 @@ func connect(name string) (int, error) {
 	return fd, nil
 }
 
-// Relay reads requests from a client, passes on to the host's agent those that list and those that sign, and writes the answers. All others it answers by
-// itself: failed. It returns when one of both ends, or breaks the protocol's frame.
-func Relay(client, host io.ReadWriter) error {
-	buf := make([]byte, 4+longest)
-	for {
-		request, err := message(client, buf)
-		if err != nil {
+// relay answers a request: one that lists or signs with what the host's agent says, and any other with a failure.
+func relay(request []byte, client io.Writer, host io.ReadWriter, buf []byte) error {
+	answer := []byte{0, 0, 0, 1, failure}
+	if kind := request[4]; kind == requestIdentities && len(request) == 5 || kind == signRequest {
+		if _, err := host.Write(request); err != nil {
 			return err
 		}
-		answer := []byte{0, 0, 0, 1, failure}
-		if kind := request[4]; kind == requestIdentities && len(request) == 5 || kind == signRequest {
-			if _, err := host.Write(request); err != nil {
-				return err
-			}
-			if answer, err = message(host, buf); err != nil {
-				return err
-			}
-		}
-		if _, err := client.Write(answer); err != nil {
+		var err error
+		if answer, err = message(host, buf); err != nil {
 			return err
 		}
 	}
+	_, err := client.Write(answer)
+	return err
 }
 
 // message reads one message into buf: four bytes of length, and what follows.

@@ -3,12 +3,15 @@ package agent
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,10 +62,14 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-func dial(t *testing.T, dir string) net.Conn {
+// dial connects, if need be when there is room in the queue.
+func dial(t *testing.T, dir string) (c net.Conn) {
 	t.Helper()
-	c, err := net.Dial("unix", filepath.Join(dir, name))
-	require.NoError(t, err)
+	testenv.Eventually(t, func() bool {
+		var err error
+		c, err = net.Dial("unix", filepath.Join(dir, name))
+		return !errors.Is(err, syscall.EAGAIN) && assert.NoError(t, err)
+	}, "there is room in the queue")
 	t.Cleanup(func() { c.Close() })
 	require.NoError(t, c.SetDeadline(time.Now().Add(testenv.Limit(10*time.Second))))
 	return c
@@ -154,13 +161,6 @@ func TestManyClients(t *testing.T) {
 	for _, c := range idle {
 		c.Close()
 	}
-	testenv.Eventually(t, func() bool {
-		c, err := net.Dial("unix", filepath.Join(dir, name))
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	}, "there is room in the queue")
 	assert.Equal(t, packet(requestIdentities), ask(t, dial(t, dir), packet(requestIdentities)))
 }
 
@@ -214,6 +214,43 @@ type both struct {
 	io.Writer
 }
 
+// TestAClientThatEnds while the agent asks its user makes room for others.
+func TestAClientThatEnds(t *testing.T) {
+	path, asked := filepath.Join(t.TempDir(), "mute"), make(chan struct{}, 2*mostClients)
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				if m, err := message(c, make([]byte, 4+longest)); err == nil && m[4] == requestIdentities {
+					_, _ = c.Write(m)
+				}
+				asked <- struct{}{}
+				_, _ = c.Read(make([]byte, 1)) // until the filter ends it
+			}()
+		}
+	}()
+	dir := start(t, path)
+	var waiting []net.Conn
+	for range mostClients {
+		c := dial(t, dir)
+		_, err := c.Write(packet(signRequest, 1))
+		require.NoError(t, err)
+		testenv.Receive(t, asked, "the agent asks")
+		waiting = append(waiting, c)
+	}
+	for _, c := range waiting {
+		c.Close()
+	}
+	assert.Equal(t, packet(requestIdentities), ask(t, dial(t, dir), packet(requestIdentities)))
+}
+
 // FuzzRelay: whatever a client sends, what the host's agent gets is a row of messages that list or sign.
 func FuzzRelay(f *testing.F) {
 	f.Add(packet(requestIdentities), packet(12, 0, 0, 0, 0))
@@ -221,8 +258,13 @@ func FuzzRelay(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 5, signRequest, 0}, []byte{})
 	f.Fuzz(func(t *testing.T, client, agent []byte) {
 		var host, answers bytes.Buffer
-		_ = Relay(both{bytes.NewReader(client), &answers}, both{bytes.NewReader(agent), &host})
-		buf := make([]byte, 4+longest)
+		buf, from, at := make([]byte, 4+longest), bytes.NewReader(client), both{bytes.NewReader(agent), &host}
+		for {
+			m, err := message(from, buf)
+			if err != nil || relay(slices.Clone(m), &answers, at, make([]byte, 4+longest)) != nil {
+				break
+			}
+		}
 		for host.Len() > 0 {
 			m, err := message(&host, buf)
 			require.NoError(t, err)

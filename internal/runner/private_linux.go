@@ -115,7 +115,7 @@ func (p *private) remove() {
 
 func (p *private) note(err error) {
 	if err != nil {
-		p.left = append(p.left, plan.Note{Feature: homeStage, Loss: "not removed: " + err.Error(), Fix: "the next run with the backend landlock tries again"})
+		p.left = append(p.left, plan.Note{Feature: homeStage, Loss: "not removed: " + err.Error(), Fix: "the next run with such a directory tries again"})
 	}
 }
 

@@ -78,27 +78,41 @@ func (c *compiler) private() error {
 	return nil
 }
 
-// agent shows a socket of nsrun's own in the place of the host's SSH agent's, which the command must not reach as it is.
-func (c *compiler) agent() error {
-	i := slices.IndexFunc(c.pol.FS, func(e policy.FS) bool { return e.Agent })
-	if i < 0 {
+// agents shows a socket of nsrun's own in the place of the host's SSH agent's, which the command must not reach as it is. There is one agent: what names
+// another one is left out.
+func (c *compiler) agents() error {
+	host := ""
+	c.pol.FS = slices.DeleteFunc(slices.Clone(c.pol.FS), func(e policy.FS) bool {
+		why, fix := "", "use the backend native"
+		switch place := c.req.Private; {
+		case !e.Agent:
+			return false
+		case c.plan.Backend == BackendDocker:
+			why = "its filter takes a host that the container shares"
+		case c.plan.Backend == BackendLandlock:
+			why = "it takes a mount"
+		case place.Dir == "":
+			why, fix = "there is no place for the filter's socket: "+place.Why, "set XDG_STATE_HOME to a directory of yours that can be written and that no grant shows"
+		case host != "" && host != e.Source:
+			why, fix = "the agent of "+host+" is shown, and a sandbox has one", "leave out one of them"
+		default:
+			host = e.Source
+			return false
+		}
+		c.note("tools", "the SSH agent at "+e.Dest+" is not there: "+why, fix)
+		c.pol.Env.Set = slices.DeleteFunc(slices.Clone(c.pol.Env.Set), func(v policy.Var) bool { return v.Value == e.Dest })
+		return true
+	})
+	if host == "" {
 		return nil
 	}
-	c.pol.FS = slices.Clone(c.pol.FS)
-	e, place := c.pol.FS[i], c.req.Private
-	switch {
-	case c.plan.Backend == BackendDocker:
-		c.note("tools", "the SSH agent is not there: its filter takes a host that the container shares", "use the backend native")
-	case place.Dir == "":
-		c.note("tools", "the SSH agent is not there: there is no place for the filter's socket: "+place.Why, "set XDG_STATE_HOME to a directory of yours that no grant shows")
-	default:
-		c.plan.Private = &Private{Dir: place.Dir, Agent: e.Source}
+	c.plan.Private = &Private{Dir: c.req.Private.Dir, Agent: host}
+	for i := range c.pol.FS {
 		// Only the run makes it: a plan is looked at without it. What bounded the host's socket says nothing of this one.
-		e.Source, e.Within, e.NoFollow, e.Optional, e.Quiet = path.Join(place.Dir, AgentSocket), nil, true, true, true
-		c.pol.FS[i] = e
-		return nil
+		if e := &c.pol.FS[i]; e.Agent {
+			e.Source, e.Within, e.NoFollow, e.Optional, e.Quiet = path.Join(c.plan.Private.Dir, AgentSocket), nil, true, true, true
+		}
 	}
-	c.pol.FS = slices.Delete(c.pol.FS, i, i+1)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/nsrun/nsrun/nsrun/hostrun"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -141,7 +142,7 @@ func personal(dir string) string {
 	if policy.Private(dir) {
 		return dir + " is a place that each sandbox has for itself"
 	}
-	for _, name := range []string{".ssh", ".gnupg", ".bashrc", ".profile"} {
+	for _, name := range []string{".ssh", ".gnupg", ".bashrc", ".profile", ".zshrc"} {
 		if _, err := os.Lstat(dir + "/" + name); !errors.Is(err, os.ErrNotExist) {
 			return dir + " looks like a home directory: it has " + name
 		}
@@ -230,7 +231,7 @@ func (h Host) linked(top string) (repository, error) {
 		return repository{}, fmt.Errorf("%s names %s, which is not there, or leads through a symlink", file, entry)
 	}
 	r := repository{top, entry, entry}
-	if path.Base(path.Dir(entry)) == "worktrees" {
+	if path.Base(path.Dir(entry)) == "worktrees" && !ofModules(top, entry) {
 		r.gitDir = path.Dir(path.Dir(entry))
 		err = h.worktree(r)
 	} else {
@@ -261,7 +262,10 @@ func (h Host) worktree(r repository) error {
 	if !isGitDir(r.gitDir) {
 		return fmt.Errorf("%s has no HEAD, objects and refs", r.gitDir)
 	}
-	return nil
+	if !strings.HasSuffix(r.gitDir, ".git") { // a command can make a git directory of any that it could write to once
+		return fmt.Errorf("%s is not called .git", r.gitDir)
+	}
+	return notLater(r.top+"/.git", r.entry+"/gitdir", mostLater)
 }
 
 // submodule returns an error unless r.entry is the git directory of a submodule in r.top, of a repository above.
@@ -289,6 +293,26 @@ func (h Host) submodule(r repository) error {
 	if !h.leads(r.entry, back, r.top) {
 		return fmt.Errorf("its core.worktree does not name %s back", r.top)
 	}
+	return notLater(r.top+"/.git", r.entry+"/config", mostLater)
+}
+
+// mostLater is how much later than the file that names it back a .git file may have been changed: git writes both at once, a copy of the tree does not.
+const mostLater = 10 * time.Minute
+
+// notLater returns an error if a .git file was changed long after the file that names it back. A repository can still have a worktree that its user has
+// removed: a command that is given another directory of that name could write a .git there.
+func notLater(file, back string, most time.Duration) error {
+	ours, err := os.Lstat(file)
+	if err != nil {
+		return err
+	}
+	theirs, err := os.Lstat(back)
+	if err != nil {
+		return err
+	}
+	if changed(ours).Sub(changed(theirs)) > most {
+		return fmt.Errorf("%s was changed long after that was; if it is right, run touch %s", file, back)
+	}
 	return nil
 }
 
@@ -306,9 +330,10 @@ func ofModules(top, gitDir string) bool {
 	return false
 }
 
-// leads reports whether a path that a file in dir holds is that of to, which must be free of symlinks.
+// leads reports whether a path that a file in dir holds is that of to, which must be free of symlinks, and so must the path: git writes it so, and a command
+// could have made a symlink of what it names.
 func (h Host) leads(dir, name, to string) bool {
-	if name == "" {
+	if name == "" || path.Clean(under(dir, name)) != to {
 		return false
 	}
 	real, err := h.Real(under(dir, name))

@@ -166,6 +166,11 @@ func TestRepositoriesAreRefused(t *testing.T) {
 		{"wt", map[string]string{"repo/.git/worktrees/x/commondir": "../../../../other/.git"}, "commondir names another directory"},
 		// A complete worktree of the command's own, with a common directory that is none.
 		{"wt", map[string]string{"wt/.git": "gitdir: ../home/worktrees/x", "home/worktrees/x/gitdir": "$D/wt/.git", "home/worktrees/x/commondir": "../.."}, "home has no HEAD, objects and refs"},
+		{"wt", map[string]string{"wt/.git": "gitdir: ../home/worktrees/x", "home/worktrees/x/gitdir": "$D/wt/.git", "home/worktrees/x/commondir": "../..", "home/HEAD": "", "home/objects/": "",
+			"home/refs/": ""}, "home is not called .git"},
+		// What once was a worktree, and is a symlink now.
+		{"wt", map[string]string{"repo/.git/worktrees/x/gitdir": "$D/once/.git", "once": "-> wt"}, "gitdir does not name that back"},
+		{"repo/libs/one", map[string]string{"repo/.git/modules/libs/one/config": "[core]\n\tworktree = $D/once", "once": "-> repo/libs/one"}, "core.worktree does not name"},
 		{"repo/libs/one", map[string]string{"repo/.git/modules/libs/one/config": "[core]\n\tworktree = ../../../../libs/one/two"}, "core.worktree does not name"},
 		{"repo/libs/one", map[string]string{"repo/.git/modules/libs/one/config": "[core]\n\tworktree = ../../../../libs/one\n\tworktree = /x"}, "core.worktree does not name"},
 		{"repo/libs/one", map[string]string{"repo/.git/modules/libs/one/config": "[core"}, "configuration cannot be read"},

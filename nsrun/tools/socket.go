@@ -35,7 +35,14 @@ func (a *adder) socket(kind Kind, source, dest, variable string) {
 	}
 	// A link that a command can write leads wherever that command likes.
 	for _, e := range a.asked.FS {
-		if e.Kind == policy.Bind && e.Write && (policy.Inside(source, e.Source) || policy.Inside(real, e.Source)) {
+		if e.Kind != policy.Bind || !e.Write {
+			continue
+		}
+		granted, err := a.host.Real(e.Source)
+		if err != nil {
+			granted = e.Source
+		}
+		if policy.Inside(source, e.Source) || policy.Inside(source, granted) || policy.Inside(real, granted) {
 			a.note(source+" is not shown: it lies in "+e.Source+", which the command can write ("+e.Why+")", "start the agent with a socket elsewhere")
 			return
 		}
@@ -46,7 +53,8 @@ func (a *adder) socket(kind Kind, source, dest, variable string) {
 		return
 	}
 	a.add(e)
-	if kind == Agent && !slices.Contains(a.Env.Pass, agentVariable) {
+	if kind == Agent { // the host's value names nothing in the sandbox
+		a.Env.Pass = slices.DeleteFunc(slices.Clone(a.Env.Pass), func(name string) bool { return name == agentVariable })
 		a.Env.Set = append([]policy.Var{{Name: agentVariable, Value: dest}}, a.Env.Set...)
 	}
 }
