@@ -9,7 +9,7 @@ func Table() []Tool {
 	return []Tool{
 		{Name: "browser", Help: "Chromium and Firefox without a window, as for screenshots and tests",
 			Programs: []string{"chromium", "google-chrome", "firefox"},
-			Set:      []policy.Var{set("CHROMIUM_FLAGS", "--no-sandbox"), set("MOZ_DISABLE_CONTENT_SANDBOX", "1")},
+			Set:      []policy.Var{set("CHROME_EXTRA_FLAGS", "--no-sandbox"), set("CHROMIUM_USER_FLAGS", "--no-sandbox"), set("MOZ_DISABLE_CONTENT_SANDBOX", "1")},
 			Opens:    "The browser's own sandbox is off, since it cannot be made inside: a page that takes over a renderer has all that the command has. nsrun's sandbox holds."},
 		{Name: "cc", Help: "C and C++: gcc, clang, make, cmake, ccache, gdb, strace, sanitizers",
 			Marks:    []string{"CMakeLists.txt", "configure.ac", "meson.build"},
