@@ -4,7 +4,7 @@
 //	f, err := agent.Start("/home/me/.local/state/nsrun/run/x", "agent", "/tmp/ssh-x/agent.1")
 //	defer f.Close()
 //
-// The messages are those of draft-ietf-sshm-ssh-agent. They are told apart by their first byte alone, and not parsed: golang.org/x/crypto/ssh/agent would
+// The messages are those of draft-ietf-sshm-ssh-agent. Their first byte alone counts, and nothing is parsed: golang.org/x/crypto/ssh/agent would
 // parse what need not be parsed, and link cryptography into every start.
 //
 // What this package does not protect against: a command can sign whatever it likes with every key in the agent, and so log in wherever the network lets

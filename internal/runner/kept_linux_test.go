@@ -39,7 +39,7 @@ func TestAHomeThatHasGrown(t *testing.T) {
 	assert.False(t, home.Above(1<<20))
 	tomorrow()
 	assert.True(t, home.Above(32<<10))
-	assert.False(t, home.Above(32<<10), "it is told of once a day")
+	assert.False(t, home.Above(32<<10), "once a day")
 	assert.Empty(t, largeHome(policy.Policy{KeepHome: workspace}))
 	assert.Empty(t, largeHome(policy.Policy{}))
 }

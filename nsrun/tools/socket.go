@@ -3,12 +3,10 @@ package tools
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
-	"syscall"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
@@ -64,28 +62,16 @@ const mostCopied = 1 << 20
 
 // copy shows a file of the sandbox's own with what the host's has.
 func (a *adder) copy(source, dest string) {
-	data, err := readFile(source)
+	real, err := a.host.Real(source)
+	var data []byte
+	if err == nil {
+		data, err = readBounded(real, mostCopied)
+	}
 	if err != nil {
 		a.note(fmt.Sprintf("%s is not copied: %v", source, err), "make it a file of at most 1 MiB that you can read")
 		return
 	}
 	a.add(policy.FS{Kind: policy.File, Dest: dest, Data: data, Mode: 0o600, Optional: true, Quiet: true})
-}
-
-func readFile(name string) ([]byte, error) {
-	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a FIFO
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("it is no file"))
-	}
-	data, err := io.ReadAll(io.LimitReader(file, mostCopied+1))
-	if err == nil && len(data) > mostCopied {
-		err = fmt.Errorf("it has more than %d bytes", mostCopied)
-	}
-	return data, err
 }
 
 // public are files where keys are kept that hold none.
