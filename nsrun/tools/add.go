@@ -174,7 +174,7 @@ func (a *adder) place(place Place) {
 	case (place.Kind == Agent || place.Kind == Socket) && a.Bare(): // without a sandbox the command has the host's
 		return
 	case place.Kind == Agent || place.Kind == Socket:
-		a.socket(place.Kind, source, dest, variable)
+		a.socket(place.Kind, source, dest)
 		return
 	}
 	if why := a.unfit(source, variable); why != "" {

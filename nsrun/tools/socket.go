@@ -15,7 +15,7 @@ import (
 const agentVariable = "SSH_AUTH_SOCK"
 
 // socket shows a socket of the host's where it exists: an SSH agent's by a filter. A ceiling permits it as it does a grant.
-func (a *adder) socket(kind Kind, source, dest, variable string) {
+func (a *adder) socket(kind Kind, source, dest string) {
 	real, err := a.host.Real(source)
 	var info fs.FileInfo
 	if err == nil {
