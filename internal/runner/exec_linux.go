@@ -229,9 +229,9 @@ type process struct {
 	outputExceeded bool // it has written more than it may
 }
 
-// killTimeout is how long a tree that was told to die may take to do so, before the sandbox is killed that it lives in, with all others in it. It takes a
-// few milliseconds; its supervisor has waited for a processor for more than a second behind a storm of forks on a host with four times as much to do.
-const killTimeout = 3 * time.Second
+// killTimeout is how long a tree that was told to die may take to do so, before the sandbox is killed that it lives in. A kernel under load
+// takes a few milliseconds.
+const killTimeout = time.Second
 
 // wait waits for the command's end, at the latest when ctx or its time ends.
 func (proc *process) wait(ctx context.Context, limit time.Duration) (out backend.Outcome, cancelled error) {
