@@ -209,7 +209,7 @@ func (b *Builder) Backend(e policy.Backend) *Builder { b.spec.Backend = e; retur
 // Degrade accepts what this host cannot enforce, with the strongest backend that works. Each loss is in the receipts.
 func (b *Builder) Degrade() *Builder { b.spec.Fallback = policy.Degrade; return b }
 
-// Require lists guarantees that must hold whatever else is set.
+// Require lists guarantees that must hold whatever else is set, and "tools", which refuses what a preset cannot show.
 func (b *Builder) Require(names ...string) *Builder {
 	b.spec = b.spec.Requiring(names...)
 	return b

@@ -92,7 +92,7 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 // capabilities that are not as written, and sockets that are not there; all of it with -v. A run by another backend than native is one line.
 func (a *app) notes(notes []plan.Note, backend string, all bool) {
 	reported := []string{"env", "environment", "working directory", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
-		"capabilities", "sockets", "labels"}
+		"capabilities", "sockets", "labels", "home size"}
 	degraded := !all && slices.ContainsFunc(notes, insteadOfNative)
 	var lost []string
 	for _, n := range notes {

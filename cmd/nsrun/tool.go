@@ -104,7 +104,11 @@ func toolText(t tools.Tool) string {
 	}
 	line("tool", t.Name+": "+t.Help)
 	for _, p := range t.Places {
-		line(string(p.Kind), p.Path+"   # "+p.Why)
+		at := ""
+		if p.At != "" {
+			at = " at " + p.At
+		}
+		line(string(p.Kind), strings.TrimLeft(p.Path+at+"   # "+p.Why, " "))
 	}
 	line("pass", strings.Join(t.Pass, " "))
 	for _, v := range t.Set {

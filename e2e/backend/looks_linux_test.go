@@ -77,14 +77,20 @@ func (b box) failEach(t *testing.T, refused int, argv []string) {
 	require.Contains(t, good.stdout, "reads /etc/passwd", "control")
 	again, _ := b.look(t, argv, "-", 0)
 	require.Empty(t, difference(good.stdout, again.stdout), "nothing differs between two runs")
-	n, seen := 0, map[string]bool{}
+	n, entries, seen := 0, 0, map[string]bool{}
 	for _, i := range testenv.Sample(t, len(points), func(i int) string { call, _, _ := strings.Cut(points[i], "/"); return call }) {
 		call, _, _ := strings.Cut(points[i], "/")
 		if emulated() && seen[call] {
 			continue
 		}
 		seen[call] = true
-		for _, errno := range b.errors(i, points[i]) {
+		errnos := b.errors(i, points[i])
+		if entryOfEtc.MatchString(points[i]) {
+			if entries++; entries > mostEntries {
+				errnos = errnos[i%len(errnos):][:1]
+			}
+		}
+		for _, errno := range errnos {
 			n++
 			e, _ := b.look(t, argv, points[i], errno)
 			checkLook(t, fmt.Sprintf("%s: %s", points[i], unix.ErrnoName(errno)), refused, good, e, errno)
@@ -92,6 +98,12 @@ func (b box) failEach(t *testing.T, refused int, argv []string) {
 	}
 	testenv.Count(t, "failed looks", n)
 }
+
+// entryOfEtc is the look by which root's rules take an entry of /etc. There is one for each entry, by the same call: so many fail in every way, and the rest
+// in one. Other looks at /etc, of which each is a decision of its own, all fail in every way.
+var entryOfEtc = regexp.MustCompile(`^(newfstatat|fstatat) /etc/[^/]+ [0-9]+$`)
+
+const mostEntries = 8
 
 // errors are those that a look comes to in this tier: all where the sandbox is decided about, but in a container, which takes too long for that.
 func (b box) errors(i int, look string) []unix.Errno {

@@ -81,7 +81,7 @@ func makeRoot(root string) error {
 		}
 	}
 	return errors.Join(os.WriteFile(filepath.Join(root, "secret/key"), []byte("secret"), 0o644),
-		os.WriteFile(filepath.Join(root, "etc/passwd"), []byte("root:x:0:0::/:\nme:x:1000:1000::/work:\n"), 0o644))
+		os.WriteFile(filepath.Join(root, "etc/passwd"), []byte("root:x:0:0::/:\nme:x:1000:1000::/home/me:\n"), 0o644))
 }
 
 // need skips the test, or in CI fails it, without an engine.
@@ -261,7 +261,17 @@ func TestRestrictedPod(t *testing.T) {
 	seen, r, _ := sandboxed(t, with, "--fallback", "degrade", "--require", "files,network,kill_tree,unix_sockets,privileges,seccomp", "--self-test")
 	assert.Equal(t, "landlock", r.Receipt.Backend)
 	landlocked(t, seen.found, r)
-	_, errs, code := in(t, with, "/usr/bin/nsrun", "run", "--workspace", "/work", "--fallback", "degrade", "--require", "view", "--", "inside")
+	const noHome = "no place for HOME and TMPDIR"
+	_, errs, code := in(t, with, "/usr/bin/nsrun", "run", "-v", "--workspace", "/work", "--fallback", "degrade", "--", "inside")
+	assert.Zero(t, code)
+	assert.Contains(t, errs, noHome)
+	_, errs, code = in(t, with, "/usr/bin/nsrun", "run", "--workspace", "/work", "--backend", "landlock", "--", "inside")
+	assert.Equal(t, 125, code, "without fallback degrade the loss is refused")
+	assert.Contains(t, errs, noHome)
+	_, errs, code = in(t, append([]string{"--tmpfs=/tmp"}, with...), "/usr/bin/nsrun", "run", "-v", "--workspace", "/work", "--fallback", "degrade", "--", "inside")
+	assert.Zero(t, code)
+	assert.NotContains(t, errs, noHome, "a volume at /tmp has it")
+	_, errs, code = in(t, with, "/usr/bin/nsrun", "run", "--workspace", "/work", "--fallback", "degrade", "--require", "view", "--", "inside")
 	assert.Equal(t, 125, code)
 	assert.Contains(t, errs, "nor can the backend landlock: view: ")
 }

@@ -119,5 +119,15 @@ func everydays() []everyday {
 		{name: "gpg", group: "keys", packages: "gnupg", landlock: "gpg: ", run: "rm -f a.sig; echo x >a; gpg --batch -q --passphrase '' --quick-gen-key a@example.com default default never; gpg --batch -q --detach-sign a; gpg --verify a.sig 2>&1 | grep -c Good", prints: "1"},
 		{name: "ssh-keygen", group: "keys", packages: "openssh-client", run: "rm -f k k.pub; ssh-keygen -q -t ed25519 -N '' -f k; ssh-keygen -lf k.pub | grep -c ED25519", prints: "1"},
 		{name: "ssh-agent", group: "keys", packages: "openssh-client", landlock: "Operation not permitted", run: "rm -f k k.pub s; ssh-keygen -q -t ed25519 -N '' -f k; ssh-agent -a $PWD/s sh -c 'ssh-add -q k; ssh-add -l'", prints: "ED25519"},
+
+		{name: "a page as a picture", group: "Large programs", packages: "chromium", tool: "browser", landlock: "socket() failed: Operation not permitted", files: map[string]string{"a.html": "<h1>hello</h1>\n"},
+			run: "rm -f shot.png; chromium --headless --disable-gpu --window-size=200,200 --screenshot=shot.png file://$PWD/a.html 2>&1 && file shot.png", prints: "PNG image data, 200 x 200"},
+		{name: "LibreOffice, to PDF", group: "Large programs", packages: "libreoffice-writer-nogui poppler-utils", landlock: "exit code 1", files: map[string]string{"a.txt": "hello\n"},
+			run: "rm -f a.pdf; soffice --headless --convert-to pdf a.txt >/dev/null || { echo exit code $?; exit 1; }; pdftotext a.pdf -", prints: "hello"},
+		{name: "Jupyter, a notebook", group: "Large programs", packages: "jupyter-nbconvert python3-ipykernel", landlock: "Operation not permitted", files: map[string]string{"n.ipynb": `{"cells": [{"cell_type": "code", "execution_count": null, "metadata": {}, "outputs": [], "source": ["print('it is', 6*7)"]}], "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}, "nbformat": 4, "nbformat_minor": 4}`},
+			run: "jupyter-nbconvert --to markdown --execute --stdout n.ipynb 2>&1", prints: "it is 42"},
+		{name: "PostgreSQL, in the workspace", group: "Large programs", packages: "postgresql", landlock: "Function not implemented",
+			run:    "b=$(echo /usr/lib/postgresql/*/bin); rm -rf db; $b/initdb -D db >/dev/null; $b/pg_ctl -D db -o \"-k $PWD -c listen_addresses=\" -l log -w start >/dev/null || { cat log; exit 1; }; psql -h $PWD -Atc 'select 6*7' postgres; $b/pg_ctl -D db -m fast stop >/dev/null",
+			prints: "42"},
 	}
 }

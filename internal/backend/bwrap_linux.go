@@ -107,7 +107,10 @@ func RenderBwrap(p *plan.Plan, target *stages.SelfTestTarget) (*BwrapCall, error
 	}
 	out := &BwrapCall{Rendered: r, Resolved: l.Resolved}
 	out.Losses = slices.DeleteFunc(out.Losses, func(n plan.Note) bool { return carried(p, n.Feature) })
-	o := remoteRequest(p, l.Resolved)
+	o, err := remoteRequest(p, l.Resolved)
+	if err != nil {
+		return nil, err
+	}
 	o.Target = target
 	if o.Locations, err = locations(simple.Mounts); err != nil {
 		return nil, err
@@ -131,14 +134,17 @@ func carried(p *plan.Plan, feature string) bool {
 }
 
 // remoteRequest returns the part of a plan that the exec stages carry out.
-func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) RemoteRequest {
+func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) (RemoteRequest, error) {
 	o := RemoteRequest{Dev: stages.DevOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, SoftCaps: p.SoftCaps, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
 		rules := *p.Landlock
-		rules.Paths = stages.ResolvedRules(p, resolved)
+		var err error
+		if rules.Paths, err = stages.ResolvedRules(p, resolved); err != nil {
+			return RemoteRequest{}, &Error{Stage: "landlock", Err: err}
+		}
 		o.Landlock = &rules
 	}
-	return o
+	return o, nil
 }
 
 // simplify returns the plan's operations in a form that bubblewrap can carry out: see materialize and parents. It adds the mounts by which

@@ -59,7 +59,11 @@ func RenderDocker(p *plan.Plan, cli ContainerCLI) (*Docker, error) {
 	}
 	out := &Docker{Resolved: l.Resolved, view: view, Losses: slices.Concat(dockerLosses(p, cli), view.losses)}
 	out.Args = slices.Concat(cli.args(p), view.args)
-	out.request = containerRequest{RemoteRequest: remoteRequest(p, l.Resolved), Late: view.late, Mechanisms: p.Mechanisms}
+	request, err := remoteRequest(p, l.Resolved)
+	if err != nil {
+		return nil, err
+	}
+	out.request = containerRequest{RemoteRequest: request, Late: view.late, Mechanisms: p.Mechanisms}
 	out.request.Locations = view.locations
 	out.request.Dev = "/dev" // every container has its own
 	out.request.Limits = slices.Concat(otherLimits(), p.Limits)

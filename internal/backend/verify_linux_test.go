@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"runtime"
@@ -115,7 +116,8 @@ func remotePrograms(t *testing.T) map[string]verify.Input {
 		p, _ := touch(t, func(pol *policy.Policy) { pol.SelfTest = test })
 		lowered, err := Preview(p)
 		require.NoError(t, err)
-		request := remoteRequest(p, lowered.Resolved)
+		request, err := remoteRequest(p, lowered.Resolved)
+		require.NoError(t, err)
 		for by, kind := range map[verify.Runner]string{verify.Remote: "in bubblewrap", verify.Container: "in a container"} {
 			remote := remotePlan(&request)
 			remote.Mechanisms.CloseRange = true
@@ -231,6 +233,25 @@ func TestAProgramThatBreaksAClaimDoesNotRun(t *testing.T) {
 		require.Equal(t, "verify", failed.Stage)
 		require.NoFileExists(t, marker)
 	}
+}
+
+// TestARuleThatIncludesWhatIsCoveredIsRefused lowers a plan of root's with one rule for all of /etc, as if it had none by entry.
+func TestARuleThatIncludesWhatIsCoveredIsRefused(t *testing.T) {
+	p, _ := touch(t, nil)
+	if os.Geteuid() != 0 || p.Landlock == nil {
+		t.Skip("only a sandbox of root's has rules by entry, and only with Landlock")
+	}
+	require.Equal(t, []string{"/etc"}, p.Landlock.ByEntry)
+	whole, rules := *p, *p.Landlock
+	rules.ByEntry = nil
+	whole.Landlock = &rules
+	l, err := Preview(&whole)
+	require.NoError(t, err)
+	require.Nil(t, verify.Check(checked(t, &whole, l)), "positive control")
+	broken := verify.Check(checked(t, p, l))
+	require.NotNil(t, broken)
+	require.Equal(t, verify.Rules, broken.Claim)
+	require.Contains(t, fmt.Sprint(broken), "/etc is granted rx, though /etc/")
 }
 
 func BenchmarkVerify(b *testing.B) {

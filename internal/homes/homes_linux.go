@@ -27,6 +27,7 @@ type Home struct {
 const (
 	homeDir       = "home"      // what a sandbox sees
 	workspaceFile = "workspace" // names the workspace
+	measuredFile  = "measured"  // its time is when Above last looked
 )
 
 // For returns the home of a workspace, which must exist.
@@ -309,17 +310,43 @@ func look(state, name string) (k Kept, ok bool) {
 		return k, false
 	}
 	k = Kept{Name: name, Workspace: strings.TrimSuffix(string(text), "\n"), Dir: filepath.Join(at, homeDir), Used: info.ModTime()}
-	_ = filepath.WalkDir(k.Dir, func(_ string, e os.DirEntry, err error) error { // what cannot be read does not count
+	k.Bytes = size(k.Dir, func(int64) bool { return false })
+	return k, true
+}
+
+// size adds up what the files below a directory take on disk, until it is enough. What cannot be read does not count.
+func size(dir string, enough func(bytes int64) bool) (bytes int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err != nil {
 			return nil
 		}
 		var st unix.Stat_t
 		if info, err := e.Info(); err == nil && fill(&st, info) {
-			k.Bytes += st.Blocks * 512
+			bytes += st.Blocks * 512
+		}
+		if enough(bytes) {
+			return filepath.SkipAll
 		}
 		return nil
 	})
-	return k, true
+	return bytes
+}
+
+// Above reports whether a home takes more than so many bytes on disk. It looks at most once a day, and then for two seconds at most: else it says no.
+func (h Home) Above(most int64) bool {
+	at := filepath.Join(h.state, h.Name, measuredFile)
+	if info, err := os.Lstat(at); err == nil && time.Since(info.ModTime()) < 24*time.Hour {
+		return false
+	}
+	file, err := os.OpenFile(at, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return false // without the mark every run would look
+	}
+	now, deadline := time.Now(), time.Now().Add(2*time.Second)
+	if err := errors.Join(file.Close(), os.Chtimes(at, now, now)); err != nil {
+		return false
+	}
+	return size(h.Dir(), func(bytes int64) bool { return bytes > most || time.Now().After(deadline) }) > most
 }
 
 // Remove removes the home of a workspace, or of a name that [List] gives. It fails while a run uses it, and then names the processes.

@@ -22,8 +22,11 @@ func Spare(name string) (string, error) {
 		if err == nil {
 			err = oursAbove(dir)
 		}
-		if errors.As(err, new(notOurs)) { // and no other error: a look that fails once must not change where the command's home is
-			dir, err = filepath.Join(os.TempDir(), fmt.Sprintf("nsrun-%d", os.Geteuid())), nil
+		if err == nil {
+			err = writable(dir)
+		}
+		if errors.As(err, new(notOurs)) || errors.Is(err, unix.EROFS) { // and no other error: a look that fails once must not change where the command's home is
+			return inTemp(name)
 		}
 	}
 	if err != nil {
@@ -33,7 +36,7 @@ func Spare(name string) (string, error) {
 	for { // of what is not there nothing is a symlink
 		real, err := filepath.EvalSymlinks(dir)
 		if err == nil {
-			return filepath.Join(real, rest), nil
+			return filepath.Join(real, rest), writable(real)
 		}
 		if !errors.Is(err, os.ErrNotExist) || dir == "/" {
 			return "", fmt.Errorf("%w%s", err, elsewhere)
@@ -42,11 +45,48 @@ func Spare(name string) (string, error) {
 	}
 }
 
+// inTemp returns the path in the directory for temporary files, where others can have made a symlink of our directory's name.
+func inTemp(name string) (string, error) {
+	temp, err := filepath.EvalSymlinks(os.TempDir())
+	if err != nil {
+		return "", fmt.Errorf("%w%s", err, elsewhere)
+	}
+	dir := filepath.Join(temp, fmt.Sprintf("nsrun-%d", os.Geteuid()))
+	switch info, err := os.Lstat(dir); {
+	case err == nil && !info.IsDir():
+		return "", fmt.Errorf("%s is a %s, and no directory%s", dir, kindOf(info), elsewhere)
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("%w%s", err, elsewhere)
+	}
+	return filepath.Join(dir, name), writable(dir)
+}
+
+// writable returns an error if the directory that exists on the way to a path is on a file system that cannot be written, as in containers with a
+// read-only root.
+func writable(dir string) error {
+	for {
+		err := unix.Access(dir, unix.W_OK)
+		if !errors.Is(err, os.ErrNotExist) || dir == "/" {
+			if errors.Is(err, unix.EROFS) {
+				return &os.PathError{Op: "make a directory below", Path: dir, Err: err}
+			}
+			return nil // other errors are for whatever makes it
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
 // SpareName returns a name that nobody else has chosen, for [Spare].
 func SpareName() string {
 	var name [8]byte
 	_, _ = unix.Getrandom(name[:], 0) // for so few bytes it does not fail (getrandom(2)); crypto/rand would be more to start
 	return hex.EncodeToString(name[:])
+}
+
+// spareName reports whether [SpareName] could have returned a name. Nothing else is ever removed.
+func spareName(name string) bool {
+	raw, err := hex.DecodeString(name)
+	return err == nil && len(raw) == 8
 }
 
 // Private is a directory for one run. A lock on it (flock(2)) says that the run is alive.
@@ -218,7 +258,7 @@ func (p *Private) sweep() error {
 	}
 	var dead []*os.File
 	for _, name := range names {
-		if name == p.name || len(dead) == mostSwept {
+		if name == p.name || !spareName(name) || len(dead) == mostSwept {
 			continue
 		}
 		dir, err := openDir(state, name)

@@ -260,7 +260,8 @@ func (proc *process) wait(ctx context.Context, limit time.Duration) (out backend
 		proc.session.lost(proc.sandbox)
 	} else if ending {
 		proc.kill()
-		if !proc.handle.WaitGroupKilled(2 * killTimeout) {
+		// Its supervisor's word ends with the sandbox, too, of which more may be alive then.
+		if !proc.handle.WaitGroupKilled(2*killTimeout) || proc.session.hasExpired(proc.sandbox) {
 			proc.endSandbox()
 		}
 	}

@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/homes"
+	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
@@ -61,6 +63,22 @@ func useKept(p policy.Policy) (release func(), err error) {
 		return none, &Error{Stage: homeStage, Err: err}
 	}
 	return release, nil
+}
+
+// mostKept is what a home directory that is kept may take on disk before a run tells of it.
+const mostKept = 5 << 30
+
+// largeHome tells of one that takes more.
+func largeHome(p policy.Policy) []plan.Note {
+	if !keeps(p) {
+		return nil
+	}
+	home, err := homes.For(p.KeepHome)
+	if err != nil || !home.Above(mostKept) {
+		return nil
+	}
+	return []plan.Note{{Feature: "home size", Loss: fmt.Sprintf("what is kept for %s takes more than %d GiB in %s", home.Workspace, mostKept>>30, filepath.Dir(home.Dir())),
+		Fix: "remove it with nsrun home rm " + home.Name + ", or part of it with a run"}}
 }
 
 // placesBelow are the places in the home directory where a policy's grants are mounted, of those that exist.

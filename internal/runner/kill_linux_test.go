@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -346,4 +347,28 @@ func spawnerOf(t *testing.T) int {
 	}
 	t.Fatal("no spawner")
 	return 0
+}
+
+// TestASupervisorThatDoesNotAnswer: it is stopped, so that its sandbox is killed after some time, and the supervisor's word ends with it. The call returns
+// when all of the sandbox is gone, which takes longer.
+func TestASupervisorThatDoesNotAnswer(t *testing.T) {
+	s, server := withServer(t, func() *Session { return opened(t, NewPolicy()) })
+	m := mark("many")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Exec(ctx, Shell("i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done; exec sleep 1000"), &ExecOptions{Env: []string{m}})
+		ended <- err
+	}()
+	eventually(t, "the processes are there", func() bool { return len(marked(m)) == 401 })
+	for _, pid := range below(server) {
+		if !slices.Contains(marked(m), pid) {
+			require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+		}
+	}
+	cancel()
+	assert.ErrorIs(t, testenv.Receive(t, ended, "Exec, whose context has ended"), context.Canceled)
+	assert.Empty(t, marked(m), "when the call has returned")
+	assert.Equal(t, OK, sh(t, s, "true").Verdict, "the session goes on")
 }

@@ -34,7 +34,7 @@ func Run(ctx context.Context, p policy.Policy, argv []string, opts *ExecOptions,
 	result, err := s.once(ctx, argv, opts, rec, keptBy(guard, s.spec))
 	if result != nil {
 		compared(guard, &result.Result)
-		result.Receipt.Notes = slices.Concat(result.Receipt.Notes, s.private.notes())
+		result.Receipt.Notes = slices.Concat(result.Receipt.Notes, s.private.notes(), largeHome(s.spec))
 	}
 	return rec.conclude(argv, result, err, ctx.Err() != nil)
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
+	"github.com/nsrun/nsrun/internal/agent"
 	"github.com/nsrun/nsrun/internal/homes"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -18,9 +20,10 @@ const noName = "NAME"
 // PrivatePlace is where a plan of p that is only looked at has its private directory: see [plan.Private].
 func PrivatePlace(p policy.Policy) plan.PrivatePlace { return privatePlace(p, noName) }
 
-// privatePlace chooses it. Only the backend landlock has one.
+// privatePlace chooses it. The backend landlock has one, and whatever shows an SSH agent.
 func privatePlace(p policy.Policy, name string) plan.PrivatePlace {
-	if p.Bare() || p.Backend != policy.BackendLandlock && !free(p) {
+	agent := slices.ContainsFunc(p.FS, func(e policy.FS) bool { return e.Agent })
+	if p.Bare() || p.Backend != policy.BackendLandlock && !free(p) && !agent {
 		return plan.PrivatePlace{}
 	}
 	if name == "" {
@@ -59,9 +62,10 @@ func unshown(p policy.Policy, dir string) error {
 
 // private is the private directory that a session's sandbox has, or a run's. The zero private is none.
 type private struct {
-	mu   sync.Mutex
-	made *homes.Private
-	left []plan.Note // what could not be removed
+	mu    sync.Mutex
+	made  *homes.Private
+	agent *agent.Filter
+	left  []plan.Note // what could not be removed
 }
 
 // renew makes the directory of a plan, if it has one, in the place of one that was made before.
@@ -82,9 +86,15 @@ func (p *private) renew(pl *plan.Plan) error {
 	if err != nil {
 		return &Error{Stage: homeStage, Err: err}
 	}
+	var filter *agent.Filter
+	if pl.Private.Agent != "" {
+		if filter, err = agent.Start(pl.Private.Dir, plan.AgentSocket, pl.Private.Agent); err != nil {
+			return &Error{Stage: "agent", Err: errors.Join(err, made.Remove())}
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.made = made
+	p.made, p.agent = made, filter
 	p.note(made.Left)
 	return nil
 }
@@ -93,6 +103,10 @@ func (p *private) renew(pl *plan.Plan) error {
 func (p *private) remove() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.agent != nil {
+		p.agent.Close()
+		p.agent = nil
+	}
 	if p.made != nil {
 		p.note(p.made.Remove())
 		p.made = nil
@@ -101,7 +115,7 @@ func (p *private) remove() {
 
 func (p *private) note(err error) {
 	if err != nil {
-		p.left = append(p.left, plan.Note{Feature: homeStage, Loss: "not removed: " + err.Error(), Fix: "the next run with the backend landlock tries again"})
+		p.left = append(p.left, plan.Note{Feature: homeStage, Loss: "not removed: " + err.Error(), Fix: "the next run with such a directory tries again"})
 	}
 }
 

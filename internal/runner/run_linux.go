@@ -77,7 +77,7 @@ func Foreground(req plan.Request, opts backend.Options) (p *plan.Plan, end resul
 	if err == nil {
 		compared(guard, &end)
 	}
-	end.Receipt.Notes = slices.Concat(end.Receipt.Notes, own.notes(), rec.finish(end))
+	end.Receipt.Notes = slices.Concat(end.Receipt.Notes, own.notes(), largeHome(req.Policy), rec.finish(end))
 	return p, end, err
 }
 

@@ -256,6 +256,13 @@ func (s *Session) terminate(sandbox *backend.Sandbox) {
 	sandbox.Kill()
 }
 
+// hasExpired reports whether a sandbox was told to end, and no other has taken its place.
+func (s *Session) hasExpired(sandbox *backend.Sandbox) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.expired && s.sandbox == sandbox
+}
+
 // current returns the sandbox that commands are started in.
 func (s *Session) current() (sandbox *backend.Sandbox, expired bool, err error) {
 	s.mu.Lock()

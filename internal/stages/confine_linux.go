@@ -3,7 +3,6 @@ package stages
 import (
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/landlock"
-	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
@@ -134,41 +133,12 @@ func (l *Lowering) landlockRules() (landlock.Ruleset, error) {
 	case l.plan.Bare():
 		l.rules, err = bareRules(l.plan, l.resolved)
 	default:
-		l.rules = ResolvedRules(l.plan, l.resolved)
+		l.rules, err = ResolvedRules(l.plan, l.resolved)
 	}
 	// Without openat2(2) each path is opened name by name, so that no symlink is followed.
 	r := l.plan.Landlock.Ruleset
 	r.Paths, r.ByName = l.rules, !l.plan.Mechanisms.Openat2
 	return r, err
-}
-
-// ResolvedRules returns the plan's rules at the paths where their mounts are, without the rules of mounts that are missing, covered or
-// symlinks. Lowering has found these paths free of symlinks, and the mounts follow none on the way to them. A symlink on such a path was
-// put there later, and is an error (Exact).
-func ResolvedRules(p *plan.Plan, resolved []mounts.Resolved) []landlock.PathRule {
-	at := make(map[string]int, len(resolved))
-	for i := range resolved {
-		if former, ok := at[p.Mounts[i].Dest]; !ok || resolved[former].Missing || resolved[former].Covered { // the first mount that is visible there
-			at[p.Mounts[i].Dest] = i
-		}
-	}
-	rules := make([]landlock.PathRule, 0, len(p.Landlock.Paths))
-	for _, rule := range p.Landlock.Paths {
-		i, ok := at[rule.Path]
-		var s mounts.Resolved
-		if ok {
-			s = resolved[i]
-		}
-		if s.Missing || s.Link || s.Covered { // the target of a link has its own rule
-			continue
-		}
-		if ok {
-			rule.File, rule.Path = s.File, s.Dest
-		}
-		rule.Exact = true
-		rules = append(rules, rule)
-	}
-	return rules
 }
 
 // seccomp installs the plan's filters. It comes after the stages whose calls the filters refuse. It compiles the filters once, so that the

@@ -2,9 +2,7 @@ package stages
 
 import (
 	"os"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/landlock"
@@ -131,64 +129,4 @@ func (l *Lowering) superviseCommand() error {
 func (l *Lowering) killRest() {
 	l.step("subreaper", "kill")
 	l.Program.Add(unix.SYS_KILL, sys.Int(-1), sys.Words(int(unix.SIGKILL), "SIGKILL")).Tolerate(unix.ESRCH, 0).Tolerate(unix.EPERM, 0)
-}
-
-// bareRules returns the Landlock rules of a plan without mounts. They name the real paths of the granted files, and leave out the masked
-// ones.
-func bareRules(p *plan.Plan, resolved []mounts.Resolved) ([]landlock.PathRule, error) {
-	var masks []string
-	at := map[string]mounts.Resolved{}
-	for i, op := range p.Mounts {
-		switch {
-		case resolved[i].Missing:
-		case op.Kind == mounts.Mask:
-			masks = append(masks, resolved[i].Source)
-		default:
-			at[op.Dest] = resolved[i]
-		}
-	}
-	var rules []landlock.PathRule
-	for _, rule := range p.Landlock.Paths {
-		s, ok := at[rule.Path]
-		if !ok {
-			continue
-		}
-		rule.Path, rule.File, rule.Exact = s.Source, s.File, true
-		spread, err := around(rule, masks)
-		if err != nil {
-			return nil, err
-		}
-		rules = append(rules, spread...)
-	}
-	return landlock.Merge(rules), nil
-}
-
-// around returns rules that grant what rule grants, but not the masked paths in it. It grants the other entries one by one, because a
-// Landlock rule for a directory applies to all below it. Directories on the way to a mask can be listed.
-func around(rule landlock.PathRule, masks []string) ([]landlock.PathRule, error) {
-	below := slices.DeleteFunc(slices.Clone(masks), func(m string) bool { return m != rule.Path && !strings.HasPrefix(m, rule.Path+"/") })
-	if len(below) == 0 {
-		return []landlock.PathRule{rule}, nil
-	}
-	if slices.Contains(below, rule.Path) { // all of it is masked
-		return nil, nil
-	}
-	entries, err := os.ReadDir(rule.Path)
-	if err != nil {
-		return nil, err
-	}
-	rules := []landlock.PathRule{{Path: rule.Path, Access: rule.Access & landlock.ReadDir, Exact: true}}
-	for _, e := range entries {
-		if e.Type()&os.ModeSymlink != 0 { // its target has a rule of its own, or none
-			continue
-		}
-		one := rule
-		one.Path, one.File, one.Optional = path.Join(rule.Path, e.Name()), !e.IsDir(), true // it may disappear before the rule is added
-		more, err := around(one, below)
-		if err != nil {
-			return nil, err
-		}
-		rules = append(rules, more...)
-	}
-	return rules, nil
 }

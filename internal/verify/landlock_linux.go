@@ -100,7 +100,7 @@ func (c *checker) includes(r landlock.PathRule) bool {
 		}
 	}
 	for dir := r.Path; len(dir) > 1; {
-		dir = path.Dir(dir)
+		dir = dir[:max(1, strings.LastIndexByte(dir, '/'))] // path.Dir cleans what is clean
 		access := c.exact[exactRule{dir, false}]
 		if r.Optional {
 			access |= c.exact[exactRule{dir, true}]
@@ -166,8 +166,8 @@ func (c *checker) granted() (rules []landlock.PathRule) {
 }
 
 // justified requires that the plan grants the rule's rights at its place or above, and that the place is not masked. A rule above a masked
-// place may only permit listing a directory. With mounts, the masks are mounts themselves, and the rule must not allow writing where the
-// mount does not.
+// place may only permit listing a directory. With mounts, the masks are mounts themselves, so that this is so only where the plan has rules by entry;
+// and the rule must not allow writing where the mount does not.
 func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 	var above landlock.Access
 	for _, q := range granted {
@@ -178,18 +178,26 @@ func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 	if more := r.Access &^ above; more != 0 {
 		c.failFor(Rules, "%s is granted %s, which is not in the plan", r.Path, more)
 	}
+	listed := func(dir string) bool { return inside(r.Path, dir) }
 	if !c.Plan.Bare() {
 		c.writable(r)
-		return
+		if !slices.ContainsFunc(c.Plan.Landlock.ByEntry, listed) {
+			return
+		}
 	}
 	for i, op := range c.Plan.Mounts {
-		s := c.Resolved[i]
-		if op.Kind != mounts.Mask || s.Missing {
+		masked := op.Dest
+		switch {
+		case op.Kind != mounts.Mask:
 			continue
+		case c.Plan.Bare() && c.Resolved[i].Missing:
+			continue
+		case c.Plan.Bare():
+			masked = c.Resolved[i].Source
 		}
 		// A right granted above a masked place would also hold at that place: Landlock has no rule that takes a right away.
-		if inside(r.Path, s.Source) || inside(s.Source, r.Path) && r.Access&^landlock.ReadDir != 0 {
-			c.failFor(Rules, "%s is granted %s, though %s is masked", r.Path, r.Access, s.Source)
+		if inside(r.Path, masked) || inside(masked, r.Path) && r.Access&^landlock.ReadDir != 0 {
+			c.failFor(Rules, "%s is granted %s, though %s is masked", r.Path, r.Access, masked)
 		}
 	}
 }

@@ -64,6 +64,7 @@ type leads struct {
 	includes []string // by a configuration
 	hooks    []string // directories, by core.hooksPath
 	gitDir   string   // by a .git file
+	bare     bool     // the root is a git directory
 	links    []lead   // by a symlink
 }
 
@@ -182,7 +183,7 @@ func (l *look) whole(first *leads) {
 	if in.may(".git") {
 		l.git(first)
 	}
-	if bare(l.root, in) {
+	if l.bare = bare(l.root, in) || first != nil && first.bare; l.bare { // one that the command has broken counts, as it can be mended
 		l.gitDir(l.root, in, "")
 	}
 	for _, row := range hostrun.Rows(hostrun.Root) {

@@ -292,6 +292,42 @@ func TestRepositories(t *testing.T) {
 	require.Equal(t, []string{".git/modules/libs/one/config: core.fsmonitor is new", ".git/modules/two/hooks/post-checkout: new file"}, found)
 }
 
+// TestAGitDirectoryThatIsAGrant is looked at as a .git is, with its worktrees and submodules, also when the command has broken it: somebody can mend it.
+func TestAGitDirectoryThatIsAGrant(t *testing.T) {
+	for _, opts := range []watch.Options{{}, {Revert: true}} {
+		root := t.TempDir()
+		repository(t, root, ".")
+		repository(t, root, "modules/libs/one")
+		put(t, root, "worktrees/w/commondir", "../..\n", 0o644)
+		put(t, root, "worktrees/w/gitdir", "/wt/.git\n", 0o644)
+		w := watch.Open([]watch.Grant{{Source: root}}, opts)
+		real, kept := w.Kept(root)
+		w.Close()
+		require.Equal(t, root, real)
+		require.Equal(t, []string{"hooks", "modules/libs/one/hooks"}, kept)
+		found, _ := after(t, root, opts, func() {})
+		require.Empty(t, found, "control")
+		was := snapshot(t, root)
+		found, all := after(t, root, opts, func() {
+			put(t, root, "config", "[core]\n\tfsmonitor = evil\n", 0o644)
+			put(t, root, "hooks/pre-commit", "evil\n", 0o755)
+			put(t, root, "worktrees/w/commondir", "/elsewhere\n", 0o644)
+			put(t, root, "worktrees/w/config.worktree", "[core]\n\teditor = evil\n", 0o644)
+			put(t, root, "modules/libs/one/config", "[core]\n\tpager = evil\n", 0o644)
+			require.NoError(t, os.RemoveAll(root+"/refs"))
+		})
+		require.Equal(t, []string{"config: core.fsmonitor is new", "hooks/pre-commit: new file", "modules/libs/one/config: core.pager is new",
+			"worktrees/w/commondir: new file", "worktrees/w/config.worktree: core.editor is new"}, found)
+		if opts.Revert {
+			for _, c := range all {
+				require.True(t, c.Reverted, "%s: %s", c.Path, c.Left)
+			}
+			require.NoError(t, os.MkdirAll(root+"/refs/heads", 0o755))
+			require.Equal(t, was, snapshot(t, root))
+		}
+	}
+}
+
 // TestRevertKeepsWhatItDoesNotKnow: a file that was there before, and was not looked at, is not removed.
 func TestRevertKeepsWhatItDoesNotKnow(t *testing.T) {
 	root := t.TempDir()

@@ -18,7 +18,7 @@ var (
 	rootText  = stringForm{validate: rootPath, pattern: `^/`}
 	wordText  = stringForm{validate: word, pattern: wordPattern}
 	envText   = stringForm{validate: envName, pattern: envPattern}
-	guarantee = stringForm{choices: policy.Guarantees[:]}
+	guarantee = stringForm{choices: policy.Requirements}
 	filters   = stringForm{choices: policy.SeccompFilters}
 )
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
@@ -43,10 +44,21 @@ func (c *compiler) landlock() error {
 		c.lostRight(l)
 	}
 	c.plan.Landlock.Ruleset = landlock.Without(got, c.facts.LandlockRefused)
+	c.plan.Landlock.ByEntry = c.byEntry()
 	for _, name := range c.facts.LandlockRefused {
 		c.note("landlock", "this kernel reports the right "+name+" and refuses it", "use a kernel that has what it reports")
 	}
 	return nil
+}
+
+// byEntry is /etc in a sandbox of root's, which could read every file there. For others the permissions do it.
+func (c *compiler) byEntry() []string {
+	ruled := slices.ContainsFunc(c.plan.Landlock.Paths, func(r landlock.PathRule) bool { return r.Path == "/etc" })
+	covered := slices.ContainsFunc(c.plan.Mounts, func(op mounts.Op) bool { return op.Kind == mounts.Mask && policy.Inside(op.Dest, "/etc") })
+	if c.facts.UID != 0 || c.plan.Bwrap != nil || c.pol.HostEtc || !ruled || !covered {
+		return nil
+	}
+	return []string{"/etc"}
 }
 
 // lostRight tells of a right that only a newer Landlock has, if nothing else in the plan stands in for it.

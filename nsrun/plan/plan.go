@@ -96,6 +96,9 @@ type Tmpfs struct {
 type Landlock struct {
 	ABI int `json:"abi"`
 	landlock.Ruleset
+	// ByEntry are directories whose rule is given to what everybody may read in them, one by one, and not to what the view covers: if the host
+	// replaces a file that is covered, the kernel takes the cover away (__detach_mounts), and a rule of the directory's would hold for the new file.
+	ByEntry []string `json:"by_entry,omitempty"`
 }
 
 // Output bounds what a command writes to its caller: its standard output, and error, are pipes of nsrun's then, which counts what it passes

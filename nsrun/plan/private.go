@@ -24,7 +24,12 @@ type Private struct {
 	Links []Link `json:"links,omitempty"`
 	// Files are files in the home directory that a preset has.
 	Files []PrivateFile `json:"files,omitempty"`
+	// Agent is the socket of the host's SSH agent. The directory has another one, [AgentSocket], by which the command reaches it through a filter.
+	Agent string `json:"agent,omitempty"`
 }
+
+// AgentSocket is the name of the socket by which a command reaches the host's SSH agent.
+const AgentSocket = "agent"
 
 // PrivateFile is a file at a path below a private directory.
 type PrivateFile struct {
@@ -73,13 +78,52 @@ func (c *compiler) private() error {
 	return nil
 }
 
+// agents shows a socket of nsrun's own in the place of the host's SSH agent's, which the command must not reach as it is. There is one agent: what names
+// another one is left out.
+func (c *compiler) agents() error {
+	host := ""
+	c.pol.FS = slices.DeleteFunc(slices.Clone(c.pol.FS), func(e policy.FS) bool {
+		why, fix := "", "use the backend native"
+		switch place := c.req.Private; {
+		case !e.Agent:
+			return false
+		case c.plan.Backend == BackendDocker:
+			why = "its filter takes a host that the container shares"
+		case c.plan.Backend == BackendLandlock:
+			why = "it takes a mount"
+		case place.Dir == "":
+			why, fix = "there is no place for the filter's socket: "+place.Why, "set XDG_STATE_HOME to a directory of yours that can be written and that no grant shows"
+		case host != "" && host != e.Source:
+			why, fix = "the agent of "+host+" is shown, and a sandbox has one", "leave out one of them"
+		default:
+			host = e.Source
+			return false
+		}
+		c.note("tools", "the SSH agent at "+e.Dest+" is not there: "+why, fix)
+		c.pol.Env.Set = slices.DeleteFunc(slices.Clone(c.pol.Env.Set), func(v policy.Var) bool { return v.Value == e.Dest })
+		return true
+	})
+	if host == "" {
+		return nil
+	}
+	c.plan.Private = &Private{Dir: c.req.Private.Dir, Agent: host}
+	for i := range c.pol.FS {
+		// Only the run makes it: a plan is looked at without it. What bounded the host's socket says nothing of this one.
+		if e := &c.pol.FS[i]; e.Agent {
+			e.Source, e.Within, e.NoFollow, e.Optional, e.Quiet = path.Join(c.plan.Private.Dir, AgentSocket), nil, true, true, true
+		}
+	}
+	return nil
+}
+
 // own makes an entry of the view the private directory, or one in it, with the same rights.
 func (c *compiler) own(i int, name string) (at string) {
 	place := c.req.Private
 	if place.Dir == "" {
-		n := Note{Feature: "private_tmp", Loss: "the backend landlock has no place for HOME and TMPDIR: " + place.Why, Fix: "set XDG_STATE_HOME to a directory of yours that no grant shows"}
-		if !slices.Contains(c.unmet, n) {
-			c.unmet = append(c.unmet, n)
+		n := Note{Feature: "private_tmp", Loss: "the backend landlock has no place for HOME and TMPDIR: " + place.Why, Fix: "set XDG_STATE_HOME to a directory of yours that no grant shows; a container with a read-only root needs a volume at /tmp"}
+		said := func(n Note) bool { return n.Feature == "private_tmp" }
+		if !slices.ContainsFunc(c.plan.Notes, said) && !slices.ContainsFunc(c.unmet, said) { // the home directory and /tmp share one
+			c.lose(n, false)
 		}
 		return c.pol.FS[i].Dest
 	}
@@ -170,6 +214,9 @@ func (p *Private) String() string {
 			names = append(names, quote(l.Path))
 		}
 		text += "; links: " + strings.Join(names, " ")
+	}
+	if p.Agent != "" {
+		text += "; " + AgentSocket + " lists and signs with the keys of the agent at " + quote(p.Agent)
 	}
 	if len(p.Files) > 0 {
 		var names []string

@@ -159,6 +159,9 @@ func (p *Plan) confinementText(out *strings.Builder) {
 		out.WriteByte('\n')
 		for _, r := range l.Paths {
 			fmt.Fprintf(out, "      %-4s %s", r.Access.Word(l.HandledFS), r.Path)
+			if slices.Contains(l.ByEntry, r.Path) {
+				out.WriteString(", each entry that is not covered")
+			}
 			if r.Optional {
 				out.WriteString(" (optional)")
 			}

@@ -7,6 +7,18 @@ import (
 	"github.com/nsrun/nsrun/nsrun/policy"
 )
 
+// requireTools refuses what presets lack, if the policy requires them.
+func (c *compiler) requireTools() {
+	if !slices.Contains(c.pol.Require, policy.RequireTools) {
+		return
+	}
+	for _, n := range c.plan.Notes {
+		if n.Feature == policy.RequireTools {
+			c.unmet = append(c.unmet, n)
+		}
+	}
+}
+
 // copies leaves out of presets what the backend cannot show. What is at the place of an overlay is the sandbox's own then, and empty.
 func (c *compiler) copies() error {
 	overlays := c.plan.Backend == BackendNative && c.facts.Can(facts.Overlay)

@@ -106,7 +106,9 @@ func stricter(a, b FS) FS {
 	a.Optional = a.Optional && b.Optional
 	a.Quiet = a.Quiet && b.Quiet
 	a.Force = a.Force || b.Force
+	a.Agent = a.Agent || b.Agent
 	a.Tool, a.Variable = min(a.Tool, b.Tool), max(a.Variable, b.Variable) // of two presets
+	a.Found = a.Found || b.Found
 	a.SizeMB = least(a.SizeMB, b.SizeMB)
 	a.Inodes = least(a.Inodes, b.Inodes)
 	if a.Mode != b.Mode {

@@ -84,9 +84,9 @@ func TestArrange(t *testing.T) {
 
 func TestStricterKeepsEachBound(t *testing.T) {
 	a := FS{Kind: Tmpfs, Dest: "/a", Write: true, SizeMB: 5, Mode: 0o770, Why: "x", Within: []string{"/q"}}
-	b := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, SizeMB: 3, Inodes: 7, Mode: 0o707, Optional: true, Why: "w", Within: []string{"/q/r", "/s"}}
+	b := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, Found: true, SizeMB: 3, Inodes: 7, Mode: 0o707, Optional: true, Why: "w", Within: []string{"/q/r", "/s"}}
 	got, _ := arrange([]FS{a, b})
-	want := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, SizeMB: 3, Inodes: 7, Mode: 0o700, Why: "w, x", Within: []string{"/q/r"}}
+	want := FS{Kind: Tmpfs, Dest: "/a", Write: true, NoExec: true, NoFollow: true, Found: true, SizeMB: 3, Inodes: 7, Mode: 0o700, Why: "w, x", Within: []string{"/q/r"}}
 	assert.Equal(t, []FS{want}, got)
 }
 

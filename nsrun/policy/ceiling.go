@@ -177,7 +177,7 @@ func (k *cutter) cutFS(e FS, c Ceiling) (FS, bool) {
 		e.SizeMB = least(e.SizeMB, most)
 	}
 	switch permitted := slices.Contains(c.Tools, e.Tool); {
-	case e.System, e.Tool != "" && permitted && e.Variable == "" && (e.Kind != Bind || !e.Write), e.Tool == "" && !slices.Contains([]Kind{Bind, Socket, Overlay}, e.Kind):
+	case e.System, e.Tool != "" && permitted && e.Variable == "" && !e.Found && (e.Kind != Bind || !e.Write), e.Tool == "" && !slices.Contains([]Kind{Bind, Socket, Overlay}, e.Kind):
 		return e, true
 	case e.Tool != "" && !permitted: // tools says so
 		return e, false

@@ -32,6 +32,11 @@ func TestUnder(t *testing.T) {
 			[]string{"/run/a in /run/a"}, "/run/b (test) is beyond"},
 		{"own bounds stay", []FS{{Kind: Bind, Source: "/a/b", Dest: "/a/b", Within: []string{"/a/b/c"}}}, Ceiling{FSRead: []string{"/a"}}, []string{"/a/b in /a/b/c"}, ""},
 		{"what hid something hides it still", []FS{bind("/a", false), {Kind: Bind, Source: "/x", Dest: "/a/secret"}}, Ceiling{FSRead: []string{"/a"}}, []string{"/a in /a", "tmpfs /a/secret"}, "/x (test) is beyond"},
+		{"a preset's own place", []FS{{Kind: Bind, Source: "/a", Dest: "/a", Tool: "git"}}, Ceiling{Tools: []string{"git"}}, []string{"/a"}, ""},
+		{"found, not permitted", []FS{{Kind: Bind, Source: "/a", Dest: "/a", Tool: "git", Found: true}}, Ceiling{Tools: []string{"git"}}, nil, "/a (test) is beyond the ceiling; it is not shown"},
+		{"found, permitted", []FS{{Kind: Bind, Source: "/a", Dest: "/a", Tool: "git", Found: true}}, Ceiling{Tools: []string{"git"}, FSRead: []string{"/"}}, []string{"/a in /"}, ""},
+		{"found, only read", []FS{{Kind: Bind, Source: "/a", Dest: "/a", Write: true, Tool: "git", Found: true}}, Ceiling{Tools: []string{"git"}, FSRead: []string{"/"}}, []string{"/a in /"}, "/a (test) is read-only"},
+		{"found, written", []FS{{Kind: Bind, Source: "/a", Dest: "/a", Write: true, Tool: "git", Found: true}}, Ceiling{Tools: []string{"git"}, FSWrite: []string{"/a"}}, []string{"/a rw in /a"}, ""},
 		{"no host, no cut", []FS{{Kind: Tmpfs, Dest: "/scratch", Write: true}, {Kind: File, Dest: "/x", Data: []byte("x")}}, Ceiling{}, []string{"tmpfs /scratch rw", "file /x"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

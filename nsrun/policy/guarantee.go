@@ -13,16 +13,22 @@ var Guarantees = [...]string{
 	"seccomp", "keyring", "environment", "descriptors", "limits", "terminal", "status",
 }
 
+// RequireTools in Policy.Require refuses what a preset cannot show. It is no guarantee of a backend's.
+const RequireTools = "tools"
+
+// Requirements are the words that Policy.Require may list.
+var Requirements = append(Guarantees[:len(Guarantees):len(Guarantees)], RequireTools)
+
 // checkRequire says which names are no guarantees, and which come twice.
 func (p Policy) checkRequire(say sayer) {
 	for i, name := range p.Require {
 		switch field := fmt.Sprintf("require[%d]", i); {
-		case !slices.Contains(Guarantees[:], name):
-			if near, ok := Nearest(name, Guarantees[:]); ok {
+		case !slices.Contains(Requirements, name):
+			if near, ok := Nearest(name, Requirements); ok {
 				say(field, "%q is not a guarantee; did you mean %s?", name, near)
 				continue
 			}
-			say(field, "%q is not a guarantee; they are %s", name, strings.Join(Guarantees[:], ", "))
+			say(field, "%q is not a guarantee; they are %s", name, strings.Join(Requirements, ", "))
 		case slices.Contains(p.Require[:i], name):
 			say(field, "%s is given twice", name)
 		}

@@ -151,6 +151,10 @@ type FS struct {
 	// Variable is the variable of the caller's that names the place of a preset: a [Ceiling] permits it as it does a grant, and it is passed only if the
 	// place is shown.
 	Variable string `json:"variable,omitempty"`
+	// Found marks a place of a preset that was found at a workspace, and not named by the preset's row: a [Ceiling] permits it as it does a grant.
+	Found bool `json:"found,omitempty"`
+	// Agent says that a socket is an SSH agent's: the command reaches it through a filter, which passes what lists keys and what signs.
+	Agent bool `json:"agent,omitempty"`
 	// Why says which word of the front end asked for it; it prints in plans and errors.
 	Why string `json:"why,omitempty"`
 }

@@ -132,6 +132,9 @@ func (e FS) check(field string, say sayer) {
 			say(field+".source", "a symlink needs a target without control characters")
 		}
 	}
+	if e.Agent && e.Kind != Socket {
+		say(field+".agent", "only a socket can be an agent's")
+	}
 	if e.SizeMB < 0 || e.Inodes < 0 {
 		say(field+".size", "cannot be negative")
 	}

@@ -56,7 +56,7 @@ func Add(p policy.Policy, op policy.Operator, h Host) (with policy.Policy, files
 			continue
 		}
 		p.Tools = append(p.Tools, t.Name)
-		a := adder{Policy: p, asked: asked, host: h, tool: t}
+		a := adder{Policy: p, asked: asked, host: h, tool: t, strict: strict(p, op)}
 		a.environment()
 		for _, place := range t.Places {
 			a.place(place)
@@ -93,6 +93,16 @@ type adder struct {
 	asked policy.Policy // without any preset
 	host  Host
 	tool  Tool
+	// strict has git directories read-only, as a workspace's own is.
+	strict bool
+	// safe are the tops of repositories for git's safe.directory.
+	safe []string
+}
+
+// strict reports whether the policy, or a ceiling, protects the whole .git.
+func strict(p policy.Policy, op policy.Operator) bool {
+	return p.Protect.Level() == policy.ProtectStrict ||
+		slices.ContainsFunc(op.Ceilings, func(c policy.Ceiling) bool { return c.Protect.Level() == policy.ProtectStrict })
 }
 
 func (a *adder) note(loss, fix string) {
@@ -134,11 +144,21 @@ func (a *adder) pass(name string) {
 
 // place adds what the sandbox sees at a place.
 func (a *adder) place(place Place) {
-	source, variable := a.host.path(place.Path)
+	if place.Kind == Repository {
+		a.repositories()
+		return
+	}
+	source, variable := a.host.path(place)
 	if source == "" {
+		if place.Kind == Socket || place.Kind == Agent {
+			a.note("there is no "+strings.ReplaceAll(place.Path, "|", ", nor ")+" ("+place.Why+")", "start the agent")
+		}
 		return
 	}
 	dest := a.inside(source)
+	if at, _ := a.host.path(Place{Path: place.At}); at != "" {
+		dest = a.inside(at)
+	}
 	at := a.asked.At(dest)
 	switch given := at != nil && at.Kind == policy.Bind && at.Dest == a.Home; {
 	case at != nil && at.Kind == policy.Bind && !given && (!at.System || place.Kind == Read):
@@ -151,11 +171,20 @@ func (a *adder) place(place Place) {
 	case place.Kind == Settings:
 		a.settings(source, dest)
 		return
+	case (place.Kind == Agent || place.Kind == Socket) && a.Bare(): // without a sandbox the command has the host's
+		return
+	case place.Kind == Agent || place.Kind == Socket:
+		a.socket(place.Kind, source, dest)
+		return
 	}
 	if why := a.unfit(source, variable); why != "" {
 		if why != gone {
 			a.note(source+" is not shown: "+why, "grant what is needed with --ro, or name another directory")
 		}
+		return
+	}
+	if place.Kind == Copy {
+		a.copy(source, dest)
 		return
 	}
 	e := policy.FS{Kind: policy.Bind, Source: source, Dest: dest, Optional: true, Variable: variable}
@@ -192,7 +221,7 @@ func (a *adder) unfit(source, variable string) (why string) {
 	if at, err := a.host.Real(home); home != "" && err == nil {
 		home = at
 	}
-	if home != "" && policy.Secret(real, home) {
+	if home != "" && policy.Secret(real, home) && !isPublic(real, home) {
 		return real + " is where keys or tokens are kept"
 	}
 	if why, _ := policy.Mistake(real, home); why != "" {
@@ -209,22 +238,34 @@ func (a *adder) inside(source string) string {
 	return source
 }
 
-// path is the place that the first alternative names whose variable is set, and that variable; or empty.
-func (h Host) path(alternatives string) (place, variable string) {
-	for one := range strings.SplitSeq(alternatives, "|") {
-		first, rest, _ := strings.Cut(one, "/")
-		name, isVariable := strings.CutPrefix(first, "$")
-		switch {
-		case first == "~" && h.Home != "":
-			return path.Join(h.Home, rest), ""
-		case first == "":
-			return one, ""
-		case isVariable:
-			dir, _ := h.Lookup(name)
-			dir, _, _ = strings.Cut(dir, ":") // GOPATH is a list, whose first directory go fetches to
-			if filepath.IsAbs(dir) && policy.CheckPath(path.Clean(dir)) == nil {
-				return path.Join(dir, rest), name
-			}
+// path is the place that the first alternative names whose variable is set, and that variable; or empty. Of a socket it is the first that is there.
+func (h Host) path(p Place) (place, variable string) {
+	for one := range strings.SplitSeq(p.Path, "|") {
+		place, variable = h.one(one)
+		if place == "" {
+			continue
+		}
+		if _, err := os.Lstat(place); p.Kind != Socket || err == nil {
+			return place, variable
+		}
+	}
+	return "", ""
+}
+
+// one is the place that one alternative names.
+func (h Host) one(alternative string) (place, variable string) {
+	first, rest, _ := strings.Cut(alternative, "/")
+	name, isVariable := strings.CutPrefix(first, "$")
+	switch {
+	case first == "~" && h.Home != "":
+		return path.Join(h.Home, rest), ""
+	case first == "" && alternative != "":
+		return alternative, ""
+	case isVariable:
+		dir, _ := h.Lookup(name)
+		dir, _, _ = strings.Cut(dir, ":") // GOPATH is a list, whose first directory go fetches to
+		if filepath.IsAbs(dir) && policy.CheckPath(path.Clean(dir)) == nil {
+			return path.Join(dir, rest), name
 		}
 	}
 	return "", ""

@@ -87,17 +87,33 @@ func (t Tool) check() error {
 
 func (p Place) check() error {
 	if !slices.Contains(Kinds, p.Kind) {
-		return fmt.Errorf("kind: %q is unknown; use read, cache, build, private or settings", p.Kind)
+		return fmt.Errorf("kind: %q is unknown; use %s", p.Kind, strings.Join(policy.Words(Kinds), ", "))
+	}
+	if p.Kind == Repository {
+		if p.Path != "" {
+			return fmt.Errorf("path: %q; leave it out, as a repository is looked for at the workspace", p.Path)
+		}
+		return nil
 	}
 	for one := range strings.SplitSeq(p.Path, "|") {
-		first, rest, _ := strings.Cut(one, "/")
-		name, variable := strings.CutPrefix(first, "$")
-		if first != "~" && first != "" && !(variable && policy.ValidEnvName(name)) {
-			return fmt.Errorf("path: %q begins with none of /, ~/ and $NAME", one)
+		if err := checkPlace("path", one); err != nil {
+			return err
 		}
-		if err := policy.CheckPath("/" + rest); err != nil || rest == "" && !variable {
-			return fmt.Errorf("path: %q; give a clean path of something below it", one)
-		}
+	}
+	if p.At == "" {
+		return nil
+	}
+	return checkPlace("at", p.At)
+}
+
+func checkPlace(field, text string) error {
+	first, rest, _ := strings.Cut(text, "/")
+	name, variable := strings.CutPrefix(first, "$")
+	if first != "~" && first != "" && !(variable && policy.ValidEnvName(name)) {
+		return fmt.Errorf("%s: %q begins with none of /, ~/ and $NAME", field, text)
+	}
+	if err := policy.CheckPath("/" + rest); err != nil || rest == "" && !variable {
+		return fmt.Errorf("%s: %q; give a clean path of something below it", field, text)
 	}
 	return nil
 }

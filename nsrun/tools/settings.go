@@ -25,7 +25,8 @@ var harmless = []string{
 	"submodule.recurse", "submodule.fetchjobs", "index.version", "feature.manyfiles", "clean.requireforce", "grep.linenumber", "grep.patterntype",
 }
 
-// settings writes a file with the harmless ones of the user's settings of git. What cannot be read, or is no configuration, is a note.
+// settings writes a file with the harmless ones of the user's settings of git, and with the repositories that git is to trust. What cannot be read, or is no
+// configuration, is a note.
 func (a *adder) settings(source, dest string) {
 	r := &settingsReader{home: a.host.Home}
 	if config, _ := a.host.Lookup("XDG_CONFIG_HOME"); filepath.IsAbs(config) { // git reads it before the other
@@ -36,6 +37,9 @@ func (a *adder) settings(source, dest string) {
 	r.read(source, 0)
 	for _, problem := range r.problems {
 		a.note("settings of git are left out: "+problem, "correct the file")
+	}
+	for _, top := range a.safe {
+		r.found = append(r.found, hostrun.Setting{Key: "safe.directory", Value: top})
 	}
 	if len(r.found) == 0 {
 		return

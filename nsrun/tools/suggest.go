@@ -59,13 +59,16 @@ func mentioned(command []string) (programs []string) {
 // before are words of a shell that come before a program.
 var before = []string{"!", "command", "do", "else", "env", "exec", "if", "nice", "sudo", "then", "time", "until", "while", "{"}
 
-// adds reports whether a preset shows something that exists, or changes the filter.
+// adds reports whether a preset shows something that exists, changes the filter, or is of variables alone.
 func adds(p policy.Policy, name string, h Host) bool {
 	asked := len(p.FS)
 	p.Tools = []string{name}
 	with, _, err := Add(p, policy.Operator{}, h)
 	if err != nil {
 		return false
+	}
+	if t, err := Find(name); err == nil && len(t.Places) == 0 && len(t.Set) > 0 {
+		return true
 	}
 	return with.Seccomp.Filter != p.Seccomp.Filter || slices.ContainsFunc(with.FS[asked:], func(e policy.FS) bool {
 		_, err := os.Stat(e.Source)

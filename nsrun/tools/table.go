@@ -9,7 +9,7 @@ func Table() []Tool {
 	return []Tool{
 		{Name: "browser", Help: "Chromium and Firefox without a window, as for screenshots and tests",
 			Programs: []string{"chromium", "google-chrome", "firefox"},
-			Set:      []policy.Var{set("CHROMIUM_FLAGS", "--no-sandbox"), set("MOZ_DISABLE_CONTENT_SANDBOX", "1")},
+			Set:      []policy.Var{set("CHROME_EXTRA_FLAGS", "--no-sandbox"), set("CHROMIUM_USER_FLAGS", "--no-sandbox"), set("MOZ_DISABLE_CONTENT_SANDBOX", "1")},
 			Opens:    "The browser's own sandbox is off, since it cannot be made inside: a page that takes over a renderer has all that the command has. nsrun's sandbox holds."},
 		{Name: "cc", Help: "C and C++: gcc, clang, make, cmake, ccache, gdb, strace, sanitizers",
 			Marks:    []string{"CMakeLists.txt", "configure.ac", "meson.build"},
@@ -29,9 +29,10 @@ func Table() []Tool {
 			Marks:    []string{".git"},
 			Programs: []string{"git"},
 			Places: []Place{
+				{Kind: Repository, Why: "for a workspace that is a part of a repository, a worktree or a submodule: the rest of the working tree, read-only, and the git directory, with the workspace's access"},
 				{Path: "~/.gitconfig", Kind: Settings, Why: "name, address and harmless settings of your configuration, includes resolved"},
 				{Path: "~/.config/git/ignore", Kind: Read, Why: "files that you ignore everywhere"}},
-			Opens: "It can read your name and address, and which files you ignore. No credential helper, no signing key, no alias and no hook of yours is there."},
+			Opens: "It can read your name and address, and which files you ignore. Where the workspace is a part of a repository, it can read all the rest; where the git directory lies outside of the workspace, it can write to that, and so change all branches. No credential helper, no signing key, no alias and no hook of yours is there."},
 		{Name: "go", Help: "Go: go build, test, run and vet, with the modules that the host has",
 			Marks:    []string{"go.mod", "go.work"},
 			Programs: []string{"go", "gofmt"},
@@ -45,6 +46,15 @@ func Table() []Tool {
 			// Else go tries the network to find out that a module or a newer toolchain is not there.
 			Offline: []policy.Var{set("GOPROXY", "off"), set("GOSUMDB", "off")},
 			Opens:   "It can read the sources of all modules that the host has fetched, private ones among them."},
+		{Name: "gpg", Help: "GnuPG with the keys of your agent: gpg --sign, --decrypt and --verify",
+			Programs: []string{"gpg", "gpg2"},
+			Places: []Place{
+				{Path: "~/.gnupg", Kind: Private, Why: "GnuPG's own directory"},
+				{Path: "~/.gnupg/pubring.kbx", Kind: Read, Why: "public keys"},
+				{Path: "~/.gnupg/trustdb.gpg", Kind: Copy, Why: "how far you trust them"},
+				{Path: "$XDG_RUNTIME_DIR/gnupg/S.gpg-agent.extra|~/.gnupg/S.gpg-agent.extra", At: "~/.gnupg/S.gpg-agent", Kind: Socket,
+					Why: "the agent's restricted socket, as for remote hosts"}},
+			Opens: "It can sign and decrypt with every key that the agent has or asks you for, and read whose public keys you have. It cannot export or delete a key, or end the agent."},
 		{Name: "java", Help: "Java: java, javac, Maven and Gradle, offline",
 			Marks:    []string{"pom.xml", "build.gradle", "build.gradle.kts", "mvnw", "gradlew"},
 			Programs: []string{"java", "javac", "mvn", "gradle", "mvnw", "gradlew"},
@@ -120,5 +130,12 @@ func Table() []Tool {
 			Pass:    []string{"RUSTUP_TOOLCHAIN", "RUSTFLAGS", "CARGO_BUILD_TARGET"},
 			Offline: []policy.Var{set("CARGO_NET_OFFLINE", "true")},
 			Opens:   "It can read fetched crates, private ones among them. Settings and credentials of cargo are not shown."},
+		{Name: "ssh", Help: "ssh, scp and sftp with the keys of your agent; the network is --net's",
+			Programs: []string{"ssh", "scp", "sftp", "ssh-add"},
+			Places: []Place{
+				{Path: "~/.ssh/known_hosts", Kind: Copy, Why: "the hosts that you know"},
+				{Path: "$SSH_AUTH_SOCK", At: "/run/ssh-agent", Kind: Agent, Why: "the keys of your agent"}},
+			Opens: "It can list the agent's keys, and sign whatever it likes with them: log in wherever they and the network let it. It cannot read, add or remove a key, or lock the agent. " +
+				"Key files and ~/.ssh/config are not shown."},
 	}
 }

@@ -18,16 +18,23 @@ const (
 	Build    Kind = "build"    // the same, but where a home directory is kept or given, it is that one's
 	Private  Kind = "private"  // an empty directory in memory
 	Settings Kind = "settings" // those of git's settings that run no program, as a file of the sandbox's own
+	Copy     Kind = "copy"     // a file of the sandbox's own with what the host's has, of at most 1 MiB
+	Socket   Kind = "socket"   // the host's Unix socket, where it exists
+	Agent    Kind = "agent"    // the host's SSH agent, by a filter that passes what lists keys and what signs; SSH_AUTH_SOCK names it
+	// Repository is what of a git repository lies outside of the workspace. Such a place has no path.
+	Repository Kind = "repository"
 )
 
 // Kinds lists them all.
-var Kinds = []Kind{Read, Cache, Build, Private, Settings}
+var Kinds = []Kind{Read, Cache, Build, Private, Settings, Copy, Socket, Agent, Repository}
 
 // Place is one place that a tool needs.
 type Place struct {
 	// Path is where it is: absolute, below the home directory with "~/", or below the directory that a variable of the caller's names, with "$NAME". Several
-	// are separated by "|"; the first whose variable is set counts.
-	Path string `json:"path"`
+	// are separated by "|"; the first whose variable is set counts, and of sockets the first that is there.
+	Path string `json:"path,omitempty"`
+	// At is where the sandbox has it, if that is another place: absolute, or below the home directory with "~/".
+	At   string `json:"at,omitempty"`
 	Kind Kind   `json:"kind"`
 	// Why says what the tool needs it for.
 	Why string `json:"why"`
@@ -53,7 +60,7 @@ type Tool struct {
 }
 
 // Names are those of the table, which a start that uses none does not build.
-var Names = []string{"browser", "cc", "dotnet", "git", "go", "java", "jupyter", "node", "office", "php", "python", "ruby", "rust"}
+var Names = []string{"browser", "cc", "dotnet", "git", "go", "gpg", "java", "jupyter", "node", "office", "php", "python", "ruby", "rust", "ssh"}
 
 // Find returns the row of a name or, if the word has a slash in it, the one that the file of that path has: JSON with the fields of a [Tool].
 func Find(word string) (Tool, error) {

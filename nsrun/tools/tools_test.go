@@ -58,6 +58,9 @@ func of(p policy.Policy) (all []string) {
 	return all
 }
 
+// keyless are places beside keys that hold none: files, an empty directory, and the socket of an agent that gives none away.
+var keyless = []string{"~/.ssh/known_hosts", "~/.gnupg", "~/.gnupg/pubring.kbx", "~/.gnupg/trustdb.gpg", "$XDG_RUNTIME_DIR/gnupg/S.gpg-agent.extra|~/.gnupg/S.gpg-agent.extra"}
+
 // TestTable holds what every row must have.
 func TestTable(t *testing.T) {
 	rows := tools.Table()
@@ -72,6 +75,9 @@ func TestTable(t *testing.T) {
 		}
 		for _, place := range row.Places {
 			assert.NotEmpty(t, place.Why, "%s: %s", row.Name, place.Path)
+			if slices.Contains(keyless, place.Path) {
+				continue
+			}
 			for _, secret := range []string{".ssh", ".gnupg", ".aws", "credentials", ".npmrc", ".netrc", "settings.xml", ".docker", "id_"} {
 				assert.NotContains(t, place.Path, secret, row.Name)
 			}
@@ -93,6 +99,23 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestPresetsThatOpenNothing change variables, and nothing that is a wall.
+func TestPresetsThatOpenNothing(t *testing.T) {
+	plain := policy.Default("/home/me")
+	for _, name := range []string{"browser", "jupyter", "office"} {
+		with := add(t, hostOf("/home/me", nil), plain, name)
+		assert.Equal(t, walls(plain), walls(with), name)
+	}
+	assert.NotEqual(t, walls(plain), walls(add(t, hostOf("/home/me", nil), plain, "cc")), "positive control")
+}
+
+// walls are a policy without its variables.
+func walls(p policy.Policy) policy.Policy {
+	p.Tools, p.Env, p.Notes = nil, policy.Env{}, nil
+	p.FS = slices.Clone(p.FS)
+	return p
+}
+
 // TestDocHasTheTable compares the table in doc/tools.md with the one in the code; -update writes it anew.
 func TestDocHasTheTable(t *testing.T) {
 	table := "| preset | for | adds | opens |\n|---|---|---|---|\n"
@@ -100,6 +123,10 @@ func TestDocHasTheTable(t *testing.T) {
 		var adds []string
 		for _, p := range row.Places {
 			names := strings.Split(p.Path, "|")
+			if p.Path == "" {
+				adds = append(adds, string(p.Kind))
+				continue
+			}
 			adds = append(adds, fmt.Sprintf("%s `%s`", p.Kind, names[len(names)-1]))
 		}
 		for _, v := range slices.Concat(row.Set, row.Offline) {
@@ -196,9 +223,12 @@ func TestUnknownPresets(t *testing.T) {
 		`{"places": [{"path": "~/x", "kind": "write"}]}`:         `kind: "write" is unknown; use read, cache`,
 		`{"places": [{"path": "~/x", "kind": "read", "up": 1}]}`: `unknown field "up"`,
 		`{"places": [{"path": "go", "kind": "program"}]}`:        `kind: "program" is unknown`,
-		`{"pass": ["A=B"]}`:                     `pass: "A=B"`,
-		`{"set": [{"name": "", "value": "x"}]}`: "set:",
-		`{"filter": "off"}`:                     `filter: "off" is unknown; use default, compute, network, build`,
+		`{"places": [{"kind": "repository"}]}`:                   "",
+		`{"places": [{"path": "/x", "kind": "repository"}]}`:     `path: "/x"; leave it out`,
+		`{"places": [{"kind": "read"}]}`:                         "places[0]: path",
+		`{"pass": ["A=B"]}`:                                      `pass: "A=B"`,
+		`{"set": [{"name": "", "value": "x"}]}`:                  "set:",
+		`{"filter": "off"}`:                                      `filter: "off" is unknown; use default, compute, network, build`,
 	} {
 		file := filepath.Join(t.TempDir(), "row.json")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))

@@ -28,10 +28,10 @@ const docker = "docker.io podman crun bubblewrap"
 // everyday is what the programs of e2e/programs are in.
 const everyday = "autoconf automake bc bison cmake curl emacs-nox ffmpeg file flex g++ gdb ghostscript gnupg gnuplot-nox graphviz imagemagick libc6-dbg " +
 	"libxml2-utils lua5.4 m4 ninja-build openjdk-17-jdk-headless openssh-client openssl pandoc patch php-cli poppler-utils procps python3-pip " +
-	"python3-venv qpdf redis-server ripgrep rsync ruby rustc screen sqlite3 tidy tmux tree unzip valgrind vim xz-utils zip"
+	"chromium jupyter-nbconvert libreoffice-writer-nogui postgresql python3-ipykernel python3-venv qpdf redis-server ripgrep rsync ruby rustc screen sqlite3 tidy tmux tree unzip valgrind vim xz-utils zip"
 
 var table = map[string]pkg{
-	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools"},
+	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools openssh-client gpg gpg-agent"},
 	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
 	"cmd/nsbench":                {seconds: 15, race: 30},
 	"e2e":                        {seconds: 65, once: true, slow: 110, slice: 6},
@@ -51,6 +51,7 @@ var table = map[string]pkg{
 	"nsrun/audit":                {quick: true, seconds: 6, race: 8},
 	"nsrun/bwrap":                {quick: true, seconds: 1},
 	"nsrun/facts":                {quick: true, seconds: 1},
+	"internal/agent":             {quick: true, seconds: 1, race: 4},
 	"internal/backend":           {seconds: 30, slow: 95, slice: 6, race: 90},
 	"internal/importcheck":       {quick: true, seconds: 1},
 	"internal/probe":             {quick: true, seconds: 2},

@@ -222,10 +222,12 @@ func tell(state uint32) {
 	Wake(&ahead.state)
 }
 
-// Operations of futex(2).
+// Operations of futex(2). They are not the private ones, though the memory is one: from Linux 6.16 on (CONFIG_FUTEX_PRIVATE_HASH) a process
+// gets a table of its own for private futexes with its first thread. The process made here shares the memory and is no thread: if it waits
+// before that, a later wake looks for it in the new table, and it sleeps for ever.
 const (
-	futexWait = 128 // FUTEX_WAIT_PRIVATE
-	futexWake = 129 // FUTEX_WAKE_PRIVATE
+	futexWait = 0 // FUTEX_WAIT
+	futexWake = 1 // FUTEX_WAKE
 )
 
 // Wake wakes all that wait for a word to change.

@@ -99,7 +99,9 @@ func (w *watcher) watch() error {
 		if w.fails(&n) {
 			a.flags, a.err = 0, -int32(w.errno)
 		}
-		_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(w.listener), notifSend, uintptr(unsafe.Pointer(&a)))
+		for errno = unix.EINTR; errno == unix.EINTR; { // Go interrupts its own threads; without an answer the process would wait for ever
+			_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(w.listener), notifSend, uintptr(unsafe.Pointer(&a)))
+		}
 		if errno != 0 && errno != unix.ENOENT {
 			return errno
 		}
