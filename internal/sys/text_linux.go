@@ -77,6 +77,9 @@ func (c *Call) text(args []Arg) string {
 			out.WriteString(", then kill its group")
 		}
 		return out.String()
+	case kindSend:
+		fmt.Fprintf(&out, "send($%d, as %q, to %d)", c.keep, c.to, c.from)
+		return out.String()
 	case kindServe:
 		fmt.Fprintf(&out, "serve(requests from %d, signals from $%d): supervisors make calls %d..%d, commands %d..%d", c.from, c.keep, c.a[0], int(c.a[2])-1, c.a[2], int(c.a[3])-1)
 		if c.min != 0 {
