@@ -36,7 +36,7 @@ func deniedLines(r result.Result) (lines []string) {
 		return nil
 	}
 	if why := r.Receipt.Explain.Unavailable; why != "" {
-		return []string{"nothing tells what was refused: " + why}
+		return []string{"refusals are not reported: " + why}
 	}
 	for i, d := range r.Denials {
 		if i == most {
@@ -60,7 +60,7 @@ func deniedLine(d result.Denial) string {
 	why := map[string]string{"view": "the host has it, the sandbox does not", "read-only": "it is read-only here", "landlock": "nothing grants it",
 		"seccomp": "the filter of system calls", "network": "there is no network", "no_new_privs": "set-user-ID programs get no privileges"}[d.Rule]
 	if d.Kind == "secret" {
-		text, why = d.Op, "a place of keys, which is not told"
+		text, why = d.Op, "a place of keys, whose path is not printed"
 	}
 	text += ": " + why
 	if d.Count > 1 {

@@ -94,7 +94,7 @@ func (f *flags) rows() []flagRow {
 		{"--commands NAME", offered{&f.commands, commands.Names}, "command rules, which say what command lines may run at all: passive, full, or one of the " +
 			"manifest's; see nsrun help commands", "commands"},
 		{"--self-test", &f.selfTest, "have the sandbox try what must fail before it starts the command", ""},
-		{"--explain[=all]", &f.explain, "tell what is refused, and what would allow it, in the result and after a command that failed; " +
+		{"--explain[=all]", &f.explain, "report what is refused, and what would allow it, in the result and after a command that failed; " +
 			"all: looking at files too", "explain"},
 		{"--ceiling FILE", &f.ceiling, "cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and NSRUN_CEILING " +
 			"always count", ""},

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"os"
 	"runtime"
 
 	"github.com/nsrun/nsrun/internal/denial"
@@ -12,7 +11,7 @@ import (
 func (r *run) explain(listener int) {
 	_, joined, _, err := r.plan.ExplainFilters(runtime.GOARCH)
 	if err == nil {
-		r.watch, err = denial.Start(listener, denial.Config{Plan: r.plan, Filters: joined, Rules: r.lowered.Rules, Home: os.Getenv("HOME")})
+		r.watch, err = denial.Start(listener, denial.Config{Plan: r.plan, Filters: joined, Rules: r.lowered.Rules, Home: r.opts.Home})
 	}
 	if err != nil {
 		r.breaks(&Error{Stage: "explain", Err: err})

@@ -33,6 +33,8 @@ type Options struct {
 	Terminal *Terminal
 	// Protected lists files of the host, by real path, that no mount of the plan may make writable.
 	Protected []string
+	// Home is the caller's home directory, for a plan that explains: keys lie below it.
+	Home string
 	// Sole means that this process exists only for this run, and no goroutine of it is locked to a thread, so that no thread of it ends. With
 	// plan.Bwrap it also gives up its capabilities, the descriptors that its caller has left open, and Go's handlers of signals.
 	Sole bool

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	mostKept = 1000 // kinds of denials that are counted
-	mostTold = 100  // that are told
+	mostKept     = 2 << 20 // bytes of denials that are counted
+	mostReported = 100     // kinds of them in a result
 )
 
 // found collects denials: each kind of them once, with its count.
@@ -20,6 +20,7 @@ type found struct {
 	mu      sync.Mutex
 	denials map[result.Denial]*one
 	order   int
+	size    int // in bytes
 	missed  int
 }
 
@@ -42,7 +43,8 @@ func (f *found) add(e event, d *result.Denial) {
 	f.order++
 	have := f.denials[key]
 	if have == nil {
-		if len(f.denials) >= mostKept {
+		if f.size += len(d.Path) + len(d.Host); f.size > mostKept {
+			f.size = mostKept
 			f.missed++
 			return
 		}
@@ -71,7 +73,7 @@ func (f *found) all() (denials []result.Denial, missed int) {
 	}
 	slices.SortFunc(all, func(a, b *one) int { return b.last - a.last })
 	for i, d := range all {
-		if i == mostTold {
+		if i == mostReported {
 			break
 		}
 		denials = append(denials, d.Denial)

@@ -20,6 +20,9 @@ type looker struct {
 	host   *host
 	root   int     // as the last event has it
 	before []event // without one
+	size   int     // of the paths in seen
+
+	realHome string // without links
 }
 
 const mostBefore = 256
@@ -38,7 +41,13 @@ func (w *Watch) lookUp() {
 		}
 	}
 	h, err := newHost()
-	l := &looker{Watch: w, host: h}
+	l := &looker{Watch: w, host: h, realHome: w.Home}
+	if err == nil {
+		if fd, err := h.open(w.Home); err == nil {
+			l.realHome = reached(fd)
+			unix.Close(fd)
+		}
+	}
 	w.seen = map[[3]string]bool{}
 	for e := range w.events {
 		if err != nil {
@@ -76,22 +85,30 @@ func (l *looker) take(e event) {
 }
 
 // enter opens the root that a process has. Before exec it cannot be looked into: its memory is that of the sandbox's pid 1.
-func (w *Watch) enter(pid uint32) {
+func (w *Watch) enter(pid uint32) bool {
 	at := "/proc/" + strconv.Itoa(int(pid)) + "/"
 	ns, err := unix.Open(at+"ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return
+		return false
 	}
 	root, err := unix.Open(at+"root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		unix.Close(ns)
-		return
+		return false
 	}
 	w.ns, w.root = ns, root
+	return true
 }
 
-// mostSeen bounds what is remembered.
-const mostSeen = 20000
+// leave closes what enter has opened.
+func (w *Watch) leave() {
+	closeFD(w.root)
+	closeFD(w.ns)
+	w.root, w.ns = -1, -1
+}
+
+// mostSeen bounds the paths that are remembered, in bytes.
+const mostSeen = 2 << 20
 
 func (l *looker) look(e event) {
 	if e.errno != 0 {
@@ -120,8 +137,9 @@ func (l *looker) look(e event) {
 		l.found.unknown()
 	case d != nil:
 		l.found.add(e, d)
-	case len(l.seen) < mostSeen:
+	case l.size+len(name) < mostSeen:
 		l.seen[key] = true
+		l.size += len(name)
 	}
 }
 
@@ -186,7 +204,7 @@ func (l *looker) hidden(e event, name, target string, writes bool) (*result.Deni
 		return nil, nil // neither has it
 	}
 	defer unix.Close(fd)
-	if policy.Secret(path.Clean(name), l.Home) {
+	if l.secret(name, fd) {
 		return &result.Denial{Kind: "secret", Op: e.name, Rule: "view"}, nil
 	}
 	if writes && !mayWrite(fd) {
@@ -206,6 +224,11 @@ func (l *looker) hidden(e event, name, target string, writes bool) (*result.Deni
 		d.Change = grant("--ro", "extra_ro", path.Clean(target))
 	}
 	return d, nil
+}
+
+// secret reports whether a path, or what is open there, lies where keys are kept: a link may lead there, and the home directory may be one.
+func (l *looker) secret(name string, fd int) bool {
+	return policy.Secret(path.Clean(name), l.Home) || policy.Secret(reached(fd), l.Home) || policy.Secret(reached(fd), l.realHome)
 }
 
 // readOnly reports whether the sandbox keeps what is open from being written.
@@ -252,6 +275,9 @@ func (l *looker) readOnlyDenial(e event, name, target string, at int) (*result.D
 	if l.Plan.Bare() {
 		rule = "landlock"
 	}
+	if l.secret(name, fd) {
+		return &result.Denial{Kind: "secret", Op: e.name, Rule: rule}, nil
+	}
 	return &result.Denial{Kind: "fs", Op: e.name, Path: name, Inside: "read-only", Host: reached(fd), Rule: rule, Change: l.writable(where)}, nil
 }
 
@@ -277,7 +303,7 @@ func (l *looker) present(e event, name string, at int) *result.Denial {
 	if e.flags&unix.O_PATH != 0 || l.allowed(at, right) {
 		return nil
 	}
-	if policy.Secret(path.Clean(name), l.Home) {
+	if l.secret(name, at) {
 		return &result.Denial{Kind: "secret", Op: e.name, Rule: "landlock"}
 	}
 	kind := "fs"

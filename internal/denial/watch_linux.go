@@ -42,8 +42,8 @@ type event struct {
 }
 
 const (
-	// waiting bounds the events that are not looked up yet: paths of 4 KiB are 8 MiB.
-	waiting = 2048
+	// waiting bounds the events that are not looked up yet: paths of 4 KiB are 4 MiB.
+	waiting = 1024
 	// restTime is how long Finish waits for the last of them.
 	restTime = 2 * time.Second
 )
@@ -52,6 +52,7 @@ const (
 type Watch struct {
 	Config
 	arch     seccomp.Arch
+	decider  seccomp.Decider
 	listener int
 	stop     [2]int // a pipe, whose end ends the answers
 	events   chan event
@@ -70,11 +71,12 @@ type Watch struct {
 // Start answers a listener, which it takes over, until [Watch.Finish].
 func Start(listener int, c Config) (*Watch, error) {
 	arch, err := seccomp.Host()
-	if err != nil {
+	decider, checked := seccomp.NewDecider(c.Filters...)
+	if err := errors.Join(err, checked); err != nil {
 		unix.Close(listener)
 		return nil, err
 	}
-	w := &Watch{Config: c, arch: arch, listener: listener, events: make(chan event, waiting), looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
+	w := &Watch{Config: c, arch: arch, decider: decider, listener: listener, events: make(chan event, waiting), looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
 	if err := unix.Pipe2(w.stop[:], unix.O_CLOEXEC); err != nil {
 		unix.Close(listener)
 		return nil, err
@@ -90,15 +92,10 @@ func (w *Watch) Finish() ([]result.Denial, *result.Explained) {
 	unix.Close(w.stop[1])
 	w.over.Wait()
 	unix.Close(w.stop[0])
-	unix.Close(w.listener)
 	close(w.events)
 	select {
 	case <-w.looked:
-		for _, fd := range []int{w.root, w.ns} {
-			if fd >= 0 {
-				unix.Close(fd)
-			}
-		}
+		w.leave()
 	case <-time.After(restTime): // a look hangs: its thread is left to it
 	}
 	denials, unknown := w.found.all()
@@ -113,6 +110,7 @@ func (w *Watch) Finish() ([]result.Denial, *result.Explained) {
 func (w *Watch) serve() {
 	runtime.LockOSThread()
 	defer w.over.Done()
+	defer unix.Close(w.listener) // a call that nobody answers fails with ENOSYS then
 	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.stop[0]), Events: unix.POLLIN}}
 	for {
 		_, err := unix.Poll(fds, -1)
@@ -126,7 +124,7 @@ func (w *Watch) serve() {
 		if err == nil {
 			w.answer(n)
 		} else if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINTR) {
-			return // those that ask get ENOSYS when the listener is closed
+			return
 		}
 	}
 }
@@ -135,7 +133,7 @@ func (w *Watch) serve() {
 func (w *Watch) answer(n sys.Notification) {
 	w.calls++
 	name, _ := w.arch.Name(uint32(n.NR))
-	verdict, err := seccomp.Decide(seccomp.Data{NR: uint32(n.NR), Arch: n.Arch, IP: n.IP, Args: n.Args}, w.Filters...)
+	verdict, err := w.decider.Decide(seccomp.Data{NR: uint32(n.NR), Arch: n.Arch, IP: n.IP, Args: n.Args})
 	c, watched := calls[name]
 	comm := w.comm(n.PID, c.act == execute)
 	errno, refused := verdict.Errno()
@@ -149,15 +147,17 @@ func (w *Watch) answer(n sys.Notification) {
 		}
 		return
 	}
-	if w.root < 0 {
-		w.enter(n.PID) // its thread waits, and is there
-	}
+	entered := w.root < 0 && w.enter(n.PID)
 	all := w.read(name, c, n)
-	if sys.LetGoOn(w.listener, n.ID) == nil { // otherwise the thread has ended, and what was read may be another's
-		for _, e := range all {
-			e.root, e.comm = w.root, comm
-			w.pass(e)
+	if sys.LetGoOn(w.listener, n.ID) != nil { // the thread has ended: what was read, and entered, may be another's
+		if entered {
+			w.leave()
 		}
+		return
+	}
+	for _, e := range all {
+		e.root, e.comm = w.root, comm
+		w.pass(e)
 	}
 }
 

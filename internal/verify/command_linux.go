@@ -208,7 +208,7 @@ func (c *checker) filter(f seccomp.Filter, flags int) *matcher {
 }
 
 // listen requires the plan's filters or, in a plan that explains, the filter that asks a listener, with those that are not part of it. The
-// listener goes to the caller and nowhere else, and this process closes it: whoever holds it can let any call of the command go on. Where there
+// listener goes to the caller and nowhere else, and this process closes it: a process that has it can let any call of the command go on. Where there
 // can be no listener, all of the plan's own filters follow.
 func (c *checker) listen() {
 	e := c.Plan.Explain

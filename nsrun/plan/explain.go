@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"slices"
+	"bytes"
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -9,10 +9,10 @@ import (
 	"github.com/nsrun/nsrun/seccomp"
 )
 
-// Explain has the command's filter ask a listener, which is nsrun, at calls that a result can tell of: see [seccomp.Watch]. The listener answers as
+// Explain has the command's filter ask a listener, which is nsrun, at each call that a result can report: see [seccomp.Watch]. The listener answers as
 // the filters do, and looks up afterwards what was asked for.
 type Explain struct {
-	// All says that looking at files is told of, too, and calls that programs try and do without.
+	// All reports looking at files, too, and calls that programs try and do without.
 	All bool `json:"all,omitempty"`
 	// Calls are the calls that are watched, beside those that the filters refuse.
 	Calls []string `json:"calls"`
@@ -36,15 +36,15 @@ func (c *compiler) explain() error {
 		return nil
 	}
 	if c.plan.Backend != BackendNative && c.plan.Backend != BackendLandlock {
-		c.note("explain", "nothing tells what is refused: the backend "+c.plan.Backend+" cannot", "use --backend native or landlock")
+		c.note("explain", "refusals are not reported: the backend "+c.plan.Backend+" cannot", "use --backend native or landlock")
 		return nil
 	}
 	if !c.req.Sole {
-		c.note("explain", "nothing tells what is refused: sessions and the library cannot", "use nsrun run")
+		c.note("explain", "refusals are not reported: sessions and the library cannot", "use nsrun run")
 		return nil
 	}
 	if !c.facts.Can(facts.SeccompNotify) || !c.facts.Can(facts.Seccomp) {
-		c.plan.Notes = append(c.plan.Notes, Note{Feature: "explain", Loss: "nothing tells what is refused: there can be no seccomp listener",
+		c.plan.Notes = append(c.plan.Notes, Note{Feature: "explain", Loss: "refusals are not reported: there can be no seccomp listener",
 			Found: c.facts.Answers[facts.SeccompNotify].Detail, Fix: c.facts.Fix(facts.SeccompNotify)})
 		return nil
 	}
@@ -69,10 +69,10 @@ func (p *Plan) ExplainFilters(goarch string) (listener seccomp.Filter, joined, b
 		}
 	}
 	a := arch(goarch)
-	for i, f := range filters {
-		raw := len(p.Seccomp.Raw) > 0 && i == number(p.Seccomp.HasBuiltin())
-		// The listener is sent, and closed, before anybody can answer.
-		if raw || refuses(f, a, "sendmsg") || refuses(f, a, "close") {
+	for _, f := range filters {
+		// The listener is sent and closed, and the filters beside it are installed, before anybody answers.
+		early := refuses(f, a, "sendmsg") || refuses(f, a, "close") || refuses(f, a, "seccomp", setModeFilter)
+		if early || bytes.Equal(f.Bytes(), p.Seccomp.Raw) {
 			beside = append(beside, f)
 		} else {
 			joined = append(joined, f)
@@ -82,17 +82,14 @@ func (p *Plan) ExplainFilters(goarch string) (listener seccomp.Filter, joined, b
 	return listener, joined, beside, err
 }
 
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
+const setModeFilter = 1 // SECCOMP_SET_MODE_FILTER
 
-// refuses reports whether a filter refuses a call without arguments.
-func refuses(f seccomp.Filter, a seccomp.Arch, name string) bool {
+// refuses reports whether a filter refuses a call with this first argument, and zeros.
+func refuses(f seccomp.Filter, a seccomp.Arch, name string, arg ...uint64) bool {
 	nr, ok := a.Number(name)
-	action, err := seccomp.Decide(seccomp.Data{NR: nr, Arch: a.Audit()}, f)
+	d := seccomp.Data{NR: nr, Arch: a.Audit()}
+	copy(d.Args[:], arg)
+	action, err := seccomp.Decide(d, f)
 	return ok && (err != nil || action != seccomp.Allow)
 }
 
@@ -105,5 +102,5 @@ func (e *Explain) text() string {
 	if e.All {
 		text += ", looking at files and what programs do without too"
 	}
-	return text + ": a listener of " + strings.Join(slices.Clone(e.Calls), " ") + ", and of what the filters refuse"
+	return text + ": a listener of " + strings.Join(e.Calls, " ") + ", and of what the filters refuse"
 }

@@ -39,7 +39,7 @@ type Ceiling struct {
 	Isolation Isolation `json:"isolation,omitempty"`
 	// Protect is the least level of protection: see [Policy].Protect. Empty means ProtectReport; ProtectOff permits to go without.
 	Protect Protect `json:"protect,omitempty"`
-	// Explain is the highest level at which results may tell what was refused. Empty means ExplainAll.
+	// Explain is the highest level at which results may report what was refused. Empty means ExplainAll.
 	Explain Explain `json:"explain,omitempty"`
 	// Require lists guarantees that every policy gets to require.
 	Require []string `json:"require,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Explain is whether a result tells what was refused to the command, and what would allow it: see the package result.
+// Explain is whether a result reports what was refused to the command, and what would allow it: see the package result.
 type Explain string
 
 // The levels, the least first. The empty Explain is ExplainOff.
@@ -26,7 +26,7 @@ func (e Explain) Less(other Explain) bool {
 	return slices.Index(Explains, e.Level()) < slices.Index(Explains, other.Level())
 }
 
-// explain lowers the level to the ceiling's. What a result tells is read by whoever called the command, and it tells that files of the host exist.
+// explain lowers the level to the ceiling's. A report reveals to the caller that files of the host exist.
 func (k *cutter) explain(c Ceiling) {
 	if most := cmp.Or(c.Explain, ExplainAll); most.Less(k.Explain) {
 		k.note("explain", string(k.Explain)+" is beyond the ceiling; it is "+string(most), `"explain": "`+string(k.Explain)+`"`)

@@ -57,7 +57,7 @@ type Policy struct {
 	Require []string `json:"require,omitempty"`
 	// SelfTest has the sandbox try what must fail before the command is started, and refuses the start if anything succeeds.
 	SelfTest bool `json:"self_test,omitempty"`
-	// Explain is whether results tell what was refused. The zero value is ExplainOff.
+	// Explain is whether results report what was refused. The zero value is ExplainOff.
 	Explain Explain `json:"explain,omitempty"`
 	// Autonomy is what becomes of grants: see [AutonomyTable]. The zero value is Supervised.
 	Autonomy Autonomy `json:"autonomy,omitempty"`

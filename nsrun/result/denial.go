@@ -7,7 +7,7 @@ type Denial struct {
 	Kind string `json:"kind"`
 	// Op is the system call.
 	Op string `json:"op"`
-	// Path is what was asked for: a path inside, an address, a family of sockets. A secret's is not told.
+	// Path is what was asked for: a path inside, an address, a family of sockets. A secret's is left out.
 	Path string `json:"path,omitempty"`
 	// Inside is what the sandbox has there: "nothing" or "read-only".
 	Inside string `json:"inside,omitempty"`
