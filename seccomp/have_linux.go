@@ -16,9 +16,9 @@ func Have() error {
 		return err
 	}
 	kill := uint32(Kill)
-	err := ask(int(unix.SECCOMP_GET_ACTION_AVAIL), sys.Struct(&kill))
+	err := ask(int(unix.SECCOMP_GET_ACTION_AVAIL), 0, sys.Struct(&kill))
 	if err == nil {
-		err = ask(int(unix.SECCOMP_SET_MODE_FILTER), sys.Null())
+		err = ask(int(unix.SECCOMP_SET_MODE_FILTER), 0, sys.Null())
 	}
 	switch {
 	case errors.Is(err, unix.EFAULT):
@@ -31,9 +31,15 @@ func Have() error {
 	return fmt.Errorf("seccomp filters: %w", err)
 }
 
+// HaveKillable reports whether calls that a listener has received wait for its answer whatever signals come: see [ListenerFlags].
+func HaveKillable() bool {
+	flags, _ := ListenerFlags(true)
+	return errors.Is(ask(int(unix.SECCOMP_SET_MODE_FILTER), flags, sys.Null()), unix.EFAULT)
+}
+
 // ask makes one seccomp(2) call.
-func ask(op int, arg sys.Arg) error {
+func ask(op, flags int, arg sys.Arg) error {
 	var p sys.Program
-	p.Add(unix.SYS_SECCOMP, sys.Int(op), sys.Int(0), arg)
+	p.Add(unix.SYS_SECCOMP, sys.Int(op), sys.Int(flags), arg)
 	return p.Run()
 }

@@ -80,9 +80,31 @@ func (d *Data) word(offset uint32) uint32 {
 // Decide returns the kernel's answer to call d under filters: the strictest one. If several are equally strict, it is that of the filter
 // installed last. Without filters it is Allow.
 func Decide(d Data, filters ...Filter) (Action, error) {
+	decider, err := NewDecider(filters...)
+	if err != nil {
+		return 0, err
+	}
+	return decider.Decide(d)
+}
+
+// Decider answers as [Decide] does, by filters that were checked once.
+type Decider struct{ filters []Filter }
+
+// NewDecider checks filters. The error is that of [Filter.Check].
+func NewDecider(filters ...Filter) (Decider, error) {
+	for _, f := range filters {
+		if err := f.Check(); err != nil {
+			return Decider{}, err
+		}
+	}
+	return Decider{filters}, nil
+}
+
+// Decide returns the kernel's answer to call d.
+func (r Decider) Decide(d Data) (Action, error) {
 	verdict := Allow
-	for i := len(filters) - 1; i >= 0; i-- {
-		a, err := Interpret(filters[i], d)
+	for i := len(r.filters) - 1; i >= 0; i-- {
+		a, err := interpret(r.filters[i], d)
 		if err != nil {
 			return 0, err
 		}

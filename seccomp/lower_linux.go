@@ -36,6 +36,25 @@ func Lower(p *sys.Program, filters ...Filter) {
 	}
 }
 
+// LowerListener appends the call that installs a filter of [Watch], and keeps the descriptor of its listener. In a process that has a listener
+// already the kernel refuses another one with EBUSY. killable is for Linux 5.19 and newer: see [ListenerFlags].
+func LowerListener(p *sys.Program, f Filter, killable bool, listener sys.Slot) *sys.Call {
+	prog := &program{uint16(len(f)), &f[0]}
+	flags, words := ListenerFlags(killable)
+	c := p.Add(unix.SYS_SECCOMP, sys.Words(int(unix.SECCOMP_SET_MODE_FILTER), "SECCOMP_SET_MODE_FILTER"), sys.Words(flags, words), sys.Struct(prog)).Keep(listener)
+	sys.Hold(p, f)
+	return c
+}
+
+// ListenerFlags are the flags that make a listener. With killable a call that the listener has received waits for the answer whatever signals
+// come, but for SIGKILL. Otherwise a signal would begin the call anew, or end it with EINTR, which it does not do without a listener.
+func ListenerFlags(killable bool) (flags int, words string) {
+	if killable {
+		return unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, "NEW_LISTENER|WAIT_KILLABLE_RECV"
+	}
+	return unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, "NEW_LISTENER"
+}
+
 // LowerRaw appends the call that installs a raw filter by prctl(2). It is for callers that expect prctl, because an earlier raw filter may
 // refuse seccomp(2). Only the kernel checks the filter.
 func LowerRaw(p *sys.Program, raw []byte) {

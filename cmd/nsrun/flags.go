@@ -38,7 +38,8 @@ func (r flagRow) target() (into any, words []string) {
 func (r flagRow) all() (names []string, value string) {
 	for word := range strings.FieldsSeq(r.names) {
 		if strings.HasPrefix(word, "-") {
-			names = append(names, strings.Trim(word, "-,"))
+			name, _, _ := strings.Cut(strings.Trim(word, "-,"), "[") // a value that need not be given
+			names = append(names, name)
 		} else {
 			value = word
 		}

@@ -73,7 +73,7 @@ func setFlag(fs *flag.FlagSet, g *flag.Flag, written, value string) error {
 	switch {
 	case err == nil:
 		return nil
-	case takesNone(g.Value):
+	case takesNone(g.Value) && !mayTake(g.Value):
 		return fmt.Errorf("invalid boolean value %q for %s; it takes no value", value, written)
 	}
 	return fmt.Errorf("invalid value %q for %s: %w", value, written, err)
@@ -83,6 +83,15 @@ func setFlag(fs *flag.FlagSet, g *flag.Flag, written, value string) error {
 func takesNone(v flag.Value) bool {
 	b, ok := v.(interface{ IsBoolFlag() bool })
 	return ok && b.IsBoolFlag()
+}
+
+// mayTake reports whether a flag that stands without a value takes one after =.
+func mayTake(v flag.Value) bool {
+	if r, ok := v.(recorder); ok {
+		v = r.Value
+	}
+	_, ok := v.(*explainFlag)
+	return ok
 }
 
 // repeats reports whether a flag may be given several times.

@@ -39,6 +39,7 @@ type flags struct {
 	commands, autonomy      string
 	require                 stringList
 	selfTest, verify        bool
+	explain                 explainFlag
 	tty, noLandlock, noExec bool
 	verbose, quiet          bool
 	timeoutGiven            bool
@@ -93,6 +94,8 @@ func (f *flags) rows() []flagRow {
 		{"--commands NAME", offered{&f.commands, commands.Names}, "command rules, which say what command lines may run at all: passive, full, or one of the " +
 			"manifest's; see nsrun help commands", "commands"},
 		{"--self-test", &f.selfTest, "have the sandbox try what must fail before it starts the command", ""},
+		{"--explain[=all]", &f.explain, "report what is refused, and what would allow it, in the result and after a command that failed; " +
+			"all: looking at files too", "explain"},
 		{"--ceiling FILE", &f.ceiling, "cut everything down to this operator's ceiling; /etc/nsrun/ceiling.json and NSRUN_CEILING " +
 			"always count", ""},
 		{"--audit FILE", &f.audit, "append a row to FILE before the command starts, or it does not, and one when it has ended; " +

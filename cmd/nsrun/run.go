@@ -71,6 +71,11 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 	} else if line := f.ending(p, result, a.environ); line != "" && !f.quiet {
 		fmt.Fprintf(a.stderr, "nsrun: %s\n", printable(line))
 	}
+	if lines := deniedLines(result); !f.quiet {
+		for _, line := range lines {
+			fmt.Fprintf(a.stderr, "nsrun: %s\n", printable(line))
+		}
+	}
 	if line := protectedLine(result.ProtectedChanged, false); line != "" && !f.verbose { // with -v there is a note for each
 		fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(line))
 	}
@@ -92,7 +97,7 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 // capabilities that are not as written, and sockets that are not there; all of it with -v. A run by another backend than native is one line.
 func (a *app) notes(notes []plan.Note, backend string, all bool) {
 	reported := []string{"env", "environment", "working directory", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
-		"capabilities", "sockets", "labels", "home size"}
+		"capabilities", "sockets", "labels", "home size", "explain"}
 	degraded := !all && slices.ContainsFunc(notes, insteadOfNative)
 	var lost []string
 	for _, n := range notes {

@@ -49,6 +49,9 @@ func (f *flags) switches(pol policy.Policy) (policy.Policy, error) {
 		pol.Isolation = policy.Isolation(f.isolation)
 	}
 	pol.SelfTest = pol.SelfTest || f.selfTest
+	if f.explain != "" {
+		pol.Explain = policy.Explain(f.explain)
+	}
 	for _, from := range []struct{ name, words string }{{envRequire, os.Getenv(envRequire)}, {"--require", strings.Join(f.require, ",")}} {
 		names := listed(from.words)
 		if len(names) == 0 {

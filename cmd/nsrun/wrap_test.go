@@ -170,7 +170,7 @@ func TestEveryFlagOfRunIsOneOfWrap(t *testing.T) {
 	var f flags
 	var w wrapFlags
 	paths := []string{"manifest", "ceiling", "audit", "ro", "rw", "force-rw", "home", "protect", "tool", "socket", "mount", "workspace", "seccomp", "result"}
-	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "noexec", "commands", "quiet", "require",
+	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "explain", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "noexec", "commands", "quiet", "require",
 		"seccomp-deny", "self-test", "timeout", "tty", "uid", "verbose", "verify"}
 	set := w.set()
 	newFlags("run", f.runRows()...).VisitAll(func(g *flag.Flag) {

@@ -7,12 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/denial"
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/sys/entry"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/nsrun/nsrun/rlimit/cgroup"
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +33,8 @@ type Options struct {
 	Terminal *Terminal
 	// Protected lists files of the host, by real path, that no mount of the plan may make writable.
 	Protected []string
+	// Home is the caller's home directory, for a plan that explains: keys lie below it.
+	Home string
 	// Sole means that this process exists only for this run, and no goroutine of it is locked to a thread, so that no thread of it ends. With
 	// plan.Bwrap it also gives up its capabilities, the descriptors that its caller has left open, and Go's handlers of signals.
 	Sole bool
@@ -62,6 +66,8 @@ type Outcome struct {
 	Losses   []plan.Note         // the parts of the plan that the backend could not carry out
 	Evidence cgroup.Evidence     // of the sandbox's cgroup
 	Output   [2]Passed           // of standard output and error
+	Denials  []result.Denial     // what was refused, if the plan explains
+	Explain  *result.Explained   // how that was found out
 
 	begun bool // the sandbox has reported the command's pidfd
 }
@@ -136,6 +142,9 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	s.pumps.closeChild()
 	defer r.close()
 	out, err = r.finish()
+	if p.Explain != nil {
+		out.Denials, out.Explain = r.explained()
+	}
 	out.Output, out.Losses = s.pumps.passed(), append(out.Losses, s.pumps.notes()...)
 	out.Started, out.Wall, out.Resolved = started, time.Since(started), s.lowered.Resolved
 	out.Rules, out.Tried = s.lowered.Rules, stages.Tried(p, s.target)
@@ -164,6 +173,8 @@ type run struct {
 	report  *source   // one of them; its fd is -1 once it has been read
 
 	deadline time.Time // when the plan's time is up
+
+	watch *denial.Watch // of the command's listener; nil until it has come
 
 	mu      sync.Mutex
 	command int       // pidfd of the command; -1 until it is known
@@ -336,6 +347,8 @@ func (r *run) passed(kind byte, fd int) {
 			r.deliver(p)
 		}
 		r.early = nil
+	case kind == stages.Listener && r.plan.Explain != nil && r.watch == nil:
+		r.explain(fd)
 	case kind == 'T' && r.opts.Terminal != nil:
 		r.opts.Terminal.attach(fd)
 	default:

@@ -37,6 +37,10 @@ func checked(t testing.TB, p *plan.Plan, l *stages.Lowered) verify.Input {
 	return in
 }
 
+func explaining(p *plan.Plan) {
+	p.Explain = &plan.Explain{Calls: []string{"openat", "execve", "mkdirat"}, Killable: true}
+}
+
 // strictPlans are plans of every backend that this process lowers for itself, in all forms.
 func strictPlans(t *testing.T) map[string]*plan.Plan {
 	t.Helper()
@@ -56,6 +60,7 @@ func strictPlans(t *testing.T) map[string]*plan.Plan {
 		"native, cgroup": of(func(pol *policy.Policy) {
 			*pol = pol.WithLimit("memory_mb", 512).WithLimit("output_bytes", 1000).WithLimit("pids", 100)
 		}, nil),
+		"native, explain":  of(nil, explaining),
 		"native, terminal": of(nil, func(p *plan.Plan) { p.Terminal = true }),
 		"native, own filter": of(func(pol *policy.Policy) {
 			pol.Seccomp.Filter, pol.Seccomp.Deny = policy.SeccompOff, []string{"ptrace"}
@@ -76,6 +81,7 @@ func strictPlans(t *testing.T) map[string]*plan.Plan {
 	}
 	if probe.Quick().Can(facts.Landlock) {
 		plans["landlock"] = of(func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock }, nil)
+		plans["landlock, explain"] = of(func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock }, explaining)
 		plans["landlock, self-test"] = of(func(pol *policy.Policy) { pol.Backend, pol.SelfTest = policy.BackendLandlock, true }, nil)
 		plans["landlock, openat"] = of(func(pol *policy.Policy) { pol.Backend = policy.BackendLandlock }, func(p *plan.Plan) { p.Mechanisms = plan.Mechanisms{} })
 	}

@@ -68,6 +68,7 @@ func usual() facts.Facts {
 	answer(f, facts.Seccomp, seccomp.Have())
 	answer(f, facts.SeccompKill, action(unix.SECCOMP_RET_KILL_PROCESS))
 	answer(f, facts.SeccompNotify, action(unix.SECCOMP_RET_USER_NOTIF))
+	f.ListenerKillable = seccomp.HaveKillable()
 	answer(f, facts.CgroupClone, cgroupClone())
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {

@@ -261,6 +261,9 @@ func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 	if p.Terminal {
 		opts.Terminal = &backend.Terminal{In: os.Stdin, Out: os.Stdout}
 	}
+	if p.Explain != nil {
+		opts.Home, _ = Home()
+	}
 	out, err := backend.Run(p, opts)
 	if err != nil {
 		return failed(p, err), err

@@ -35,7 +35,7 @@ func endedWith(p *plan.Plan, from result.Receipt, out backend.Outcome) result.Re
 			r.Verdict = result.OK
 		}
 	}
-	r.Hit = hit(p, out)
+	r.Hit, r.Denials, r.Receipt.Explain = hit(p, out), out.Denials, out.Explain
 	switch {
 	case out.TimedOut:
 		r.Verdict, r.Code = result.Timeout, result.CodeTimeout

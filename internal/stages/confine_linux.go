@@ -143,7 +143,10 @@ func (l *Lowering) landlockRules() (landlock.Ruleset, error) {
 
 // seccomp installs the plan's filters. It comes after the stages whose calls the filters refuse. It compiles the filters once, so that the
 // self-test runs under the command's own.
-func (l *Lowering) seccomp() error {
+func (l *Lowering) seccomp() error { return l.ownFilters() }
+
+// ownFilters installs the plan's filters, without a listener.
+func (l *Lowering) ownFilters() error {
 	if l.plan.Seccomp == nil {
 		return nil
 	}

@@ -51,6 +51,7 @@ func stage(id verify.StageID) func(*Lowering) error {
 		verify.KillScope:        (*Lowering).killScope,
 		verify.Landlock:         (*Lowering).landlock,
 		verify.Limits:           (*Lowering).setLimits,
+		verify.Listen:           (*Lowering).listen,
 		verify.Loopback:         (*Lowering).network,
 		verify.Maps:             (*Lowering).mapIDs,
 		verify.Mask:             (*Lowering).mask,

@@ -94,6 +94,7 @@ type machine struct {
 	pidfd   int32
 	polls   [3]unix.PollFd // of guard, serve and attend
 	info    [32]uint32     // a siginfo_t, or a signalfd_siginfo
+	sent    sent           // of kindSend
 	// The state of the current call. These are fields, not results, because a nosplit chain has few bytes of stack.
 	index  int
 	errno  uintptr
@@ -276,6 +277,8 @@ func run(m *machine, i, to int) int {
 		case kindForeign:
 			foreign()
 			m.errno = 0
+		case kindSend:
+			sendDescriptor(m, c)
 		case kindServe:
 			serve(m, c)
 			next = int(c.a[3])

@@ -53,6 +53,7 @@ const (
 	kindDrain        // wait for children until there is none
 	kindForeign      // a call of another architecture
 	kindExpect       // wait for one child, and fail unless it ended as it should
+	kindSend         // send a descriptor to another process
 	kindServe        // start processes on request; a has the index of each part's first call, and of the first call after them
 )
 
@@ -294,6 +295,12 @@ func (p *Program) Copy(from int, to Slot) {
 
 // copySize is the size of Copy's buffer in bytes.
 const copySize = 1 << 16
+
+// Send appends a message of one byte on a socket, with the descriptor in slot s (unix(7), SCM_RIGHTS). The message lies in memory of the process's
+// own, so that commands of a server, which share the program's, can send at the same time.
+func (p *Program) Send(socket int, kind byte, s Slot) {
+	p.add(Call{kind: kindSend, keep: int32(s), from: int32(socket), to: int32(kind)})
+}
 
 // ReportTo makes later failures go to descriptor fd.
 func (p *Program) ReportTo(fd int) { p.add(Call{kind: kindReport, from: int32(fd)}) }

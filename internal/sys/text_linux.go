@@ -63,20 +63,19 @@ func (c *Call) text(args []Arg) string {
 		}
 		return out.String()
 	case kindCompare:
-		fmt.Fprintf(&out, "compare(%d bytes), else %s", c.from, unix.ErrnoName(unix.Errno(c.errno)))
-		return out.String()
+		return fmt.Sprintf("compare(%d bytes), else %s", c.from, unix.ErrnoName(unix.Errno(c.errno)))
 	case kindCopy:
-		fmt.Fprintf(&out, "copy(from %d to its end, to $%d)", c.from, c.keep)
-		return out.String()
+		return fmt.Sprintf("copy(from %d to its end, to $%d)", c.from, c.keep)
 	case kindReport:
-		fmt.Fprintf(&out, "report to %d", c.from)
-		return out.String()
+		return fmt.Sprintf("report to %d", c.from)
 	case kindGuard:
 		fmt.Fprintf(&out, "guard(until $%d, status to %d, signals from $%d)", c.keep, c.from, c.to)
 		if c.min != 0 {
 			out.WriteString(", then kill its group")
 		}
 		return out.String()
+	case kindSend:
+		return fmt.Sprintf("send($%d, as %q, to %d)", c.keep, c.to, c.from)
 	case kindServe:
 		fmt.Fprintf(&out, "serve(requests from %d, signals from $%d): supervisors make calls %d..%d, commands %d..%d", c.from, c.keep, c.a[0], int(c.a[2])-1, c.a[2], int(c.a[3])-1)
 		if c.min != 0 {

@@ -40,6 +40,7 @@ const (
 	KindDrain   = kindDrain
 	KindForeign = kindForeign
 	KindExpect  = kindExpect
+	KindSend    = kindSend
 	KindServe   = kindServe
 )
 

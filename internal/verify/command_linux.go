@@ -2,6 +2,7 @@ package verify
 
 import (
 	"encoding/binary"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit"
+	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
 )
 
@@ -184,19 +186,54 @@ func (c *checker) limits(openFiles bool) {
 // SECCOMP_FILTER_FLAG_NEW_LISTENER, for instance, would let another process answer in the kernel's place.
 func (c *checker) filters() {
 	for _, f := range c.Filters {
-		raw := c.raw[:0]
-		for _, in := range f {
-			raw = binary.NativeEndian.AppendUint16(raw, in.Code)
-			raw = append(raw, in.Jt, in.Jf)
-			raw = binary.NativeEndian.AppendUint32(raw, in.K)
-		}
-		c.raw = raw
-		m := c.call(Rules, unix.SYS_SECCOMP).num(unix.SECCOMP_SET_MODE_FILTER).num(0)
-		if !m.v.FilterIs(m.arg, raw) {
-			c.fail("the filter is not the plan's")
-		}
-		m.arg++
+		c.filter(f, 0)
 	}
+}
+
+// filter requires the installation of this filter with these flags.
+func (c *checker) filter(f seccomp.Filter, flags int) *matcher {
+	raw := c.raw[:0]
+	for _, in := range f {
+		raw = binary.NativeEndian.AppendUint16(raw, in.Code)
+		raw = append(raw, in.Jt, in.Jf)
+		raw = binary.NativeEndian.AppendUint32(raw, in.K)
+	}
+	c.raw = raw
+	m := c.call(Rules, unix.SYS_SECCOMP).num(unix.SECCOMP_SET_MODE_FILTER).num(flags)
+	if !m.v.FilterIs(m.arg, raw) {
+		c.fail("the filter is not the plan's")
+	}
+	m.arg++
+	return m
+}
+
+// listen requires the plan's filters or, in a plan that explains, the filter that asks a listener, with those that are not part of it. The
+// listener goes to the caller and nowhere else, and this process closes it: a process that has it can let any call of the command go on. Where there
+// can be no listener, all of the plan's own filters follow.
+func (c *checker) listen() {
+	e := c.Plan.Explain
+	if e == nil {
+		c.filters()
+		return
+	}
+	filter, _, beside, err := c.Plan.ExplainFilters(runtime.GOARCH)
+	if err != nil {
+		c.failFor(Rules, "the listening filter: %v", err)
+	}
+	flags, _ := seccomp.ListenerFlags(e.Killable)
+	rest := 2 + len(beside) + 1 // the message, what is closed, the filters, the jump
+	listener := c.filter(filter, flags).orSkip(hasListener, rest).orSkip(noListener, rest).opens()
+	c.take(Rules, sys.KindSend)
+	if from, to := c.v.Range(); c.v.Keep() != listener || from != c.Status || to != 'L' {
+		c.fail("it does not send the listener to the caller")
+	}
+	c.kept, c.ranged = true, true
+	c.close(Rules, listener)
+	for _, f := range beside {
+		c.filter(f, 0)
+	}
+	c.failure(Rules, unix.EEXIST).orSkip(listens, len(c.Filters))
+	c.filters()
 }
 
 // standardFiles requires that an empty file replaces 0, 1 and 2 of a server, and that the server reports to be ready: an empty failure

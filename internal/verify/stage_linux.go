@@ -193,6 +193,8 @@ func (c *checker) confine(s StageID) {
 		if c.Plan.Mechanisms.CloseRange {
 			c.call(Descriptors, unix.SYS_CLOSE_RANGE).num(3).num(lastFD + 1).num(0)
 		}
+	case Listen:
+		c.listen()
 	case Seccomp:
 		c.filters()
 	case Exec:

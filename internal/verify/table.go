@@ -87,6 +87,7 @@ const (
 	KillScope
 	Landlock
 	Limits
+	Listen
 	Loopback
 	Maps
 	Mask
@@ -134,7 +135,7 @@ var stageNames = [numStages]string{
 	"clear arguments", "clear umask", "close all", "close consumed", "close inherited", "close rest", "close the caller's", "command's users", "death signal",
 	"die with subreaper", "die with waiter", "directory", "end", "enter namespaces", "enter users", "exec", "exec label", "file label", "files", "first id maps",
 	"grants", "handlers", "handshake", "hostname", "hostnames", "ignored signals", "inotify instances", "keep capabilities", "keyring", "kill scope", "landlock",
-	"limits", "loopback", "id maps", "mask", "no nested users", "new session", "no capabilities", "no new privileges", "not dumpable", "open files", "open proc", "output",
+	"limits", "listener", "loopback", "id maps", "mask", "no nested users", "new session", "no capabilities", "no new privileges", "not dumpable", "open files", "open proc", "output",
 	"own /dev/null", "own session", "pid_max", "raw filters", "ready", "renew death signal", "report", "restore umask", "restrict", "root", "ruleset", "seccomp",
 	"second users", "self-test", "serve", "session", "spawn", "standard files", "subreaper", "supervisor's scope", "switch ids", "terminal", "unblock",
 	"unblock SIGCHLD", "user namespace", "waiter", "watcher", "working directory"}
@@ -231,7 +232,8 @@ var Confinement = [...]Stage{
 	{Restrict, Shared, "the same, by the ruleset that the server has built"},
 	{CloseRest, Shared, "what exec would close, so that nothing depends on that"},
 	{OpenFiles, own | Shared | Remote | Container | CompatTail, "when the last descriptor has been opened"},
-	{Seccomp, confined | Shared | Tester | ForeignTester | CompatTail, "last, because it refuses most of the above"},
+	{Seccomp, Shared | Remote | Container | Tester | ForeignTester | CompatTail, "last, because it refuses most of the above"},
+	{Listen, Command | Bare, "the same; in a plan that explains, by a filter that asks nsrun where the others refuse"},
 	{RawFilters, CompatTail, "the caller's, by prctl: an earlier one may allow no other way"},
 	{Announce, CompatTail, "a process that a filter kills here has not been executed, though the pipe ends"},
 	{Exec, own | Request | Remote | Container | CompatTail, "the command"},

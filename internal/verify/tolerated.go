@@ -35,6 +35,9 @@ var (
 	goneByNow        = tolerated{syscall.ENOENT, "an entry of a granted directory has gone since: a rule less grants less"}
 	refusedAct       = tolerated{sys.Any, "an act of the self-test has to fail, whatever the error"}
 	watcherGoesOn    = tolerated{sys.Any, "the watchdog kills the processes that remain, whatever failed before"}
+	hasListener      = tolerated{syscall.EBUSY, "the caller is under another program's listener: the plan's own filters follow"}
+	noListener       = tolerated{syscall.EMFILE, "the limit on open files leaves none for a listener: likewise"}
+	listens          = tolerated{syscall.EEXIST, "the listening filter is in place, and stands for what is left out"}
 	noHeader         = tolerated{syscall.ENOEXEC, "a file without a header is run by /bin/sh, as execvp(3) does"}
 	notThere         = tolerated{syscall.ENOENT, "the next place of PATH is tried"}
 	notDirectory     = tolerated{syscall.ENOTDIR, "the next place of PATH is tried"}

@@ -61,6 +61,8 @@ type Facts struct {
 	Manager *Manager `json:"manager,omitempty"`
 	// Program is the running nsrun.
 	Program Program `json:"program,omitzero"`
+	// ListenerKillable says that a call which waits for a seccomp listener is not interrupted by signals (Linux 5.19).
+	ListenerKillable bool `json:"listener_killable,omitempty"`
 	// MemoryMB is what the host has, in MiB; 0 if nobody knows.
 	MemoryMB int64           `json:"memory_mb,omitempty"`
 	Answers  map[Name]Answer `json:"features"`

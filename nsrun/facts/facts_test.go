@@ -49,7 +49,7 @@ func TestWithDoesNotChangeTheOriginal(t *testing.T) {
 func TestFactsSurviveJSON(t *testing.T) {
 	f := Facts{Kernel: "6.1", Arch: "arm64", UID: 7, LastCap: 40, LandlockABI: 2, LandlockErrata: 3, LandlockRefused: []string{"truncate"},
 		Distro: Distro{ID: "ubuntu", Like: []string{"debian"}, Name: "Ubuntu 24.04"}, Surroundings: []string{"docker", "wsl2"},
-		Groups: []Group{{Version: 2, Dir: "/sys/fs/cgroup", Controllers: []string{"pids"}, Enable: []string{"pids"}, Leave: true}}, PidMaxLeast: 301, MemoryMB: 5,
+		Groups: []Group{{Version: 2, Dir: "/sys/fs/cgroup", Controllers: []string{"pids"}, Enable: []string{"pids"}, Leave: true}}, PidMaxLeast: 301, ListenerKillable: true, MemoryMB: 5,
 		Program: Program{Path: "/home/u/nsrun", Writable: "/home/u"},
 		Manager: &Manager{Socket: "/run/user/7/bus", Bus: true, Tree: "/sys/fs/cgroup", Controllers: []string{"cpu"}, Refused: "why"},
 	}.With(Landlock, Answer{State: Yes}).With(CgroupV2, Answer{State: No, Detail: "why", Fix: "what"})

@@ -32,6 +32,8 @@ func ceilingForm() record[policy.Ceiling] {
 		{"isolation", "subprocess and permissive permit runs without a sandbox; default container", oneOf(policy.Isolations), func(c *C) any { return (*string)(&c.Isolation) }},
 		{"protect", "the least protection of places that make the host run something; default report, and off permits none", oneOf(policy.Protects),
 			func(c *C) any { return (*string)(&c.Protect) }},
+		{"explain", "how much of what was refused results may report; default all, and off forbids it", oneOf(policy.Explains),
+			func(c *C) any { return (*string)(&c.Explain) }},
 		{"require", "guarantees that every run must have", listForm[string]{guarantee}, func(c *C) any { return &c.Require }},
 		{"commands", "built-in command rules that may be used; then every run must name one of them", listForm[string]{stringForm{choices: commands.Names}},
 			func(c *C) any { return &c.Commands }},

@@ -53,6 +53,7 @@ const everything = `{
   "require": ["files"],
   "isolation": "container",
   "self_test": true,
+  "explain": "all",
   "autonomy": "readonly",
   "commands": "lint",
   "command_rules": {"lint": {"extends": "passive", "programs": {"shellcheck": ["FILE...", "-f gcc FILE..."], "make": ["", "-n ..."]}}, "all": {}},
@@ -105,6 +106,7 @@ fallback: degrade
 require: [files]
 isolation: container
 self_test: true
+explain: all
 autonomy: readonly
 commands: lint
 command_rules:
@@ -167,8 +169,8 @@ func TestEverything(t *testing.T) {
 			Seccomp:  policy.Seccomp{Filter: "compute", Deny: []string{"ptrace"}},
 			Hostname: "box", UID: &zero, GID: &thousand, Fallback: "degrade", Backend: "bwrap", NoLandlock: true,
 			Require: []string{"files"}, NoExec: true, Isolation: "container", SelfTest: true, Protect: "strict",
-			Labels:   []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
-			Autonomy: "readonly", Commands: "lint", CommandRules: []policy.CommandRules{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
+			Labels:  []policy.Var{{Name: "role", Value: "tester"}, {Name: "task", Value: "17"}},
+			Explain: "all", Autonomy: "readonly", Commands: "lint", CommandRules: []policy.CommandRules{{Name: "all"}, {Name: "lint", Extends: "passive", Programs: []policy.Program{
 				{Name: "make", Shapes: []string{"", "-n ..."}}, {Name: "shellcheck", Shapes: []string{"FILE...", "-f gcc FILE..."}}}}},
 		},
 	}

@@ -66,6 +66,8 @@ func manifestForm() record[Manifest] {
 		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantee}, func(m *Manifest) any { return &m.Wishes.Require }},
 		{"isolation", "container, the default; subprocess and permissive are no sandbox", oneOf(policy.Isolations), func(m *Manifest) any { return (*string)(&m.Wishes.Isolation) }},
 		{"self_test", "whether the sandbox tries what must fail before it starts the command", boolForm{false}, func(m *Manifest) any { return &m.Wishes.SelfTest }},
+		{"explain", "whether the result reports what was refused, and what would allow it: off (default), on, all", oneOf(policy.Explains),
+			func(m *Manifest) any { return (*string)(&m.Wishes.Explain) }},
 		{"autonomy", "what becomes of grants: readonly, supervised (default), full", oneOf(policy.Autonomies), func(m *Manifest) any { return (*string)(&m.Wishes.Autonomy) }},
 		{"commands", "what command lines may run at all: passive, full, or a name of command_rules; default any", stringForm{validate: title},
 			func(m *Manifest) any { return &m.Wishes.Commands }},

@@ -154,12 +154,12 @@ func passes(backend string) []func(*compiler) error {
 	switch backend {
 	case BackendLandlock:
 		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).private, (*C).agents, (*C).copies, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
-			(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+			(*C).explain, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	case BackendNone:
-		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).explain, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	}
 	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).agents, (*C).copies, (*C).fileSystem, (*C).landlock, (*C).seccomp,
-		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+		(*C).explain, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 
 // session refuses what cannot start commands later, and end whatever they leave behind.

@@ -53,6 +53,8 @@ type Plan struct {
 	KillScope bool `json:"kill_scope,omitempty"`
 	// Private is the directory that is made for this run alone. It is nil where mounts make one.
 	Private *Private `json:"private,omitempty"`
+	// Explain has the result report what was refused. It is nil where nothing is reported.
+	Explain *Explain `json:"explain,omitempty"`
 	// SelfTest lists the acts that must fail before the command is started.
 	SelfTest []Act `json:"self_test,omitempty"`
 	// Tools names the presets whose places are among the mounts.

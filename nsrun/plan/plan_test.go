@@ -289,6 +289,8 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 			changed.EnforcedBy = []Enforcement{{Limit: "a=1", By: "b"}}
 		case "SelfTest":
 			changed.SelfTest = []Act{ActMount}
+		case "Explain":
+			changed.Explain = &Explain{Calls: []string{"open"}}
 		case "Tools":
 			changed.Tools = []string{"go"}
 		case "Private":
@@ -362,6 +364,9 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 				}
 				if name == "Autonomy" {
 					v.SetString("readonly")
+				}
+				if name == "Explain" {
+					v.SetString("on")
 				}
 				if name == "Protect" {
 					v.SetString("off")

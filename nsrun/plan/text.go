@@ -46,6 +46,7 @@ func (p *Plan) String() string {
 		line("kill scope", "the Landlock domain")
 	}
 	some("self-test", JoinActs(p.SelfTest))
+	some("explain", p.Explain.text())
 	if p.Bwrap == nil {
 		line("guarantees", p.guaranteesText())
 	}

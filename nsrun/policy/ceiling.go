@@ -39,6 +39,8 @@ type Ceiling struct {
 	Isolation Isolation `json:"isolation,omitempty"`
 	// Protect is the least level of protection: see [Policy].Protect. Empty means ProtectReport; ProtectOff permits to go without.
 	Protect Protect `json:"protect,omitempty"`
+	// Explain is the highest level at which results may report what was refused. Empty means ExplainAll.
+	Explain Explain `json:"explain,omitempty"`
 	// Require lists guarantees that every policy gets to require.
 	Require []string `json:"require,omitempty"`
 	// Commands lists the built-in command rules that may be used; every policy must name one of them then.
@@ -308,6 +310,7 @@ func (k *cutter) layers(c Ceiling) {
 	}
 	k.backend(c)
 	k.protect(c)
+	k.explain(c)
 	if k.HostEtc && !c.HostEtc {
 		k.HostEtc = false
 		k.note("fs", "the host's account files are beyond the ceiling; the sandbox has its own", `"host_etc": true`)

@@ -57,6 +57,8 @@ type Policy struct {
 	Require []string `json:"require,omitempty"`
 	// SelfTest has the sandbox try what must fail before the command is started, and refuses the start if anything succeeds.
 	SelfTest bool `json:"self_test,omitempty"`
+	// Explain is whether results report what was refused. The zero value is ExplainOff.
+	Explain Explain `json:"explain,omitempty"`
 	// Autonomy is what becomes of grants: see [AutonomyTable]. The zero value is Supervised.
 	Autonomy Autonomy `json:"autonomy,omitempty"`
 	// Commands names the rules for what command lines may run at all: built-in ones, or some of CommandRules. Empty means any. See package

@@ -256,7 +256,7 @@ func TestCeilingHasAPlaceForEveryGrantOfAPolicy(t *testing.T) {
 		"Backend": "Fallback Isolation", "Isolation": "Isolation", "Require": "Require", "SelfTest": "only more",
 		"Autonomy": "Network", "Commands": "Commands", "CommandRules": "Commands",
 		"Audit": "a word to the caller, that opens nothing to the command", "ManifestSHA256": "a word", "Labels": "words", "NoExec": "only less", "KeepHome": "KeepHome",
-		"Protect": "Protect", "ProtectPaths": "only less", "Tools": "Tools",
+		"Protect": "Protect", "Explain": "Explain", "ProtectPaths": "only less", "Tools": "Tools",
 	}
 	for i := range reflect.TypeFor[Policy]().NumField() {
 		name := reflect.TypeFor[Policy]().Field(i).Name

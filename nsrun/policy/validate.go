@@ -47,6 +47,7 @@ func (p Policy) Validate() error {
 	oneOf(say, "autonomy", p.Autonomy, Autonomies)
 	oneOf(say, "isolation", p.Isolation, Isolations)
 	oneOf(say, "protect", p.Protect, Protects)
+	oneOf(say, "explain", p.Explain, Explains)
 	for i, place := range p.ProtectPaths {
 		if err := CheckPath(place); err != nil {
 			say(fmt.Sprintf("protect_paths[%d]", i), "%v", err)

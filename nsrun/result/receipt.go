@@ -29,6 +29,8 @@ type Receipt struct {
 	KillTree string `json:"kill_tree,omitempty"`
 	// Protect says which places that make the host run something were read-only, and in which directories they were compared.
 	Protect *plan.Protect `json:"protect,omitempty"`
+	// Explain says how denials were found out.
+	Explain *Explained `json:"explain,omitempty"`
 	// SelfTest lists the acts that were tried before the command was started, and failed as they must.
 	SelfTest []plan.Act `json:"self_test,omitempty"`
 	// Holds lists the guarantees that held.

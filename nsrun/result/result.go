@@ -50,6 +50,8 @@ type Result struct {
 	Cut bool `json:"cut,omitempty"`
 	// ProtectedChanged lists what makes a program of the host run something, and was made or changed while the command ran. There are at most 100.
 	ProtectedChanged []ProtectedChange `json:"protected_changed,omitempty"`
+	// Denials lists what was refused, the last first, if the policy asks for that. There are at most 100.
+	Denials []Denial `json:"denials,omitempty"`
 	// Receipt is what was really on.
 	Receipt Receipt `json:"receipt"`
 }

@@ -1,0 +1,114 @@
+package denial
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m.Run)) }
+
+// TestCalls: what a plan watches has a row, and each row is watched at some level.
+func TestCalls(t *testing.T) {
+	p, err := plan.Compile(plan.Request{Policy: policy.Policy{Explain: policy.ExplainAll}, Command: []string{"x"}, Sole: true}, facts.Facts{Arch: "amd64", LandlockABI: 7})
+	require.NoError(t, err)
+	require.NotNil(t, p.Explain)
+	for _, name := range p.Explain.Calls {
+		assert.Contains(t, calls, name)
+	}
+	for name := range calls {
+		assert.Contains(t, p.Explain.Calls, name)
+	}
+}
+
+// TestPeek: memory up to the end of a page is read, and what is not there is no string.
+func TestPeek(t *testing.T) {
+	const page = 4096
+	area, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	defer unix.Munmap(area)
+	require.NoError(t, unix.Mprotect(area[page:], unix.PROT_NONE))
+	base := sys.Addr(&area[0])
+	copy(area[page-6:], "/path\x00")
+	text, ok := peekString(uint32(os.Getpid()), base+page-6)
+	assert.True(t, ok)
+	assert.Equal(t, "/path", text)
+	copy(area[page-6:], "/paths")
+	_, ok = peekString(uint32(os.Getpid()), base+page-6)
+	assert.False(t, ok, "it does not end")
+	_, ok = peekString(uint32(os.Getpid()), base+page)
+	assert.False(t, ok)
+	for i := range page - 1 {
+		area[i] = 'x'
+	}
+	area[page-1] = 0
+	text, ok = peekString(uint32(os.Getpid()), base)
+	assert.True(t, ok)
+	assert.Len(t, text, page-1)
+}
+
+// TestQuestion: the name of a query, and of nothing else.
+func TestQuestion(t *testing.T) {
+	query := []byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01")
+	assert.Equal(t, "example.com", question(query))
+	for i := range query {
+		assert.NotPanics(t, func() { question(query[:i]) })
+	}
+	answer := append([]byte{}, query...)
+	answer[2] |= 0x80
+	assert.Empty(t, question(answer))
+}
+
+func FuzzQuestion(f *testing.F) {
+	f.Add([]byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01"))
+	f.Fuzz(func(t *testing.T, m []byte) { assert.LessOrEqual(t, len(question(m)), len(m)) })
+}
+
+// TestHost: links are followed on the host, also to another mount, and a file system that is not local is not entered.
+func TestHost(t *testing.T) {
+	h, err := newHost()
+	require.NoError(t, err)
+	defer h.close()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(dir+"/file", nil, 0o600))
+	require.NoError(t, os.Symlink("file", dir+"/link"))
+	require.NoError(t, os.Symlink("/dev/null", dir+"/away"))
+	require.NoError(t, os.Symlink("round", dir+"/round"))
+	for name, want := range map[string]string{"/file": dir + "/file", "/link": dir + "/file", "/away": "/dev/null"} {
+		fd, err := h.open(dir + name)
+		require.NoError(t, err, name)
+		assert.Equal(t, want, reached(fd))
+		unix.Close(fd)
+	}
+	_, err = h.open(dir + "/none")
+	assert.ErrorIs(t, err, unix.ENOENT)
+	_, err = h.open(dir + "/round")
+	assert.ErrorIs(t, err, unix.ELOOP)
+	for i := range h.mounts {
+		if h.mounts[i].Point == "/dev" {
+			h.mounts[i].FSType = "fuse.sshfs"
+		}
+	}
+	_, err = h.open(dir + "/away")
+	assert.ErrorIs(t, err, errElsewhere)
+	_, err = h.open("/proc/self/status")
+	assert.ErrorIs(t, err, errElsewhere)
+}
+
+// TestQuoted: what a shell makes of the word is the path.
+func TestQuoted(t *testing.T) {
+	assert.Equal(t, "/a/b.c", quoted("/a/b.c"))
+	assert.Equal(t, `'/a b'`, quoted("/a b"))
+	assert.Equal(t, `'/a;rm -rf /'`, quoted("/a;rm -rf /"))
+	assert.Equal(t, `'/it'\''s'`, quoted("/it's"))
+}

@@ -1,0 +1,349 @@
+package denial
+
+import (
+	"errors"
+	"os"
+	"path"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/nsrun/result"
+	"golang.org/x/sys/unix"
+)
+
+// looker looks up what events asked for. It runs on a thread of its own, which has the rights of the command's user and no more.
+type looker struct {
+	*Watch
+	host   *host
+	root   int     // as the last event has it
+	before []event // without one
+	size   int     // of the paths in seen
+
+	realHome string // without links
+}
+
+const mostBefore = 256
+
+// lookUp looks up events until there are no more. Its thread ends with it.
+func (w *Watch) lookUp() {
+	defer close(w.looked)
+	runtime.LockOSThread()
+	if os.Geteuid() == 0 {
+		header, none := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+		if unix.Capset(&header, &none[0]) != nil {
+			for range w.events {
+				w.found.unknown()
+			}
+			return
+		}
+	}
+	h, err := newHost()
+	l := &looker{Watch: w, host: h, realHome: w.Home}
+	if err == nil {
+		if fd, err := h.open(w.Home); err == nil {
+			l.realHome = reached(fd)
+			unix.Close(fd)
+		}
+	}
+	w.seen = map[[3]string]bool{}
+	for e := range w.events {
+		if err != nil {
+			w.found.unknown()
+			continue
+		}
+		l.take(e)
+	}
+	for range l.before {
+		w.found.unknown()
+	}
+	if err == nil {
+		h.close()
+	}
+}
+
+// take looks up one event, and those that came before there was a command to look into: its process cannot be looked into before exec.
+func (l *looker) take(e event) {
+	if e.errno != 0 || e.dir == inet {
+		l.look(e)
+		return
+	}
+	if l.root = e.root; l.root < 0 {
+		if l.before = append(l.before, e); len(l.before) > mostBefore {
+			l.before = l.before[1:]
+			l.found.unknown()
+		}
+		return
+	}
+	for _, b := range l.before {
+		l.look(b)
+	}
+	l.before = nil
+	l.look(e)
+}
+
+// enter opens the root that a process has. Before exec it cannot be looked into: its memory is that of the sandbox's pid 1.
+func (w *Watch) enter(pid uint32) bool {
+	at := "/proc/" + strconv.Itoa(int(pid)) + "/"
+	ns, err := unix.Open(at+"ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	root, err := unix.Open(at+"root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(ns)
+		return false
+	}
+	w.ns, w.root = ns, root
+	return true
+}
+
+// leave closes what enter has opened.
+func (w *Watch) leave() {
+	closeFD(w.root)
+	closeFD(w.ns)
+	w.root, w.ns = -1, -1
+}
+
+// mostSeen bounds the paths that are remembered, in bytes.
+const mostSeen = 2 << 20
+
+func (l *looker) look(e event) {
+	if e.errno != 0 {
+		l.found.add(e, l.refused(e))
+		return
+	}
+	if e.dir == inet {
+		l.found.add(e, l.network(e))
+		return
+	}
+	name := e.path
+	if name[0] != '/' {
+		if e.dir == "" {
+			l.found.unknown()
+			return
+		}
+		name = e.dir + "/" + name
+	}
+	key := [3]string{e.name, name, strconv.FormatUint(e.flags&(unix.O_ACCMODE|unix.O_CREAT|unix.O_EXCL|unix.O_TRUNC), 8)}
+	if l.seen[key] {
+		return
+	}
+	d, err := l.path(e, name)
+	switch {
+	case err != nil:
+		l.found.unknown()
+	case d != nil:
+		l.found.add(e, d)
+	case l.size+len(name) < mostSeen:
+		l.seen[key] = true
+		l.size += len(name)
+	}
+}
+
+// path returns what was refused of a path, or nil.
+func (l *looker) path(e event, name string) (*result.Denial, error) {
+	if clean := path.Clean(name); policy.Inside(clean, "/proc") || policy.Inside(clean, "/sys") || policy.Inside(clean, "/dev") {
+		return nil, nil // the sandbox's own, which nothing can be granted of
+	}
+	inside, err := l.inside(name)
+	defer closeFD(inside)
+	change := e.call.act == entry || e.call.act == bindTo
+	if change && err == nil && e.call.creates {
+		return nil, nil // it is there already, or was made
+	}
+	writes := change || e.call.act == inode || e.call.act == open && (e.flags&unix.O_ACCMODE != unix.O_RDONLY || e.flags&unix.O_CREAT != 0)
+	missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES)
+	at, target := inside, name
+	if change || err != nil && writes { // what counts is the directory
+		target = path.Dir(strings.TrimRight(name, "/"))
+		parent, perr := l.inside(target)
+		defer closeFD(parent)
+		if perr == nil {
+			if change && !e.call.creates && err != nil && !l.readOnly(parent) {
+				return nil, nil // there is nothing, or was: the command may have made and removed it
+			}
+			at, missing = parent, false
+		} else if !change {
+			at, target = -1, name
+		} else {
+			at = -1
+		}
+	}
+	switch {
+	case at >= 0 && writes && (e.call.act != open || e.flags&unix.O_ACCMODE != unix.O_RDONLY || err != nil):
+		return l.readOnlyDenial(e, name, target, at)
+	case at >= 0:
+		return l.present(e, name, at), nil
+	case !missing:
+		return nil, nil
+	}
+	return l.hidden(e, name, target, writes)
+}
+
+// inside opens what a path of the command leads to, for looking.
+func (l *looker) inside(name string) (int, error) {
+	return unix.Openat2(l.root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+}
+
+func closeFD(fd int) {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+}
+
+// hidden is what the host has, and the sandbox has not.
+func (l *looker) hidden(e event, name, target string, writes bool) (*result.Denial, error) {
+	fd, err := l.host.open(target)
+	if err != nil {
+		if errors.Is(err, errElsewhere) {
+			return nil, err
+		}
+		return nil, nil // neither has it
+	}
+	defer unix.Close(fd)
+	if l.secret(name, fd) {
+		return &result.Denial{Kind: "secret", Op: e.name, Rule: "view"}, nil
+	}
+	if writes && !mayWrite(fd) {
+		return nil, nil // the host would refuse it as well
+	}
+	var st unix.Stat_t
+	_ = unix.Fstat(fd, &st)
+	d := &result.Denial{Kind: "fs", Op: e.name, Path: name, Inside: "nothing", Host: reached(fd), Rule: "view"}
+	switch socket := st.Mode&unix.S_IFMT == unix.S_IFSOCK; {
+	case e.call.act == execute:
+		d.Kind, d.Change = "exec", grant("--ro", "extra_ro", path.Clean(target))
+	case socket:
+		d.Change = grant("--socket", "sockets", path.Clean(target))
+	case writes:
+		d.Change = l.writable(path.Clean(target))
+	default:
+		d.Change = grant("--ro", "extra_ro", path.Clean(target))
+	}
+	return d, nil
+}
+
+// secret reports whether a path, or what is open there, lies where keys are kept: a link may lead there, and the home directory may be one.
+func (l *looker) secret(name string, fd int) bool {
+	return policy.Secret(path.Clean(name), l.Home) || policy.Secret(reached(fd), l.Home) || policy.Secret(reached(fd), l.realHome)
+}
+
+// readOnly reports whether the sandbox keeps what is open from being written.
+func (l *looker) readOnly(fd int) bool {
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) != nil {
+		return false
+	}
+	return st.Flags&unix.ST_RDONLY != 0 || !l.allowed(fd, landlock.WriteFile)
+}
+
+// allowed reports whether Landlock's rules give a right, where they are all that confines files. Where there are mounts, these say the same.
+func (l *looker) allowed(fd int, right landlock.Access) bool {
+	if !l.Plan.Bare() || l.Plan.Landlock == nil {
+		return true
+	}
+	name := reached(fd)
+	for _, r := range l.Rules {
+		if r.Access&right != 0 && policy.Inside(name, r.Path) {
+			return true
+		}
+	}
+	return name == ""
+}
+
+// readOnlyDenial is a change of what is shown and cannot be changed.
+func (l *looker) readOnlyDenial(e event, name, target string, at int) (*result.Denial, error) {
+	if !l.readOnly(at) {
+		return nil, nil
+	}
+	where := path.Clean(target)
+	fd, err := l.host.open(where)
+	if err != nil {
+		if errors.Is(err, errElsewhere) {
+			return nil, err
+		}
+		return nil, nil // the sandbox's own
+	}
+	defer unix.Close(fd)
+	if !mayWrite(fd) {
+		return nil, nil // the host would refuse it as well
+	}
+	rule := "read-only"
+	if l.Plan.Bare() {
+		rule = "landlock"
+	}
+	if l.secret(name, fd) {
+		return &result.Denial{Kind: "secret", Op: e.name, Rule: rule}, nil
+	}
+	return &result.Denial{Kind: "fs", Op: e.name, Path: name, Inside: "read-only", Host: reached(fd), Rule: rule, Change: l.writable(where)}, nil
+}
+
+// present is what was refused of what is shown: privileges of programs, and reading by Landlock's rules alone.
+func (l *looker) present(e event, name string, at int) *result.Denial {
+	var st unix.Stat_t
+	if unix.Fstat(at, &st) != nil {
+		return nil
+	}
+	file := st.Mode&unix.S_IFMT == unix.S_IFREG
+	if e.call.act == execute && file && (st.Mode&unix.S_ISUID != 0 || st.Mode&unix.S_ISGID != 0 && st.Mode&unix.S_IXGRP != 0) {
+		return &result.Denial{Kind: "setuid", Op: e.name, Path: name, Rule: "no_new_privs"}
+	}
+	right := landlock.ReadFile
+	switch {
+	case e.call.act == look, e.call.act == connect:
+		return nil
+	case e.call.act == execute:
+		right = landlock.Execute
+	case !file && st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		right = landlock.ReadDir
+	}
+	if e.flags&unix.O_PATH != 0 || l.allowed(at, right) {
+		return nil
+	}
+	if l.secret(name, at) {
+		return &result.Denial{Kind: "secret", Op: e.name, Rule: "landlock"}
+	}
+	kind := "fs"
+	if e.call.act == execute {
+		kind = "exec"
+	}
+	return &result.Denial{Kind: kind, Op: e.name, Path: name, Inside: "nothing", Host: reached(at), Rule: "landlock", Change: grant("--ro", "extra_ro", path.Clean(name))}
+}
+
+// network is an address that is not reached, or a name that is not known, without a network.
+func (l *looker) network(e event) *result.Denial {
+	if e.path == "" || l.Plan.Network != string(policy.NetworkNone) {
+		return nil
+	}
+	op := e.name
+	if e.call.act == sendName {
+		op = "resolve"
+	}
+	return &result.Denial{Kind: "net", Op: op, Path: e.path, Rule: "network", Change: &result.Change{Flag: "--net host", Manifest: `"network": "host"`}}
+}
+
+func grant(flag, key, at string) *result.Change {
+	return &result.Change{Flag: flag + " " + quoted(at), Manifest: strconv.Quote(key) + ": [" + strconv.Quote(at) + "]"}
+}
+
+// writable is a grant to write, if that is no mistake.
+func (l *looker) writable(at string) *result.Change {
+	if why, _ := policy.Mistake(at, l.Home); why != "" {
+		return nil
+	}
+	return grant("--rw", "extra_rw", at)
+}
+
+// quoted is a word for a shell.
+func quoted(s string) string {
+	special := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/._+-@%:,", r)
+	}
+	if s != "" && !strings.ContainsFunc(s, special) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

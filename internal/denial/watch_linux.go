@@ -1,0 +1,267 @@
+package denial
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/result"
+	"github.com/nsrun/nsrun/seccomp"
+	"golang.org/x/sys/unix"
+)
+
+// Config is what the answers, and the words of a report, depend on.
+type Config struct {
+	Plan *plan.Plan
+	// Filters are those that the listening filter stands for.
+	Filters []seccomp.Filter
+	// Rules are Landlock's, at the paths that lowering has resolved.
+	Rules []landlock.PathRule
+	// Home is the caller's home directory, below which secrets are.
+	Home string
+}
+
+// event is a call that was answered.
+type event struct {
+	name      string
+	call      call
+	pid       uint32
+	comm      string // the name of its thread
+	dir, path string // of the call; dir is the path of the directory that path begins at, if it is relative
+	flags     uint64
+	errno     uint16 // of a call that the filters have refused
+	args      [2]uint64
+	root      int // of the command; -1 if it is not known yet
+}
+
+const (
+	// waiting bounds the events that are not looked up yet: paths of 4 KiB are 4 MiB.
+	waiting = 1024
+	// restTime is how long Finish waits for the last of them.
+	restTime = 2 * time.Second
+)
+
+// Watch answers one listener.
+type Watch struct {
+	Config
+	arch     seccomp.Arch
+	decider  seccomp.Decider
+	listener int
+	stop     [2]int // a pipe, whose end ends the answers
+	events   chan event
+	over     sync.WaitGroup // the answers
+	looked   chan struct{}  // closed when the last event was looked up
+	found    *found
+	calls    int
+	lost     int
+	comms    map[uint32]string  // of threads that have asked
+	full     bool               // the last event found no room
+	root     int                // of the command, which is the sandbox's; -1 as long as it is not known
+	ns       int                // its mount namespace, which lives as long as that is open
+	seen     map[[3]string]bool // what was looked up before, and was nothing
+}
+
+// Start answers a listener, which it takes over, until [Watch.Finish].
+func Start(listener int, c Config) (*Watch, error) {
+	arch, err := seccomp.Host()
+	decider, checked := seccomp.NewDecider(c.Filters...)
+	if err := errors.Join(err, checked); err != nil {
+		unix.Close(listener)
+		return nil, err
+	}
+	w := &Watch{Config: c, arch: arch, decider: decider, listener: listener, events: make(chan event, waiting), looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
+	if err := unix.Pipe2(w.stop[:], unix.O_CLOEXEC); err != nil {
+		unix.Close(listener)
+		return nil, err
+	}
+	w.over.Add(1)
+	go w.serve()
+	go w.lookUp()
+	return w, nil
+}
+
+// Finish ends the answers and returns what was refused. No process of the command is alive any more.
+func (w *Watch) Finish() ([]result.Denial, *result.Explained) {
+	unix.Close(w.stop[1])
+	w.over.Wait()
+	unix.Close(w.stop[0])
+	close(w.events)
+	select {
+	case <-w.looked:
+		w.leave()
+	case <-time.After(restTime): // a look hangs: its thread is left to it
+	}
+	denials, unknown := w.found.all()
+	level := "on"
+	if w.Plan.Explain.All {
+		level = "all"
+	}
+	return denials, &result.Explained{Level: level, Calls: w.calls, NotLookedAt: w.lost + unknown + len(w.events)}
+}
+
+// serve answers one call after the other. It never waits for a look.
+func (w *Watch) serve() {
+	runtime.LockOSThread()
+	defer w.over.Done()
+	defer unix.Close(w.listener) // a call that nobody answers fails with ENOSYS then
+	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.stop[0]), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil, fds[1].Revents != 0, fds[0].Revents&unix.POLLIN == 0 && fds[0].Revents != 0: // its last process has ended
+			return
+		}
+		n, err := sys.ReceiveNotification(w.listener)
+		if err == nil {
+			w.answer(n)
+		} else if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// answer answers a call as the filters do: nothing goes on but what they allow and what is watched.
+func (w *Watch) answer(n sys.Notification) {
+	w.calls++
+	name, _ := w.arch.Name(uint32(n.NR))
+	verdict, err := w.decider.Decide(seccomp.Data{NR: uint32(n.NR), Arch: n.Arch, IP: n.IP, Args: n.Args})
+	c, watched := calls[name]
+	comm := w.comm(n.PID, c.act == execute)
+	errno, refused := verdict.Errno()
+	if err != nil || !refused && (verdict != seccomp.Allow || !watched) {
+		_ = sys.FailCall(w.listener, n.ID, uint16(unix.EPERM)) // a bug; it must not be one that lets a call go on
+		return
+	}
+	if refused {
+		if sys.FailCall(w.listener, n.ID, errno) == nil {
+			w.pass(event{name: name, pid: n.PID, comm: comm, errno: errno, args: [2]uint64{n.Args[0], n.Args[1]}})
+		}
+		return
+	}
+	entered := w.root < 0 && w.enter(n.PID)
+	all := w.read(name, c, n)
+	if sys.LetGoOn(w.listener, n.ID) != nil { // the thread has ended: what was read, and entered, may be another's
+		if entered {
+			w.leave()
+		}
+		return
+	}
+	for _, e := range all {
+		e.root, e.comm = w.root, comm
+		w.pass(e)
+	}
+}
+
+// mostComms bounds the names that are remembered.
+const mostComms = 4096
+
+// comm is the name of a thread, which is asked for once for each program: looked up later, it may be gone.
+func (w *Watch) comm(pid uint32, executes bool) string {
+	name, ok := w.comms[pid]
+	if !ok {
+		text, _ := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/comm")
+		if name = strings.TrimSuffix(string(text), "\n"); len(w.comms) >= mostComms {
+			clear(w.comms)
+		}
+		w.comms[pid] = name
+	}
+	if executes {
+		delete(w.comms, pid)
+	}
+	return name
+}
+
+// pass hands an event on to be looked up, and waits a little for room: a command that asks for more than can be looked up is slowed down.
+func (w *Watch) pass(e event) {
+	select {
+	case w.events <- e:
+		w.full = false
+		return
+	default:
+	}
+	if w.full {
+		w.lost++
+		return
+	}
+	timer := time.NewTimer(100 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case w.events <- e:
+	case <-timer.C:
+		w.full = true
+		w.lost++
+	}
+}
+
+// read copies what a call asks for out of its process.
+func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
+	e := event{name: name, call: c, pid: n.PID}
+	switch {
+	case c.act == connect || c.act == bindTo:
+		return w.readAddress(e, n)
+	case c.act == sendName:
+		return readName(e, n)
+	case name == "creat":
+		e.flags = unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC
+	case name == "openat2":
+		e.flags, _ = peekWord(n.PID, n.Args[2])
+	case c.act == open:
+		e.flags = n.Args[c.flags]
+	}
+	add := func(dir, path int8) {
+		text, ok := peekString(n.PID, n.Args[path])
+		if !ok || text == "" {
+			return
+		}
+		one := e
+		if one.path = text; text[0] != '/' {
+			one.dir = directory(n.PID, dir, n.Args)
+		}
+		all = append(all, one)
+	}
+	add(c.dir, c.path)
+	switch {
+	case c.dir2 == cwd:
+		add(cwd, c.path+1)
+	case c.dir2 >= 0:
+		add(c.dir2, c.dir2+1)
+	}
+	return all
+}
+
+// directory is the path, as its process has it, of the directory that a relative path begins at.
+func directory(pid uint32, dir int8, args [6]uint64) string {
+	at := "/proc/" + strconv.Itoa(int(pid)) + "/cwd"
+	if dir >= 0 && int32(args[dir]) != unix.AT_FDCWD {
+		at = "/proc/" + strconv.Itoa(int(pid)) + "/fd/" + strconv.Itoa(int(int32(args[dir])))
+	}
+	path, err := os.Readlink(at)
+	if err != nil || path == "" || path[0] != '/' {
+		return ""
+	}
+	return path
+}
+
+// peek reads memory of a process, to the end of a page at least: up to the first byte that is not there.
+func peek(pid uint32, at uint64, buf []byte) []byte {
+	const page = 4096
+	first := min(len(buf), page-int(at%page))
+	remote := []unix.RemoteIovec{{Base: uintptr(at), Len: first}}
+	if first < len(buf) {
+		remote = append(remote, unix.RemoteIovec{Base: uintptr(at) + uintptr(first), Len: len(buf) - first})
+	}
+	n, err := unix.ProcessVMReadv(int(pid), []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}}, remote, 0)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
+}

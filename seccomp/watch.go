@@ -1,0 +1,71 @@
+package seccomp
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Watch returns one filter that asks a listener, where filters refuse a call with an errno, and at the watched calls that they allow. What
+// they kill for is killed for. A listener answers a call that [Decide] refuses with that errno and lets every other one go on, and so the
+// command has the answers that filters give.
+//
+// Only what [Compile] returns can be joined like this. The kernel takes the strictest answer of all filters, so others are installed beside
+// the one that is returned. It is to be installed by [LowerListener].
+func Watch(filters []Filter, calls []string, arch Arch) (Filter, error) {
+	tail, err := Compile(Profile{Name: "watch", Default: Allow, Rules: watchRules(calls)}, arch)
+	if err != nil {
+		return nil, err
+	}
+	parts := append(slices.Clone(filters), tail)
+	size := 0
+	for _, f := range parts {
+		size += len(f)
+	}
+	joined := make(Filter, 0, size)
+	for n, f := range parts {
+		next := len(joined) + len(f) // where the filter behind this one begins
+		for _, ins := range f {
+			switch ins.Code {
+			case opRet:
+				ins = joint(ins, n+1 == len(parts), next-len(joined)-1)
+			case opRetA:
+				return nil, fmt.Errorf("bug: filter %d to watch was not compiled here", n)
+			}
+			joined = append(joined, ins)
+		}
+	}
+	return joined, joined.Check()
+}
+
+// watchRules are the rules of the watched calls. A look at an open file asks for no path, and is not watched: fstat(3) is one.
+func watchRules(calls []string) []Rule {
+	byPath := func(flags uint8) []Case {
+		return []Case{{If: []Cond{{Arg: flags, Mask: atEmptyPath, In: []uint32{0}, Not: true}}, Action: Allow}}
+	}
+	cases := map[string][]Case{"newfstatat": byPath(3), "statx": byPath(2)}
+	rules := make([]Rule, len(calls))
+	for i, name := range calls {
+		rules[i] = Rule{Calls: name, Action: actionNotify, Cases: cases[name]}
+	}
+	return rules
+}
+
+const atEmptyPath = 0x1000 // AT_EMPTY_PATH
+
+// joint makes of a return what [Watch] says. The end of an allowing filter is the beginning of the next. The last one is for what the others
+// allow: without them it kills for nothing.
+func joint(ins Instruction, last bool, toNext int) Instruction {
+	action := Action(ins.K)
+	switch {
+	case action&actionFull == actionErrno:
+		ins.K = uint32(actionNotify)
+	case last && action == Kill:
+		ins.K = uint32(Allow)
+	case !last && action == Allow:
+		return Instruction{Code: opJump, K: uint32(toNext)}
+	}
+	return ins
+}
+
+// Errno returns the errno that an action fails a call with, and whether it does.
+func (a Action) Errno() (n uint16, ok bool) { return uint16(a), a&actionFull == actionErrno }
