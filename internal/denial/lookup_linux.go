@@ -34,9 +34,7 @@ func (w *Watch) lookUp() {
 	if os.Geteuid() == 0 {
 		header, none := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
 		if unix.Capset(&header, &none[0]) != nil {
-			for range w.events {
-				w.found.unknown()
-			}
+			w.each(func(event) { w.found.unknown() })
 			return
 		}
 	}
@@ -49,18 +47,27 @@ func (w *Watch) lookUp() {
 		}
 	}
 	w.seen = map[[3]string]bool{}
-	for e := range w.events {
+	w.each(func(e event) {
 		if err != nil {
 			w.found.unknown()
-			continue
+			return
 		}
 		l.take(e)
-	}
+	})
 	for range l.before {
 		w.found.unknown()
 	}
 	if err == nil {
 		h.close()
+	}
+}
+
+// each takes the events, until there are no more.
+func (w *Watch) each(take func(event)) {
+	for batch := range w.events {
+		for _, e := range batch {
+			take(e)
+		}
 	}
 }
 

@@ -42,8 +42,9 @@ type event struct {
 }
 
 const (
-	// waiting bounds the events that are not looked up yet: paths of 4 KiB are 4 MiB.
-	waiting = 1024
+	// Batches of events are passed on when they are full, or when nothing was asked for a while: to wake the thread that looks costs more than an answer.
+	// They bound the events that are not looked up yet: paths of 4 KiB are 4 MiB.
+	batches, batchSize, batchTime = 8, 128, 2 // ms
 	// restTime is how long Finish waits for the last of them.
 	restTime = 2 * time.Second
 )
@@ -52,10 +53,11 @@ const (
 type Watch struct {
 	Config
 	arch     seccomp.Arch
-	decider  seccomp.Decider
+	decider  *seccomp.Decider
 	listener int
 	stop     [2]int // a pipe, whose end ends the answers
-	events   chan event
+	batch    []event
+	events   chan []event
 	over     sync.WaitGroup // the answers
 	looked   chan struct{}  // closed when the last event was looked up
 	found    *found
@@ -76,11 +78,12 @@ func Start(listener int, c Config) (*Watch, error) {
 		unix.Close(listener)
 		return nil, err
 	}
-	w := &Watch{Config: c, arch: arch, decider: decider, listener: listener, events: make(chan event, waiting), looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
+	w := &Watch{Config: c, arch: arch, decider: decider, listener: listener, events: make(chan []event, batches), looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
 	if err := unix.Pipe2(w.stop[:], unix.O_CLOEXEC); err != nil {
 		unix.Close(listener)
 		return nil, err
 	}
+	_ = sys.SwitchAtOnce(listener) // it is only faster
 	w.over.Add(1)
 	go w.serve()
 	go w.lookUp()
@@ -103,19 +106,30 @@ func (w *Watch) Finish() ([]result.Denial, *result.Explained) {
 	if w.Plan.Explain.All {
 		level = "all"
 	}
-	return denials, &result.Explained{Level: level, Calls: w.calls, NotLookedAt: w.lost + unknown + len(w.events)}
+	for len(w.events) > 0 { // of a look that hangs
+		unknown += len(<-w.events)
+	}
+	return denials, &result.Explained{Level: level, Calls: w.calls, NotLookedAt: w.lost + unknown}
 }
 
 // serve answers one call after the other. It never waits for a look.
 func (w *Watch) serve() {
 	runtime.LockOSThread()
 	defer w.over.Done()
+	defer w.pass()
 	defer unix.Close(w.listener) // a call that nobody answers fails with ENOSYS then
 	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.stop[0]), Events: unix.POLLIN}}
 	for {
-		_, err := unix.Poll(fds, -1)
+		wait := -1
+		if len(w.batch) > 0 {
+			wait = batchTime
+		}
+		ready, err := unix.Poll(fds, wait)
 		switch {
 		case errors.Is(err, unix.EINTR):
+			continue
+		case err == nil && ready == 0:
+			w.pass()
 			continue
 		case err != nil, fds[1].Revents != 0, fds[0].Revents&unix.POLLIN == 0 && fds[0].Revents != 0: // its last process has ended
 			return
@@ -143,7 +157,7 @@ func (w *Watch) answer(n sys.Notification) {
 	}
 	if refused {
 		if sys.FailCall(w.listener, n.ID, errno) == nil {
-			w.pass(event{name: name, pid: n.PID, comm: comm, errno: errno, args: [2]uint64{n.Args[0], n.Args[1]}})
+			w.add(event{name: name, pid: n.PID, comm: comm, errno: errno, args: [2]uint64{n.Args[0], n.Args[1]}})
 		}
 		return
 	}
@@ -157,7 +171,7 @@ func (w *Watch) answer(n sys.Notification) {
 	}
 	for _, e := range all {
 		e.root, e.comm = w.root, comm
-		w.pass(e)
+		w.add(e)
 	}
 }
 
@@ -180,25 +194,34 @@ func (w *Watch) comm(pid uint32, executes bool) string {
 	return name
 }
 
-// pass hands an event on to be looked up, and waits a little for room: a command that asks for more than can be looked up is slowed down.
-func (w *Watch) pass(e event) {
+// add notes an event, to be looked up.
+func (w *Watch) add(e event) {
+	if w.batch = append(w.batch, e); len(w.batch) == batchSize {
+		w.pass()
+	}
+}
+
+// pass hands the events on, and waits a little for room: a command that asks for more than can be looked up is slowed down.
+func (w *Watch) pass() {
+	batch := w.batch
+	w.batch = nil
 	select {
-	case w.events <- e:
+	case w.events <- batch:
 		w.full = false
 		return
 	default:
 	}
 	if w.full {
-		w.lost++
+		w.lost += len(batch)
 		return
 	}
 	timer := time.NewTimer(100 * time.Millisecond)
 	defer timer.Stop()
 	select {
-	case w.events <- e:
+	case w.events <- batch:
 	case <-timer.C:
 		w.full = true
-		w.lost++
+		w.lost += len(batch)
 	}
 }
 
