@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -29,6 +30,11 @@ const (
 	explainNames = "sendto sendmmsg" // of names, where there is no network
 )
 
+// ExplainsLooking reports whether a call is watched only by a plan that reports all.
+func ExplainsLooking(call string) bool { return slices.Contains(looking, call) }
+
+var looking = strings.Fields(explainAll)
+
 // explain plans the listener. What cannot be had is a note: nothing is less confined without it.
 func (c *compiler) explain() error {
 	level := c.pol.Explain.Level()
@@ -37,10 +43,6 @@ func (c *compiler) explain() error {
 	}
 	if c.plan.Backend != BackendNative && c.plan.Backend != BackendLandlock {
 		c.note("explain", "refusals are not reported: the backend "+c.plan.Backend+" cannot", "use --backend native or landlock")
-		return nil
-	}
-	if !c.req.Sole {
-		c.note("explain", "refusals are not reported: sessions and the library cannot", "use nsrun run")
 		return nil
 	}
 	if !c.facts.Can(facts.SeccompNotify) || !c.facts.Can(facts.Seccomp) {

@@ -33,7 +33,7 @@ type Change struct {
 
 // Explained says how denials were found out.
 type Explained struct {
-	// Level is "on" or "all".
+	// Level is "on" or "all", or "off" if they could not be found out.
 	Level string `json:"level"`
 	// Calls counts the calls that were looked at.
 	Calls int `json:"calls"`
