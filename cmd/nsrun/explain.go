@@ -69,8 +69,11 @@ func deniedLine(d result.Denial) string {
 	if !known {
 		why = d.Rule
 	}
-	if d.Kind == "secret" {
+	switch d.Kind {
+	case "secret":
 		text, why = d.Op, "a place of keys, whose path is not printed"
+	case "limit":
+		why = "the limit was reached"
 	}
 	text += ": " + why
 	if d.Count > 1 {
