@@ -49,11 +49,13 @@ func refusedLines(r result.Result, most int) (lines []string) {
 		}
 		lines = append(lines, "refused: "+deniedLine(d))
 	}
-	switch why, n := r.Receipt.Explain.Unavailable, r.Receipt.Explain.NotLookedAt; {
-	case why != "":
-		lines = append(lines, oneLine("refusals are not reported: "+why))
-	case n > 0 && len(lines) <= most:
-		lines = append(lines, fmt.Sprintf("%d calls were not looked at: there were too many at once, or their files could have kept nsrun waiting", n))
+	e := r.Receipt.Explain
+	switch {
+	case e == nil:
+	case e.Unavailable != "":
+		lines = append(lines, oneLine("refusals are not reported: "+e.Unavailable))
+	case e.NotLookedAt > 0 && len(lines) <= most:
+		lines = append(lines, fmt.Sprintf("%d calls were not looked at: there were too many at once, or their files could have kept nsrun waiting", e.NotLookedAt))
 	}
 	return lines
 }

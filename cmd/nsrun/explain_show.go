@@ -215,13 +215,11 @@ func explainedLines(r result.Result, unknown string) []string {
 	if neverRan(r) {
 		return append(lines, "the command has not run, so nothing was refused to it")
 	}
-	if r.Receipt.Explain != nil {
-		lines = append(lines, refusedLines(r, len(r.Denials))...)
-	}
+	lines = append(lines, refusedLines(r, len(r.Denials))...)
 	switch e := r.Receipt.Explain; {
 	case e != nil && e.Unavailable != "": // refusedLines says so
-	case e != nil && unknown != "":
-		lines = append(lines, "not all is known: "+unknown)
+	case unknown != "" && (e != nil || len(r.Denials) > 0):
+		lines = append(lines, oneLine("not all is known: "+unknown))
 	case unknown != "":
 		lines = append(lines, oneLine("refusals are not known: "+unknown))
 	case len(r.Denials) == 0 && e.Level == "all":
