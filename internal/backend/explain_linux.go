@@ -7,14 +7,15 @@ import (
 
 	"github.com/nsrun/nsrun/internal/denial"
 	"github.com/nsrun/nsrun/internal/stages"
+	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
 
 // explain answers the listener of the command's filter, which it takes over. If it cannot, the listener is closed, and the command's calls fail.
-func (r *run) explain(listener int) {
+func (r *run) explain(listener int, rules []landlock.PathRule) {
 	var err error
-	if r.watch, err = watch(listener, denial.Config{Plan: r.plan, Rules: r.lowered.Rules, Home: r.opts.Home, All: r.plan.Explain.All}); err != nil {
+	if r.watch, err = watch(listener, denial.Config{Plan: r.plan, Rules: rules, Home: r.opts.Home, All: r.plan.Explain.All}); err != nil {
 		r.breaks(&Error{Stage: "explain", Err: err})
 	}
 }
@@ -85,10 +86,8 @@ func (l *listening) receive() (listener int) {
 		if errors.Is(err, unix.EAGAIN) {
 			return false
 		}
-		if messages, perr := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && n == 1 && perr == nil && len(messages) == 1 {
-			if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
-				listener = fds[0]
-			}
+		if err == nil && n == 1 {
+			listener = passedIn(oob[:oobn])
 		}
 		return true
 	})

@@ -170,6 +170,9 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 		return nil, nil // the sandbox's own, which nothing can be granted of
 	}
 	inside, err := l.inside(name)
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return nil, nil // on the host likewise
+	}
 	defer closeFD(inside)
 	change := e.call.act == entry || e.call.act == bindTo
 	if change && err == nil && e.call.creates {

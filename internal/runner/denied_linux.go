@@ -18,7 +18,7 @@ const mostDenials = 100
 
 // denied returns the denials of a result: those that its ending shows, the likeliest cause first, before those that the listener has found.
 func denied(p *plan.Plan, r result.Result, out backend.Outcome) []result.Denial {
-	if p.Explain == nil {
+	if out.Explain == nil {
 		return out.Denials
 	}
 	var all []result.Denial

@@ -41,8 +41,8 @@ func (c *compiler) explain() error {
 	if level == policy.ExplainOff {
 		return nil
 	}
-	if c.plan.Backend != BackendNative && c.plan.Backend != BackendLandlock {
-		c.note("explain", "refusals are not reported: the backend "+c.plan.Backend+" cannot", "use --backend native or landlock")
+	if !slices.Contains([]string{BackendNative, BackendLandlock, BackendBwrap}, c.plan.Backend) {
+		c.note("explain", "refusals are not reported: the backend "+c.plan.Backend+" cannot", "use --backend native, landlock or bwrap")
 		return nil
 	}
 	if !c.facts.Can(facts.SeccompNotify) || !c.facts.Can(facts.Seccomp) {
