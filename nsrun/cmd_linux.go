@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
@@ -51,6 +52,9 @@ type Cmd struct {
 	// Terminal, if not nil, gives the command a terminal of that size. What is read from Stdin is typed there, and Stdout gets all that the
 	// command writes.
 	Terminal *Size
+	// Explain is whether Result reports what was refused to the command, and what would allow it: at most what the policy's Explain says, which is
+	// also the default. [policy.ExplainOff] spares a command the time.
+	Explain policy.Explain
 	// Cancel is called when the context ends. Wait then returns the context's error even if the command ends well, unless Cancel returns
 	// [os.ErrProcessDone]. nil kills the command with all that it has started.
 	Cancel func() error
@@ -107,7 +111,7 @@ func (c *Cmd) start(background bool) error {
 		return errors.New("nsrun: already started")
 	}
 	opts := runner.ExecOptions{Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Dir: c.Dir, Env: c.Env, Labels: c.Labels, Timeout: max(c.Timeout, 0),
-		Unbounded: c.Timeout < 0, Fresh: c.Fresh, Terminal: (*runner.Size)(c.Terminal), Cancel: c.Cancel, WaitDelay: c.WaitDelay}
+		Unbounded: c.Timeout < 0, Fresh: c.Fresh, Terminal: (*runner.Size)(c.Terminal), Explain: c.Explain, Cancel: c.Cancel, WaitDelay: c.WaitDelay}
 	opts.MaxOutput, opts.MaxStderr, opts.Discard = math.MaxInt64, mostStderr, !c.collect
 	c.Process = &Process{runner.NewRunning()}
 	err := c.Process.running.Start(c.ctx, c.exec, c.Args, opts, background)

@@ -87,7 +87,7 @@ func edges(r *Rule, combinations int) [][6]uint64 {
 
 // run interprets a filter that was checked before.
 func run(f Filter, d Data) Action {
-	a, err := interpret(f, d)
+	a, _, err := interpret(f, d)
 	if err != nil {
 		panic(err)
 	}

@@ -87,30 +87,45 @@ func Decide(d Data, filters ...Filter) (Action, error) {
 	return decider.Decide(d)
 }
 
-// Decider answers as [Decide] does, by filters that were checked once.
-type Decider struct{ filters []Filter }
-
-// NewDecider checks filters. The error is that of [Filter.Check].
-func NewDecider(filters ...Filter) (Decider, error) {
-	for _, f := range filters {
-		if err := f.Check(); err != nil {
-			return Decider{}, err
-		}
-	}
-	return Decider{filters}, nil
+// Decider answers as [Decide] does, by filters that were checked once. It is for one goroutine.
+type Decider struct {
+	filters []Filter
+	known   map[question]Action // answers that depend on nothing else
 }
 
+type question struct{ arch, nr uint32 }
+
+// NewDecider checks filters. The error is that of [Filter.Check].
+func NewDecider(filters ...Filter) (*Decider, error) {
+	for _, f := range filters {
+		if err := f.Check(); err != nil {
+			return nil, err
+		}
+	}
+	return &Decider{filters, map[question]Action{}}, nil
+}
+
+// mostKnown bounds the answers that are remembered: more than there are calls.
+const mostKnown = 1024
+
 // Decide returns the kernel's answer to call d.
-func (r Decider) Decide(d Data) (Action, error) {
-	verdict := Allow
+func (r *Decider) Decide(d Data) (Action, error) {
+	q := question{d.Arch, d.NR}
+	if a, ok := r.known[q]; ok {
+		return a, nil
+	}
+	verdict, deep := Allow, false
 	for i := len(r.filters) - 1; i >= 0; i-- {
-		a, err := interpret(r.filters[i], d)
+		a, looked, err := interpret(r.filters[i], d)
 		if err != nil {
 			return 0, err
 		}
-		if stricter(a, verdict) {
+		if deep = deep || looked; stricter(a, verdict) {
 			verdict = a
 		}
+	}
+	if !deep && len(r.known) < mostKnown {
+		r.known[q] = verdict
 	}
 	return verdict, nil
 }
@@ -120,19 +135,20 @@ func Interpret(f Filter, d Data) (Action, error) {
 	if err := f.Check(); err != nil {
 		return 0, err
 	}
-	return interpret(f, d)
+	a, _, err := interpret(f, d)
+	return a, err
 }
 
-// interpret is Interpret for a filter that has passed Check.
-func interpret(f Filter, d Data) (Action, error) {
+// interpret is Interpret for a filter that has passed Check. Deep says that it has looked at more than the call's number and architecture.
+func interpret(f Filter, d Data) (a Action, deep bool, err error) {
 	m := machine{d: &d}
 	for pc := 0; pc < len(f); pc++ { // comes to an end: jumps go forward, and the last instruction returns
 		ins := f[pc]
 		switch ins.Code {
 		case opRet:
-			return Action(ins.K), nil
+			return Action(ins.K), m.deep, nil
 		case opRetA:
-			return Action(m.a), nil
+			return Action(m.a), m.deep, nil
 		case opJump:
 			pc += int(ins.K)
 		case opJeq, opJgt, opJge, opJset, opJeqX, opJgtX, opJgeX, opJsetX:
@@ -143,14 +159,14 @@ func interpret(f Filter, d Data) (Action, error) {
 			}
 		case opDivX:
 			if m.x == 0 {
-				return 0, nil // division by zero ends a classic filter with 0, which kills the thread
+				return 0, m.deep, nil // division by zero ends a classic filter with 0, which kills the thread
 			}
 			m.a /= m.x
 		default:
 			m.do(ins)
 		}
 	}
-	return 0, fmt.Errorf("bug: a checked filter ran off its end")
+	return 0, false, fmt.Errorf("bug: a checked filter ran off its end")
 }
 
 // machine has the registers and the memory of a classic BPF program.
@@ -158,6 +174,7 @@ type machine struct {
 	a, x uint32
 	mem  [memWords]uint32
 	d    *Data
+	deep bool // an address or an argument was loaded
 }
 
 // holds reports whether the condition of a jump is true.
@@ -182,6 +199,7 @@ func (m *machine) do(ins Instruction) {
 	switch ins.Code {
 	case opLoad:
 		m.a = m.d.word(ins.K)
+		m.deep = m.deep || ins.K != offNR && ins.K != offArch
 	case opLoadLen:
 		m.a = dataSize
 	case opLoadImm:

@@ -23,6 +23,8 @@ func TestWatch(t *testing.T) {
 			for _, filters := range [][]Filter{nil, {builtin}, {builtin, refuse}, {builtin, deny}, {builtin, refuse, deny}, {refuse}, {deny}} {
 				joined, err := Watch(filters, watched, a)
 				require.NoError(t, err)
+				decider, err := NewDecider(filters...) // which remembers
+				require.NoError(t, err)
 				asks := 0
 				for _, nr := range append(numbers(), x32Bit, x32Bit+1, x32Over, ^uint32(0)) {
 					for _, args := range [][6]uint64{{}, {1, 1}, {2, 1}, {16, 3}, {40, 1}, {1, 2}, {0x10000000}, {0, 8}, {1, 8}, {^uint64(0), ^uint64(0), ^uint64(0)}, {0, 0, 0o4755, 0o6755}} {
@@ -30,13 +32,16 @@ func TestWatch(t *testing.T) {
 							d := Data{NR: nr, Arch: arch, Args: args}
 							want, err := Decide(d, filters...)
 							require.NoError(t, err)
+							again, err := decider.Decide(d)
+							require.NoError(t, err)
+							require.Equal(t, want, again)
 							n, _ := a.Name(nr)
 							_, refused := want.Errno()
 							if refused || want == Allow && arch == a.Audit() && contains(watched, n) {
 								want = actionNotify
 								asks++
 							}
-							got, err := interpret(joined, d)
+							got, _, err := interpret(joined, d)
 							require.NoError(t, err)
 							require.Equal(t, want, got, "%s %s %v %d of %d filters", name, n, args, nr, len(filters))
 						}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
@@ -30,14 +32,16 @@ func (e *explainFlag) Set(word string) error {
 }
 
 // deniedLines are what was refused to a command that failed, the last first.
-func deniedLines(r result.Result) (lines []string) {
+func deniedLines(r result.Result) []string {
 	const most = 9
 	if r.Receipt.Explain == nil || r.Code == 0 {
 		return nil
 	}
-	if why := r.Receipt.Explain.Unavailable; why != "" {
-		return []string{"refusals are not reported: " + why}
-	}
+	return refusedLines(r, most)
+}
+
+// refusedLines are the lines on the last refusals of a result that has them, and on what is not known. Each is one line, whatever is in the result.
+func refusedLines(r result.Result, most int) (lines []string) {
 	for i, d := range r.Denials {
 		if i == most {
 			lines = append(lines, fmt.Sprintf("refused: %d more, which --result has", len(r.Denials)-most))
@@ -45,8 +49,13 @@ func deniedLines(r result.Result) (lines []string) {
 		}
 		lines = append(lines, "refused: "+deniedLine(d))
 	}
-	if n := r.Receipt.Explain.NotLookedAt; n > 0 && len(lines) <= most {
-		lines = append(lines, fmt.Sprintf("%d calls were not looked at", n))
+	e := r.Receipt.Explain
+	switch {
+	case e == nil:
+	case e.Unavailable != "":
+		lines = append(lines, oneLine("refusals are not reported: "+e.Unavailable))
+	case e.NotLookedAt > 0 && len(lines) <= most:
+		lines = append(lines, fmt.Sprintf("%d calls were not looked at: there were too many at once, or their files could have kept nsrun waiting", e.NotLookedAt))
 	}
 	return lines
 }
@@ -57,17 +66,38 @@ func deniedLine(d result.Denial) string {
 	if d.Path != "" {
 		text += " " + strconv.Quote(d.Path)
 	}
-	why := map[string]string{"view": "the host has it, the sandbox does not", "read-only": "it is read-only here", "landlock": "nothing grants it",
+	why, known := map[string]string{"view": "the host has it, the sandbox does not", "read-only": "it is read-only here", "landlock": "nothing grants it",
 		"seccomp": "the filter of system calls", "network": "there is no network", "no_new_privs": "set-user-ID programs get no privileges"}[d.Rule]
-	if d.Kind == "secret" {
+	if !known {
+		why = d.Rule
+	}
+	switch d.Kind {
+	case "secret":
 		text, why = d.Op, "a place of keys, whose path is not printed"
+	case "limit":
+		why = "the limit was reached"
 	}
 	text += ": " + why
 	if d.Count > 1 {
 		text += fmt.Sprintf(" (%d times)", d.Count)
 	}
-	if d.Change != nil {
+	switch {
+	case d.Change == nil:
+	case oneLine(d.Change.Flag) != d.Change.Flag: // what is printed would be another path
+		text += "; its name does not print: what allows it is in the JSON of the result"
+	default:
 		text += "; allow it with " + d.Change.Flag
 	}
-	return text
+	return oneLine(text)
+}
+
+// oneLine takes what does not print out of a line: ends of lines, control characters, and what changes the order of characters. Paths, also of
+// files that a stranger has made, are in it.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 }

@@ -26,9 +26,10 @@ func flagSets() map[string]*flag.FlagSet {
 	var s seccompFlags
 	var served sessionFlags
 	var here statusFlags
+	var e explainFlags
 	return map[string]*flag.FlagSet{"seccomp": newFlags("seccomp", s.rows()...), "session": newFlags("session", served.rows()...),
 		"status": newFlags("status", here.rows()...), "commands": newFlags("commands", f.commandsRows()...), "run": newFlags("run", f.runRows()...), "plan": p.set(), "wrap": w.set(), "doctor": newFlags("doctor", d.rows()...),
-		"audit": newFlags("audit", u.rows()...)}
+		"audit": newFlags("audit", u.rows()...), "explain": newFlags("explain", e.rows()...)}
 }
 
 func TestHelpNamesEveryFlagAndNoOther(t *testing.T) {

@@ -56,11 +56,13 @@ func verbs() []verb {
 	var here statusFlags
 	var kept homeFlags
 	var preset toolFlags
+	var refusals explainFlags
 	forPlan := func() []flagRow { return slices.Concat(planned.own(), f.rows()) }
 	return []verb{
 		{"run", "[flags] -- CMD ARG...", "run CMD", (*app).run, runHelp, f.runRows, nil},
 		{"plan", "[flags] -- CMD ARG...", "print what that would do, and change nothing", (*app).plan, planHelp, forPlan, nil},
 		{"wrap", "[flags] -- [CMD ARG...]", "print the argv of run, for a program's own subprocess call", (*app).wrap, wrapHelp, wrapped.rows, nil},
+		{"explain", "[--json] FILE", "print what the result of a run says was refused, and what would allow it", (*app).explain, explainHelp, refusals.rows, nil},
 		{"doctor", "[--json]", "say what this host can enforce", (*app).doctor, doctorHelp, diagnosis.rows, nil},
 		{"probe", "", "", (*app).doctor, doctorHelp, diagnosis.rows, nil},
 		{"bwrap", "[OPTIONS...] CMD ARG...", "the command line of bubblewrap, as under the name bwrap", (*app).bwrap, bwrapHelp, nil, nil},

@@ -63,6 +63,7 @@ type RemoteRequest struct {
 	SoftCaps  []rlimit.Limit         `json:"soft_caps,omitempty"`
 	Landlock  *plan.Landlock         `json:"landlock,omitempty"`
 	Seccomp   *plan.Seccomp          `json:"seccomp,omitempty"`
+	Explain   *plan.Explain          `json:"explain,omitempty"`
 	SelfTest  []plan.Act             `json:"self_test,omitempty"`
 	Target    *stages.SelfTestTarget `json:"target,omitempty"`
 	Locations []Location             `json:"locations,omitempty"` // the files that must be at the mount points
@@ -135,7 +136,7 @@ func carried(p *plan.Plan, feature string) bool {
 
 // remoteRequest returns the part of a plan that the exec stages carry out.
 func remoteRequest(p *plan.Plan, resolved []mounts.Resolved) (RemoteRequest, error) {
-	o := RemoteRequest{Dev: stages.DevOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, SoftCaps: p.SoftCaps, Seccomp: p.Seccomp, SelfTest: p.SelfTest}
+	o := RemoteRequest{Dev: stages.DevOf(p), Command: p.Command, Env: p.Env, Dir: p.Dir, Limits: p.Limits, SoftCaps: p.SoftCaps, Seccomp: p.Seccomp, Explain: p.Explain, SelfTest: p.SelfTest}
 	if p.Landlock != nil {
 		rules := *p.Landlock
 		var err error

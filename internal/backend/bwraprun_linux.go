@@ -14,6 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
+	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -25,6 +26,7 @@ type bwrapRun struct {
 	stderr  *os.File // bubblewrap's
 	channel int
 	failed  *Error
+	rules   []landlock.PathRule // Landlock's
 }
 
 // runBwrap runs a plan with the backend bwrap. The command's status is that of bubblewrap, which turns a signal n into 128+n.
@@ -48,7 +50,7 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	if err := protect(p, call.Resolved, opts.Protected); err != nil {
 		return Outcome{}, err
 	}
-	o := &bwrapRun{channel: -1, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
+	o := &bwrapRun{channel: -1, rules: call.Rules, run: run{plan: p, opts: opts, pidfd: -1, parent: -1, command: -1}}
 	defer o.close()
 	undo, err := adoptOrphans()
 	if err != nil {
@@ -63,6 +65,9 @@ func runBwrap(p *plan.Plan, opts Options) (Outcome, error) {
 	out := o.out
 	out.Started, out.Wall, out.Resolved, out.Losses = started, time.Since(started), call.Resolved, call.Losses
 	out.Rules, out.Tried = call.Rules, triedRemotely(p, target)
+	if p.Explain != nil {
+		out.Denials, out.Explain = o.explained()
+	}
 	return out, err
 }
 
@@ -261,10 +266,16 @@ func (o *bwrapRun) arrive() bool {
 
 // receiveFailure waits for a failure from the exec stages, or for the end of the channel, which means that the command is executed.
 func (o *bwrapRun) receiveFailure() {
-	buf := make([]byte, 1<<14)
+	buf, oob := make([]byte, 1<<14), make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4))
 	for o.until(o.channel) {
-		n, err := unix.Read(o.channel, buf)
+		n, oobn, _, _, err := unix.Recvmsg(o.channel, buf, oob, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err == nil && n == 1 && buf[0] == stages.Listener {
+			if listener := passedIn(oob[:oobn]); listener >= 0 && o.plan.Explain != nil && o.watch == nil {
+				o.explain(listener, o.rules)
+			}
 			continue
 		}
 		f := new(Error)
@@ -276,6 +287,17 @@ func (o *bwrapRun) receiveFailure() {
 		}
 		return
 	}
+}
+
+// passedIn is the descriptor that has come with a message, or -1.
+func passedIn(oob []byte) int {
+	messages, _ := unix.ParseSocketControlMessage(oob)
+	for i := range messages {
+		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && len(fds) == 1 {
+			return fds[0]
+		}
+	}
+	return -1
 }
 
 // untilEnd waits until the watchdog has ended. It ends when bubblewrap does.
@@ -328,7 +350,7 @@ func ExecStages(channel, requestFD, stderrFD int) error {
 	if f := o.checkLocations(); f != nil {
 		return send(f, channel)
 	}
-	l := stages.New(remotePlan(&o), nil, stages.FDs{Target: o.Target}, false)
+	l := stages.New(remotePlan(&o), nil, stages.FDs{Status: channel, Target: o.Target}, false)
 	defer l.Close()
 	if err = l.ReportTests(); err == nil {
 		err = l.Append(verify.Confinement[:], verify.Remote)
@@ -350,7 +372,7 @@ func triedRemotely(p *plan.Plan, c *stages.SelfTestTarget) []plan.Act {
 // remotePlan returns a plan with the parts that the exec stages use.
 func remotePlan(o *RemoteRequest) *plan.Plan {
 	return &plan.Plan{Mounts: []mounts.Op{{Kind: mounts.Dev, Dest: o.Dev}}, // for the stage OwnNull
-		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, SoftCaps: o.SoftCaps, Landlock: o.Landlock, Seccomp: o.Seccomp, SelfTest: o.SelfTest}
+		Namespaces: []string{plan.Pid}, Command: o.Command, Env: o.Env, Dir: o.Dir, Limits: o.Limits, SoftCaps: o.SoftCaps, Landlock: o.Landlock, Seccomp: o.Seccomp, Explain: o.Explain, SelfTest: o.SelfTest}
 }
 
 // send sends an error to the other end of the channel.

@@ -25,8 +25,9 @@ type Process struct {
 
 	sandbox  *Sandbox
 	channel  *End
-	terminal bool // the command was to have a terminal
-	failed   bool // the supervisor has reported that the command was not executed
+	terminal bool       // the command was to have a terminal
+	failed   bool       // the supervisor has reported that the command was not executed
+	explain  *listening // nil if nobody wants to know what is refused
 
 	done  chan struct{} // closed by WaitDescendants
 	mu    sync.Mutex
@@ -49,7 +50,7 @@ func (s *Sandbox) Start(c stages.Command, until <-chan struct{}) (*Process, erro
 	if err != nil {
 		return nil, err
 	}
-	message := request.Program.Request(request.Cut, c.Terminal != nil)
+	message := request.Program.Request(request.Cut, c.Terminal != nil, s.explains(c))
 	if len(message) > sys.MaxRequest { // the server would end
 		return nil, tooBig()
 	}
@@ -63,10 +64,19 @@ func (s *Sandbox) Start(c stages.Command, until <-chan struct{}) (*Process, erro
 		return nil, &Error{Stage: "channels", Op: "socketpair", Err: err}
 	}
 	p := &Process{sandbox: s, channel: channel, pidfd: -1, Started: time.Now(), done: make(chan struct{}), terminal: c.Terminal != nil}
-	err = s.send(message, pair[1], c.Files, until)
-	unix.Close(pair[1])
+	sockets := pair[1:]
+	if s.explains(c) {
+		var theirs int
+		if p.explain, theirs, err = s.listen(c.All); err == nil {
+			sockets = append(sockets, theirs)
+		}
+	}
 	if err == nil {
-		err = p.begun(request, until)
+		err = s.send(message, sockets, c.Files, until)
+	}
+	closeAll(sockets)
+	if err == nil {
+		err = p.explain.cause(p.begun(request, until))
 	}
 	if err != nil {
 		p.giveUp(err)
@@ -294,6 +304,7 @@ func (p *Process) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.channel.Close()
+	p.explain.close()
 	if p.pidfd >= 0 {
 		unix.Close(p.pidfd)
 		p.pidfd = -1

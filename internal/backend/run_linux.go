@@ -348,7 +348,7 @@ func (r *run) passed(kind byte, fd int) {
 		}
 		r.early = nil
 	case kind == stages.Listener && r.plan.Explain != nil && r.watch == nil:
-		r.explain(fd)
+		r.explain(fd, r.lowered.Rules)
 	case kind == 'T' && r.opts.Terminal != nil:
 		r.opts.Terminal.attach(fd)
 	default:

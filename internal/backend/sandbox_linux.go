@@ -3,6 +3,7 @@ package backend
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ var (
 type Sandbox struct {
 	Plan *plan.Plan
 	Info Info
+	// Home is the caller's home directory, for a plan that explains.
+	Home string
 	// Terminate ends the sandbox because one command cannot be killed on its own. A caller may replace it before the first command is
 	// started, by a function that calls [Sandbox.Kill].
 	Terminate func()
@@ -120,9 +123,9 @@ func (s *Sandbox) signal(sig unix.Signal) {
 	}
 }
 
-// send sends a request and its descriptors to the server.
-func (s *Sandbox) send(message []byte, channel int, files [3]*os.File, until <-chan struct{}) error {
-	descriptors := []int{channel}
+// send sends a request and its descriptors to the server: its sockets, and the command's standard descriptors.
+func (s *Sandbox) send(message []byte, sockets []int, files [3]*os.File, until <-chan struct{}) error {
+	descriptors := slices.Clone(sockets)
 	for _, f := range files {
 		if f != nil {
 			conn, err := f.SyscallConn()

@@ -93,7 +93,7 @@ func TestALastMessageIsReceived(t *testing.T) {
 	require.NoError(t, err)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	require.NoError(t, s.send(request.Program.Request(request.Cut, false), pair[1], [3]*os.File{w, w, w}, nil))
+	require.NoError(t, s.send(request.Program.Request(request.Cut, false, false), pair[1:], [3]*os.File{w, w, w}, nil))
 	unix.Close(pair[1])
 	w.Close()
 	_, err = io.ReadFull(out, make([]byte, len("begun\n")))

@@ -164,7 +164,7 @@ func TestNoSessionsCommandAfterItsSupervisor(t *testing.T) {
 			cut := l.Program.Len()
 			require.NoError(t, l.Append([]verify.Stage{{ID: verify.Exec, By: verify.Request}}, verify.Request))
 			shut.Fd() // from here on a read of it blocks
-			require.NoError(t, s.send(l.Program.Request(cut, false), pair[1], [3]*os.File{shut, os.Stderr, os.Stderr}, nil))
+			require.NoError(t, s.send(l.Program.Request(cut, false, false), pair[1:], [3]*os.File{shut, os.Stderr, os.Stderr}, nil))
 			unix.Close(pair[1])
 			shut.Close()
 			supervisor, command := commandBelow(t, server)

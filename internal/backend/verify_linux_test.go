@@ -118,8 +118,11 @@ func strictPrograms(t *testing.T) map[string]verify.Input {
 func remotePrograms(t *testing.T) map[string]verify.Input {
 	t.Helper()
 	out := map[string]verify.Input{}
-	for name, test := range map[string]bool{"": false, ", self-test": true} {
+	for name, test := range map[string]bool{"": false, ", self-test": true, ", explain": false} {
 		p, _ := touch(t, func(pol *policy.Policy) { pol.SelfTest = test })
+		if name == ", explain" {
+			explaining(p)
+		}
 		lowered, err := Preview(p)
 		require.NoError(t, err)
 		request, err := remoteRequest(p, lowered.Resolved)

@@ -56,11 +56,11 @@ func (f *found) add(e event, d *result.Denial) {
 	have.last = f.order
 }
 
-// unknown counts a call of which nothing is known.
-func (f *found) unknown() {
+// unknown counts calls of which nothing is known.
+func (f *found) unknown(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.missed++
+	f.missed += n
 }
 
 // all returns the denials, the last first, and how many calls nothing is known of.
@@ -86,7 +86,7 @@ var tried = strings.Fields("io_uring_setup clone3 rseq set_mempolicy mbind get_m
 
 // refused is a system call that the filters refuse.
 func (w *Watch) refused(e event) *result.Denial {
-	if !w.Plan.Explain.All && slices.Contains(tried, e.name) {
+	if !w.All && slices.Contains(tried, e.name) {
 		return nil
 	}
 	d := &result.Denial{Kind: "syscall", Op: e.name, Rule: "seccomp"}

@@ -2,7 +2,6 @@ package denial
 
 import (
 	"errors"
-	"os"
 	"path"
 	"runtime"
 	"strconv"
@@ -27,19 +26,29 @@ type looker struct {
 
 const mostBefore = 256
 
-// lookUp looks up events until there are no more. Its thread ends with it.
+// lookUp looks up events until there are no more. Its thread has no capabilities meanwhile, and does not end, because it may be the one that has
+// forked the sandbox, which would end with it (PR_SET_PDEATHSIG(2const)).
 func (w *Watch) lookUp() {
 	defer close(w.looked)
+	defer w.ask.Close()
+	defer w.leave()
 	runtime.LockOSThread()
-	if os.Geteuid() == 0 {
-		header, none := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
-		if unix.Capset(&header, &none[0]) != nil {
-			for range w.events {
-				w.found.unknown()
-			}
-			return
-		}
+	header, had := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	err := unix.Capget(&header, &had[0])
+	if err == nil {
+		none := had
+		none[0].Effective, none[1].Effective = 0, 0
+		err = unix.Capset(&header, &none[0])
 	}
+	if err != nil {
+		w.each(func(event) { w.found.unknown(1) })
+		return
+	}
+	defer func() {
+		if unix.Capset(&header, &had[0]) == nil {
+			runtime.UnlockOSThread()
+		}
+	}()
 	h, err := newHost()
 	l := &looker{Watch: w, host: h, realHome: w.Home}
 	if err == nil {
@@ -49,18 +58,30 @@ func (w *Watch) lookUp() {
 		}
 	}
 	w.seen = map[[3]string]bool{}
-	for e := range w.events {
+	w.each(func(e event) {
 		if err != nil {
-			w.found.unknown()
-			continue
+			w.found.unknown(1)
+			return
 		}
 		l.take(e)
-	}
-	for range l.before {
-		w.found.unknown()
-	}
+	})
+	w.found.unknown(len(l.before))
 	if err == nil {
 		h.close()
+	}
+}
+
+// each takes the events, until there are no more.
+func (w *Watch) each(take func(event)) {
+	for batch := range w.events {
+		for _, e := range batch {
+			if e.reached != nil {
+				close(e.reached)
+				continue
+			}
+			take(e)
+			w.waiting.Add(-1)
+		}
 	}
 }
 
@@ -73,7 +94,7 @@ func (l *looker) take(e event) {
 	if l.root = e.root; l.root < 0 {
 		if l.before = append(l.before, e); len(l.before) > mostBefore {
 			l.before = l.before[1:]
-			l.found.unknown()
+			l.found.unknown(1)
 		}
 		return
 	}
@@ -122,7 +143,7 @@ func (l *looker) look(e event) {
 	name := e.path
 	if name[0] != '/' {
 		if e.dir == "" {
-			l.found.unknown()
+			l.found.unknown(1)
 			return
 		}
 		name = e.dir + "/" + name
@@ -134,7 +155,7 @@ func (l *looker) look(e event) {
 	d, err := l.path(e, name)
 	switch {
 	case err != nil:
-		l.found.unknown()
+		l.found.unknown(1)
 	case d != nil:
 		l.found.add(e, d)
 	case l.size+len(name) < mostSeen:
@@ -149,6 +170,9 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 		return nil, nil // the sandbox's own, which nothing can be granted of
 	}
 	inside, err := l.inside(name)
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return nil, nil // on the host likewise
+	}
 	defer closeFD(inside)
 	change := e.call.act == entry || e.call.act == bindTo
 	if change && err == nil && e.call.creates {

@@ -6,12 +6,13 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
@@ -26,6 +27,8 @@ type Config struct {
 	Rules []landlock.PathRule
 	// Home is the caller's home directory, below which secrets are.
 	Home string
+	// All reports what a plan watches only to report all: see [plan.Explain].
+	All bool
 }
 
 // event is a call that was answered.
@@ -38,13 +41,15 @@ type event struct {
 	flags     uint64
 	errno     uint16 // of a call that the filters have refused
 	args      [2]uint64
-	root      int // of the command; -1 if it is not known yet
+	root      int           // of the command; -1 if it is not known yet
+	reached   chan struct{} // closed when all events before it are looked up, if this is no event
 }
 
 const (
-	// waiting bounds the events that are not looked up yet: paths of 4 KiB are 4 MiB.
-	waiting = 1024
-	// restTime is how long Finish waits for the last of them.
+	// Batches of events are passed on when they are full, or when nothing was asked for a while: to wake the thread that looks costs more than an answer.
+	// They bound the events that are not looked up yet: paths of 4 KiB are 4 MiB.
+	batches, batchSize, batchTime = 8, 128, 2 // ms
+	// restTime is how long a report waits for the last of them.
 	restTime = 2 * time.Second
 )
 
@@ -52,15 +57,17 @@ const (
 type Watch struct {
 	Config
 	arch     seccomp.Arch
-	decider  seccomp.Decider
+	decider  *seccomp.Decider
 	listener int
-	stop     [2]int // a pipe, whose end ends the answers
-	events   chan event
-	over     sync.WaitGroup // the answers
-	looked   chan struct{}  // closed when the last event was looked up
+	asks     int                // a pipe: a byte asks for what is known, and its end ends the answers
+	ask      *os.File           // its other end
+	asked    chan chan struct{} // for an event's reached
+	batch    []event
+	events   chan []event  // closed when the answers have ended
+	looked   chan struct{} // closed when the last event was looked up
 	found    *found
-	calls    int
-	lost     int
+	calls    atomic.Int64
+	waiting  atomic.Int64       // events that are not looked up yet
 	comms    map[uint32]string  // of threads that have asked
 	full     bool               // the last event found no room
 	root     int                // of the command, which is the sandbox's; -1 as long as it is not known
@@ -68,20 +75,21 @@ type Watch struct {
 	seen     map[[3]string]bool // what was looked up before, and was nothing
 }
 
-// Start answers a listener, which it takes over, until [Watch.Finish].
+// Start answers a listener, which it takes over, until [Watch.Finish] or until the command's last process has ended.
 func Start(listener int, c Config) (*Watch, error) {
 	arch, err := seccomp.Host()
 	decider, checked := seccomp.NewDecider(c.Filters...)
-	if err := errors.Join(err, checked); err != nil {
+	var pipe [2]int
+	if err = errors.Join(err, checked); err == nil {
+		err = os.NewSyscallError("pipe2", unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	}
+	if err != nil {
 		unix.Close(listener)
 		return nil, err
 	}
-	w := &Watch{Config: c, arch: arch, decider: decider, listener: listener, events: make(chan event, waiting), looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
-	if err := unix.Pipe2(w.stop[:], unix.O_CLOEXEC); err != nil {
-		unix.Close(listener)
-		return nil, err
-	}
-	w.over.Add(1)
+	w := &Watch{Config: c, arch: arch, decider: decider, listener: listener, asks: pipe[0], ask: os.NewFile(uintptr(pipe[1]), "asks"), asked: make(chan chan struct{}, 1),
+		events: make(chan []event, batches), looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
+	_ = sys.SwitchAtOnce(listener) // it is only faster
 	go w.serve()
 	go w.lookUp()
 	return w, nil
@@ -89,35 +97,62 @@ func Start(listener int, c Config) (*Watch, error) {
 
 // Finish ends the answers and returns what was refused. No process of the command is alive any more.
 func (w *Watch) Finish() ([]result.Denial, *result.Explained) {
-	unix.Close(w.stop[1])
-	w.over.Wait()
-	unix.Close(w.stop[0])
-	close(w.events)
-	select {
-	case <-w.looked:
-		w.leave()
-	case <-time.After(restTime): // a look hangs: its thread is left to it
-	}
-	denials, unknown := w.found.all()
-	level := "on"
-	if w.Plan.Explain.All {
-		level = "all"
-	}
-	return denials, &result.Explained{Level: level, Calls: w.calls, NotLookedAt: w.lost + unknown + len(w.events)}
+	w.ask.Close()
+	return w.report(w.looked)
 }
 
-// serve answers one call after the other. It never waits for a look.
+// Report returns what was refused until now. It is to be called once. The answers go on as long as a process of the command is alive.
+func (w *Watch) Report() ([]result.Denial, *result.Explained) {
+	reached := make(chan struct{})
+	w.asked <- reached
+	_, _ = w.ask.Write([]byte{0}) // it fails if there are no answers any more
+	return w.report(reached)
+}
+
+// report waits until all was looked up that counts. A look may hang: it keeps its thread.
+func (w *Watch) report(reached <-chan struct{}) ([]result.Denial, *result.Explained) {
+	late := 0
+	select {
+	case <-reached:
+	case <-w.looked:
+	case <-time.After(restTime):
+		late = int(w.waiting.Load())
+	}
+	denials, unknown := w.found.all()
+	level := policy.ExplainOn
+	if w.All {
+		level = policy.ExplainAll
+	}
+	return denials, &result.Explained{Level: string(level), Calls: int(w.calls.Load()), NotLookedAt: unknown + late}
+}
+
+// serve answers one call after the other, until the command's last process has ended. It never waits for a look.
 func (w *Watch) serve() {
 	runtime.LockOSThread()
-	defer w.over.Done()
+	defer runtime.UnlockOSThread() // the thread lives on: it may be the one that has forked the sandbox, which would end with it
+	defer close(w.events)
+	defer w.pass()
+	defer unix.Close(w.asks)
 	defer unix.Close(w.listener) // a call that nobody answers fails with ENOSYS then
-	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.stop[0]), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.asks), Events: unix.POLLIN}}
 	for {
-		_, err := unix.Poll(fds, -1)
+		wait := -1
+		if len(w.batch) > 0 {
+			wait = batchTime
+		}
+		ready, err := unix.Poll(fds, wait)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case err != nil, fds[1].Revents != 0, fds[0].Revents&unix.POLLIN == 0 && fds[0].Revents != 0: // its last process has ended
+		case err != nil:
+			return
+		case ready == 0:
+			w.pass()
+			continue
+		case fds[1].Revents&unix.POLLIN != 0:
+			w.passAll()
+			continue
+		case fds[1].Revents != 0, fds[0].Revents&unix.POLLIN == 0: // nobody wants the answers any more, or nobody asks
 			return
 		}
 		n, err := sys.ReceiveNotification(w.listener)
@@ -131,20 +166,27 @@ func (w *Watch) serve() {
 
 // answer answers a call as the filters do: nothing goes on but what they allow and what is watched.
 func (w *Watch) answer(n sys.Notification) {
-	w.calls++
 	name, _ := w.arch.Name(uint32(n.NR))
 	verdict, err := w.decider.Decide(seccomp.Data{NR: uint32(n.NR), Arch: n.Arch, IP: n.IP, Args: n.Args})
 	c, watched := calls[name]
+	silent := watched && !w.All && plan.ExplainsLooking(name)
 	comm := w.comm(n.PID, c.act == execute)
 	errno, refused := verdict.Errno()
 	if err != nil || !refused && (verdict != seccomp.Allow || !watched) {
 		_ = sys.FailCall(w.listener, n.ID, uint16(unix.EPERM)) // a bug; it must not be one that lets a call go on
 		return
 	}
+	if !silent {
+		w.calls.Add(1)
+	}
 	if refused {
 		if sys.FailCall(w.listener, n.ID, errno) == nil {
-			w.pass(event{name: name, pid: n.PID, comm: comm, errno: errno, args: [2]uint64{n.Args[0], n.Args[1]}})
+			w.add(event{name: name, pid: n.PID, comm: comm, errno: errno, args: [2]uint64{n.Args[0], n.Args[1]}})
 		}
+		return
+	}
+	if silent {
+		_ = sys.LetGoOn(w.listener, n.ID)
 		return
 	}
 	entered := w.root < 0 && w.enter(n.PID)
@@ -157,7 +199,7 @@ func (w *Watch) answer(n sys.Notification) {
 	}
 	for _, e := range all {
 		e.root, e.comm = w.root, comm
-		w.pass(e)
+		w.add(e)
 	}
 }
 
@@ -180,25 +222,53 @@ func (w *Watch) comm(pid uint32, executes bool) string {
 	return name
 }
 
-// pass hands an event on to be looked up, and waits a little for room: a command that asks for more than can be looked up is slowed down.
-func (w *Watch) pass(e event) {
+// add notes an event, to be looked up.
+func (w *Watch) add(e event) {
+	if w.batch = append(w.batch, e); len(w.batch) == batchSize {
+		w.pass()
+	}
+}
+
+// pass hands the events on. What there is no room for is not looked up.
+func (w *Watch) pass() {
+	batch := w.batch
+	w.batch = nil
+	w.waiting.Add(int64(len(batch)))
+	if len(batch) > 0 && !w.send(batch) {
+		w.waiting.Add(-int64(len(batch)))
+		w.found.unknown(len(batch))
+	}
+}
+
+// passAll hands on the events, and behind them who asks for what is known.
+func (w *Watch) passAll() {
+	var one [1]byte
+	_, _ = unix.Read(w.asks, one[:])
+	w.pass()
+	if reached := <-w.asked; !w.send([]event{{reached: reached}}) {
+		close(reached) // what is known is known
+	}
+}
+
+// send hands events on, and waits a little for room: a command that asks for more than can be looked up is slowed down.
+func (w *Watch) send(batch []event) bool {
 	select {
-	case w.events <- e:
+	case w.events <- batch:
 		w.full = false
-		return
+		return true
 	default:
 	}
 	if w.full {
-		w.lost++
-		return
+		return false
 	}
 	timer := time.NewTimer(100 * time.Millisecond)
 	defer timer.Stop()
 	select {
-	case w.events <- e:
+	case w.events <- batch:
+		return true
 	case <-timer.C:
 		w.full = true
-		w.lost++
+		return false
 	}
 }
 

@@ -111,6 +111,7 @@ func (b *Builder) DefineCommands(p policy.CommandRules) *Builder {
 	return b
 }
 func (b *Builder) Backend(e policy.Backend) *Builder { b.spec.Backend = e; return b }
+func (b *Builder) Explain(e policy.Explain) *Builder { b.spec.Explain = e; return b }
 func (b *Builder) Degrade() *Builder                 { b.spec.Fallback = policy.Degrade; return b }
 func (b *Builder) Require(names ...string) *Builder {
 	b.spec = b.spec.Requiring(names...)

@@ -160,18 +160,32 @@ func (r *record) finish(end result.Result) (notes []plan.Note) {
 	for _, n := range end.Receipt.Notes {
 		words = append(words, audit.Text(n.String()))
 	}
+	denials := deniedRows(end.Denials)
 	for _, log := range r.logs {
 		if !log.Started() {
 			continue
 		}
 		err := log.End(audit.End{Verdict: string(end.Verdict), Code: &end.Code, Signal: end.Signal, Error: audit.Text(end.Error),
-			WallMS: end.WallMS, UserMS: end.UserMS, SystemMS: end.SystemMS, MaxRSSKiB: end.MaxRSSKiB, Receipt: data, Notes: words})
+			WallMS: end.WallMS, UserMS: end.UserMS, SystemMS: end.SystemMS, MaxRSSKiB: end.MaxRSSKiB, Receipt: data, Notes: words, Denials: denials})
 		if err != nil {
 			notes = append(notes, plan.Note{Feature: auditStage, Loss: "the end of the run could not be written: " + err.Error(),
 				Fix: "the next run records this one as aborted"})
 		}
 	}
 	return notes
+}
+
+// deniedRows are denials as a row has them. A path that looks like a secret is replaced, as in the command's words, and nothing names it.
+func deniedRows(all []result.Denial) (rows []json.RawMessage) {
+	for _, d := range all {
+		if paths, n := audit.Redact([]string{d.Path, d.Host}); n > 0 {
+			d.Path, d.Host, d.Change = paths[0], paths[1], nil
+		}
+		if row, err := json.Marshal(d); err == nil {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // refused writes both rows of a run that did not begin, unless it has its first one, and returns err with what could not be written.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nsrun/nsrun/nsrun/audit"
+	"github.com/nsrun/nsrun/nsrun/result"
 )
 
 // loggedRuns reads a log, which must be whole, and gives verdict and command of each run.
@@ -182,4 +184,17 @@ func TestAuditWhoseEndCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.WriteFile(log, before, 0o600))
 	sh(t, s, "true")
 	assert.Equal(t, []string{"aborted cat", `ok /bin/sh -c true`}, loggedRuns(t, log))
+}
+
+// TestDeniedRows: the log has the result's denials, but no path that looks like a secret.
+func TestDeniedRows(t *testing.T) {
+	plain := result.Denial{Kind: "fs", Op: "openat", Path: "/data/x", Host: "/data/x", Rule: "view", Count: 1, Change: &result.Change{Flag: "--ro /data/x"}}
+	token := plain
+	token.Path = "/data/ghp_" + strings.Repeat("a1B2", 9)
+	token.Change = &result.Change{Flag: "--ro " + token.Path}
+	rows := deniedRows([]result.Denial{plain, token, {Kind: "secret", Op: "openat", Rule: "view", Count: 2}})
+	require.Len(t, rows, 3)
+	assert.JSONEq(t, `{"kind":"fs","op":"openat","path":"/data/x","host":"/data/x","rule":"view","count":1,"change":{"flag":"--ro /data/x","manifest":""}}`, string(rows[0]))
+	assert.JSONEq(t, `{"kind":"fs","op":"openat","path":"/data/[redacted]","host":"/data/x","rule":"view","count":1}`, string(rows[1]))
+	assert.JSONEq(t, `{"kind":"secret","op":"openat","rule":"view","count":2}`, string(rows[2]))
 }

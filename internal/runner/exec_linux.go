@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/stages"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
 )
@@ -44,12 +46,13 @@ type ExecOptions struct {
 	MaxStderr int64
 	// Discard throws away what would be collected.
 	Discard bool
-	// Dir, Env, Labels, Timeout, Fresh and Terminal are those of nsrun.Cmd.
+	// Dir, Env, Labels, Timeout, Fresh, Terminal and Explain are those of nsrun.Cmd.
 	Dir         string
 	Env, Labels []string
 	Timeout     time.Duration
 	Fresh       bool
 	Terminal    *Size
+	Explain     policy.Explain
 	// Unbounded says that no timeout counts but that of an operator's ceiling, and no limit output_bytes but one that was asked for.
 	Unbounded bool
 	// Cancel is called when ctx ends, and WaitDelay later the command is killed, unless that is 0. nil kills it at once. What the command has
@@ -108,6 +111,10 @@ func (s *Session) ask(argv []string, opts *ExecOptions, rec *record) (command st
 	if limit, err = s.bound(opts.Timeout); err != nil {
 		return command, 0, err
 	}
+	if most := s.explains(); most.Less(opts.Explain) || !slices.Contains(policy.Explains, opts.Explain.Level()) {
+		return command, 0, &policy.Fault{Field: "explain", Text: fmt.Sprintf("%q is not what the session does: it explains %s", opts.Explain, most),
+			Fix: "ask for no more, or give its policy explain; the notes of its receipt say why it does less than that"}
+	}
 	if opts.Unbounded {
 		limit = time.Duration(s.plan.MaxProcessTime)
 	}
@@ -162,6 +169,17 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	return result, cause
 }
 
+// explains is the most that is reported of what is refused to a command.
+func (s *Session) explains() policy.Explain {
+	switch e := s.plan.Explain; {
+	case e == nil:
+		return policy.ExplainOff
+	case e.All:
+		return policy.ExplainAll
+	}
+	return policy.ExplainOn
+}
+
 // empty ends all that runs in the session. The next command has a new sandbox.
 func (s *Session) empty() error {
 	sandbox, _, err := s.current()
@@ -174,6 +192,8 @@ func (s *Session) empty() error {
 // begin starts a command with its streams.
 func (s *Session) begin(ctx context.Context, command stages.Command, limit time.Duration, streams *streams, opts *ExecOptions) (*process, error) {
 	command.Files, command.Terminal = streams.theirs, opts.Terminal.window()
+	level := cmp.Or(opts.Explain, s.explains())
+	command.Explain, command.All = level != policy.ExplainOff, level == policy.ExplainAll
 	defer streams.closeTheirs()
 	if limit > 0 { // a sandbox that does not answer is no reason to wait longer
 		starting, cancel := context.WithTimeoutCause(ctx, limit, errStart)
@@ -266,6 +286,7 @@ func (proc *process) wait(ctx context.Context, limit time.Duration) (out backend
 		}
 	}
 	proc.finish()
+	out.Denials, out.Explain = proc.handle.Explained()
 	if out.Status != 0 && len(proc.sandbox.Info.Cgroups) > 0 {
 		out.Evidence = proc.session.evidence(proc.sandbox, proc.before)
 	}

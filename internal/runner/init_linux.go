@@ -55,6 +55,14 @@ var fork func(func())
 // before the first of them.
 func ForkHere() { fork = backend.ForkThread() }
 
+func newSandbox(p *plan.Plan, info backend.Info, socket, pidfd int) *backend.Sandbox {
+	s := backend.NewSandbox(p, info, socket, pidfd)
+	if p.Explain != nil {
+		s.Home, _ = Home()
+	}
+	return s
+}
+
 // requestSandbox opens a sandbox, or has the spawner open it: where there is no close_range(2), as only a spawner, which has few descriptors, knows
 // all those that a sandbox must not have; and where there is no pid namespace, as the processes that end the sandbox must not be in the process
 // group of this one, which may be killed as a whole.
@@ -64,7 +72,7 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 		if err != nil {
 			return nil, err
 		}
-		return backend.NewSandbox(p, opened.Info, opened.Socket, opened.Pidfd), nil
+		return newSandbox(p, opened.Info, opened.Socket, opened.Pidfd), nil
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -85,7 +93,7 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 		return nil, &Error{Stage: "spawner", Op: "answer", Err: err, Hint: hintOf(err)}
 	}
 	if answer.Info != nil && len(fds) == 2 {
-		return backend.NewSandbox(p, *answer.Info, fds[0], fds[1]), nil
+		return newSandbox(p, *answer.Info, fds[0], fds[1]), nil
 	}
 	wire.CloseAll(fds) // whose sandbox ends with them
 	if answer.Failure != nil {

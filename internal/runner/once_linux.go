@@ -99,7 +99,11 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 		unix.Close(socket)
 		<-over
 	}()
-	if err := wire.Send(socket, spawner.NewRequest(&pl, s.protected)); err != nil {
+	request := spawner.NewRequest(&pl, s.protected)
+	if pl.Explain != nil {
+		request.Home, _ = Home()
+	}
+	if err := wire.Send(socket, request); err != nil {
 		return nil, &Error{Stage: "runner", Err: err}
 	}
 	streams.copy(nil)

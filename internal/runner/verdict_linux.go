@@ -35,7 +35,7 @@ func endedWith(p *plan.Plan, from result.Receipt, out backend.Outcome) result.Re
 			r.Verdict = result.OK
 		}
 	}
-	r.Hit, r.Denials, r.Receipt.Explain = hit(p, out), out.Denials, out.Explain
+	r.Hit, r.Receipt.Explain = hit(p, out), out.Explain
 	switch {
 	case out.TimedOut:
 		r.Verdict, r.Code = result.Timeout, result.CodeTimeout
@@ -49,6 +49,7 @@ func endedWith(p *plan.Plan, from result.Receipt, out backend.Outcome) result.Re
 	case r.Verdict != result.OK:
 		r.Verdict = limited(p, out, r.Verdict)
 	}
+	r.Denials = denied(p, r, out)
 	return r
 }
 

@@ -15,6 +15,8 @@ type Request struct {
 	// Command and Env are the plan's, byte for byte: JSON has no strings that are not UTF-8.
 	Command [][]byte `json:"command,omitempty"`
 	Env     [][]byte `json:"env,omitempty"`
+	// Home is the caller's home directory, for a plan that explains.
+	Home string `json:"home,omitempty"`
 }
 
 // NewRequest is a request for p.

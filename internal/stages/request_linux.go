@@ -21,6 +21,8 @@ type Command struct {
 	Files [3]*os.File
 	// Terminal, if not nil, gives the command its own terminal of this size.
 	Terminal *unix.Winsize
+	// Explain has what is refused to the command reported, if the sandbox's plan explains, and All also looking, if the plan does.
+	Explain, All bool
 }
 
 // TooBig reports whether a command is too large for every kernel, which takes 6 MiB with the pointers (bprm_stack_limits in fs/exec.c), or

@@ -102,11 +102,19 @@ func (l *Lowering) restrict() error {
 	return nil
 }
 
-// closeRest closes every descriptor above 2. Exec closes them too; with this stage the confinement does not depend on close-on-exec flags.
+// closeRest closes every descriptor above 2. Exec closes them too; with this stage the confinement does not depend on close-on-exec flags. In a
+// plan that explains, 3 becomes the socket that the listener is sent over, if the request has one.
 func (l *Lowering) closeRest() error {
+	first := 3
+	if l.plan.Explain != nil {
+		l.step("descriptors", "keep the listener's socket")
+		l.Program.Add(unix.SYS_DUP3, sys.Of(sys.SlotListener), sys.Int(listenerSocket), sys.Words(unix.O_CLOEXEC, "O_CLOEXEC")).Tolerate(unix.EINVAL, 0) // it is 3
+		l.Program.Else(func() { l.Program.Add(unix.SYS_CLOSE, sys.Int(listenerSocket)).Tolerate(unix.EBADF, 0) }, unix.EBADF)
+		first = listenerSocket + 1
+	}
 	if l.plan.Mechanisms.CloseRange {
-		l.step("descriptors", "close all but 0, 1, 2")
-		l.Program.Add(unix.SYS_CLOSE_RANGE, sys.Int(3), sys.Int(1<<31-1), sys.Int(0))
+		l.step("descriptors", "close all others")
+		l.Program.Add(unix.SYS_CLOSE_RANGE, sys.Int(first), sys.Int(1<<31-1), sys.Int(0))
 	}
 	return nil
 }

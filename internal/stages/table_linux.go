@@ -108,10 +108,13 @@ func early(s verify.Stage, by verify.Runner) bool {
 
 // Append appends the stages of a table that the process by runs, in the table's order.
 func (l *Lowering) Append(table []verify.Stage, by verify.Runner) error {
+	before := l.by
+	defer func() { l.by = before }()
 	for i, s := range table {
 		if s.By&by == 0 {
 			continue
 		}
+		l.by = by
 		l.Program.MarkEarly(early(s, by))
 		if err := stage(s.ID)(l); err != nil {
 			return err

@@ -30,6 +30,8 @@ const (
 	notifyReceive = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
 	notifySend    = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
 	notifyGoOn    = 1          // SECCOMP_USER_NOTIF_FLAG_CONTINUE, Linux 5.5
+	notifyFlags   = 0x40082104 // SECCOMP_IOCTL_NOTIF_SET_FLAGS
+	notifySync    = 1          // SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
 )
 
 // ReceiveNotification waits for the next call. ENOENT says that its process has ended meanwhile.
@@ -54,6 +56,15 @@ func FailCall(listener int, id uint64, errno uint16) error {
 
 func answer(listener int, r response) error {
 	if _, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(listener), notifySend, uintptr(unsafe.Pointer(&r))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// SwitchAtOnce has a listener's holder and the processes that ask it woken on the processor of the one that wakes them, which waits then itself.
+// SECCOMP_IOCTL_NOTIF_SET_FLAGS, Linux 6.6.
+func SwitchAtOnce(listener int) error {
+	if _, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(listener), notifyFlags, notifySync); errno != 0 {
 		return errno
 	}
 	return nil

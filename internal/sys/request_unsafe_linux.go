@@ -8,7 +8,7 @@ import (
 // Request returns p as a message for a process that runs [Program.Serve]. Its first cut calls come before the calls of Service.Confine. The
 // others come after them, and must end in an exec. p must have Trace set. Its arguments can be numbers, slots, strings, lists, and buffers
 // that the kernel only reads.
-func (p *Program) Request(cut int, terminal bool) []byte {
+func (p *Program) Request(cut int, terminal, listens bool) []byte {
 	if !p.Trace {
 		panic("bug: a request without its arguments")
 	}
@@ -38,6 +38,9 @@ func (p *Program) Request(cut int, terminal bool) []byte {
 	head := requestHead{Size: uint32(len(r.data)), Calls: uint32(len(p.calls)), Cut: uint32(cut), Relocs: uint32(len(r.relocs))}
 	if terminal {
 		head.Terminal = 1
+	}
+	if listens {
+		head.Listens = 1
 	}
 	copy(r.data, unsafe.Slice((*byte)(unsafe.Pointer(&head)), headSize))
 	return r.data

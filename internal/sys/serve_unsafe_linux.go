@@ -25,6 +25,7 @@ import (
 // The first slots hold the descriptors of a request, and others that its calls may use.
 const (
 	SlotChannel  Slot = 1 + iota // the supervisor's end of a SEQPACKET socket
+	SlotListener                 // a socket that the listener of the command's filter is sent over; -1 without one
 	SlotIn                       // the command's standard descriptors
 	SlotOut                      //
 	SlotErr                      //
@@ -82,7 +83,7 @@ type requestHead struct {
 	Cut      uint32 // how many of the calls come before Confine's
 	Relocs   uint32 // how many words hold addresses
 	Terminal uint32
-	_        uint32
+	Listens  uint32 // a socket for SlotListener comes with it
 }
 
 const (
@@ -93,7 +94,7 @@ const (
 	// OfRequest marks the Index of a Failure that happened in a call of the request.
 	OfRequest = 1 << 31
 	// maxPassed is the number of descriptors that come with a request.
-	maxPassed = 4
+	maxPassed = 5
 )
 
 // server is the state of kindServe. It is allocated before the fork.

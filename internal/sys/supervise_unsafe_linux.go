@@ -110,10 +110,11 @@ func receive(w *worker, c *Call) bool {
 		}
 		break
 	}
+	*(*uintptr)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(w.own.slots)), 8*uintptr(SlotListener))) = ^uintptr(0)
 	if w.message.ctrllen >= 16 && w.control[0] >= 16 { // a cmsghdr has 16 bytes
 		w.passed = min((w.control[0]-16)/4, maxPassed)
 		for i := uintptr(0); i < w.passed; i++ {
-			*(*uintptr)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(w.own.slots)), 8*(uintptr(SlotChannel)+i))) =
+			*(*uintptr)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(w.own.slots)), 8*slotOf(w, i))) =
 				uintptr(*(*int32)(unsafe.Add(unsafe.Pointer(&w.control), 16+4*i)))
 		}
 	}
@@ -148,6 +149,18 @@ func receive(w *worker, c *Call) bool {
 	return true
 }
 
+// slotOf is where descriptor i of a request belongs.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func slotOf(w *worker, i uintptr) uintptr {
+	if i > 0 && w.head.Listens == 0 {
+		i++
+	}
+	return uintptr(SlotChannel) + i
+}
+
 // refuse answers a request in the place of a supervisor that could not be started, and reports whether it could.
 //
 //go:nosplit
@@ -160,7 +173,7 @@ func refuse(w *worker, c *Call) bool {
 		reportStart(w, w.own.slots[SlotChannel], &w.own, 0)
 	}
 	for i := uintptr(0); i < w.passed; i++ {
-		syscall.RawSyscall(unix.SYS_CLOSE, w.own.slots[uintptr(SlotChannel)+i], 0, 0)
+		syscall.RawSyscall(unix.SYS_CLOSE, w.own.slots[slotOf(w, i)], 0, 0)
 	}
 	if w.request != 0 {
 		syscall.RawSyscall(unix.SYS_MUNMAP, w.request, w.size, 0)

@@ -221,10 +221,14 @@ func (c *checker) listen() {
 		c.failFor(Rules, "the listening filter: %v", err)
 	}
 	flags, _ := seccomp.ListenerFlags(e.Killable)
-	rest := 2 + len(beside) + 1 // the message, what is closed, the filters, the jump
+	rest, socket := 2+len(beside)+1, c.Status // the message, what is closed, the filters, the jump
+	if c.serves() {
+		socket = listenerSocket
+		c.call(Rules, unix.SYS_FCNTL).num(socket).num(unix.F_GETFD).orSkip(doesNotListen, 1+rest)
+	}
 	listener := c.filter(filter, flags).orSkip(hasListener, rest).orSkip(noListener, rest).opens()
 	c.take(Rules, sys.KindSend)
-	if from, to := c.v.Range(); c.v.Keep() != listener || from != c.Status || to != 'L' {
+	if from, to := c.v.Range(); c.v.Keep() != listener || from != socket || to != 'L' {
 		c.fail("it does not send the listener to the caller")
 	}
 	c.kept, c.ranged = true, true
@@ -234,6 +238,23 @@ func (c *checker) listen() {
 	}
 	c.failure(Rules, unix.EEXIST).orSkip(listens, len(c.Filters))
 	c.filters()
+}
+
+// listenerSocket is where a command of a session has the socket that its listener is sent over, if nsrun wants one.
+const listenerSocket = 3
+
+// closeRest requires that nothing but 0, 1 and 2 stays open until exec and, in a plan that explains, the socket that has come with the request.
+func (c *checker) closeRest() {
+	first := 3
+	if c.Plan.Explain != nil {
+		c.call(Descriptors, unix.SYS_DUP3).slot(sys.SlotListener).num(listenerSocket).num(unix.O_CLOEXEC).or(sameFile).orSkip(noSocket, 1)
+		c.failure(Descriptors, unix.EEXIST).orSkip(keepsSocket, 1)
+		c.call(Descriptors, unix.SYS_CLOSE).num(listenerSocket).or(notOpen)
+		first = listenerSocket + 1
+	}
+	if c.Plan.Mechanisms.CloseRange {
+		c.call(Descriptors, unix.SYS_CLOSE_RANGE).num(first).num(lastFD + 1).num(0)
+	}
 }
 
 // standardFiles requires that an empty file replaces 0, 1 and 2 of a server, and that the server reports to be ready: an empty failure

@@ -190,9 +190,7 @@ func (c *checker) confine(s StageID) {
 			c.call(Rules, unix.SYS_LANDLOCK_RESTRICT_SELF).slot(c.ruleset).num(0)
 		}
 	case CloseRest:
-		if c.Plan.Mechanisms.CloseRange {
-			c.call(Descriptors, unix.SYS_CLOSE_RANGE).num(3).num(lastFD + 1).num(0)
-		}
+		c.closeRest()
 	case Listen:
 		c.listen()
 	case Seccomp:

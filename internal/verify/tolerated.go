@@ -37,6 +37,11 @@ var (
 	watcherGoesOn    = tolerated{sys.Any, "the watchdog kills the processes that remain, whatever failed before"}
 	hasListener      = tolerated{syscall.EBUSY, "the caller is under another program's listener: the plan's own filters follow"}
 	noListener       = tolerated{syscall.EMFILE, "the limit on open files leaves none for a listener: likewise"}
+	doesNotListen    = tolerated{syscall.EBADF, "nsrun does not want a listener of this command: the plan's own filters follow"}
+	noSocket         = tolerated{syscall.EBADF, "likewise: what is at its number is closed"}
+	keepsSocket      = tolerated{syscall.EEXIST, "the listener's socket is in place, and stays"}
+	sameFile         = tolerated{syscall.EINVAL, "it has the number already"}
+	notOpen          = tolerated{syscall.EBADF, "there is nothing to close"}
 	listens          = tolerated{syscall.EEXIST, "the listening filter is in place, and stands for what is left out"}
 	noHeader         = tolerated{syscall.ENOEXEC, "a file without a header is run by /bin/sh, as execvp(3) does"}
 	notThere         = tolerated{syscall.ENOENT, "the next place of PATH is tried"}

@@ -17,12 +17,13 @@ const maxOpen = 1024
 const (
 	cutArgv  = 8 << 10 // all words together, as they are written
 	cutNames = 4 << 10
+	cutDeny  = 8 << 10 // all denials together
 	cutText  = 1 << 10 // any other text
 )
 
 // encode gives the row's line, without a newline. What is too long is cut, part by part, until it fits.
 func encode(r Row) ([]byte, error) {
-	for _, cut := range []func(*Row){func(*Row) {}, cutStart, cutEnd} {
+	for _, cut := range []func(*Row){func(*Row) {}, cutStart, cutDenials, cutEnd} {
 		cut(&r)
 		data, err := json.Marshal(r)
 		if err != nil {
@@ -54,6 +55,23 @@ func cutStart(r *Row) {
 	r.Start = &s
 }
 
+// cutDenials keeps the first denials, the likeliest causes of a failure. The receipt, which says what was in force, can stay then.
+func cutDenials(r *Row) {
+	if r.End == nil {
+		return
+	}
+	e := *r.End
+	room := cutDeny
+	for i, d := range e.Denials {
+		if room -= len(Armor(d)) + 1; room < 0 {
+			e.Denials = e.Denials[:i:i]
+			r.Cut = append(r.Cut, "denials")
+			break
+		}
+	}
+	r.End = &e
+}
+
 // cutEnd leaves out what is long of an end.
 func cutEnd(r *Row) {
 	if r.End == nil {
@@ -68,10 +86,6 @@ func cutEnd(r *Row) {
 	if len(e.Notes) > 0 {
 		e.Notes = []Text{}
 		r.Cut = append(r.Cut, "notes")
-	}
-	if len(e.Denials) > 0 {
-		e.Denials = []json.RawMessage{}
-		r.Cut = append(r.Cut, "denials")
 	}
 	r.End = &e
 }

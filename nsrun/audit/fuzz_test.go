@@ -22,10 +22,15 @@ func FuzzAudit(f *testing.F) {
 	f.Add(strings.Repeat("\x01", 3000)+"é\xff", strings.Repeat("\U0001f600", 3000), "", "", "\ufffd", "{\"base64\":\"aGk=\"}", 1024)
 	f.Add("--password=ab&cd\x00PASSWORD='a b' x\x00PASSWORD=\"a\\\x00x PASSWORD=a\\ b\x00{\"password\":\"a b\",\\\"token\\\":\\\"c\x00postgres://u:p#@/?s@h/,://:@\x00://:1/@://", "", "", "", "TOKEN='", "", 3)
 	f.Add("--token\x00secret\x00GH_TOKEN=x\x00https://u:p@h/", "", "", "", "Authorization: Bearer x", "", 3)
+	f.Add("", strings.Repeat("/d\u202e", 300), "", "", "", "", 99)
+	f.Add("", "/etc/hosts", "", "", "", "", 99)
 	f.Fuzz(func(t *testing.T, words, cwd, name, names, wrong, note string, open int) {
 		argv, _ := Redact(strings.Split(words, "\x00"))
 		start := Start{Slot: 1, Argv: Texts(argv), Cwd: Text(cwd), Policy: Text(name), Env: Texts(strings.Split(names, "\x00")), Backend: "native"}
 		end := End{Verdict: "exit", Error: Text(wrong), Receipt: mustMarshal(t, map[string]string{"x": name}), Notes: []Text{Text(note)}, Denials: []json.RawMessage{}}
+		for i := range max(0, open%100) {
+			end.Denials = append(end.Denials, mustMarshal(t, map[string]any{"path": cwd, "count": i}))
+		}
 		runs := make([]Run, max(0, open%(maxOpen+1)))
 		for i := range runs {
 			runs[i] = Run{"0123456789abcdef", i}
@@ -54,7 +59,11 @@ func sameRow(t *testing.T, want, got Row) {
 	if want.End != nil { // bytes that are no text are replaced in a receipt, and characters are escaped
 		a, b := *want.End, *got.End
 		assert.JSONEq(t, string(a.Receipt), string(b.Receipt))
-		a.Receipt, b.Receipt = nil, nil
+		require.Len(t, b.Denials, len(a.Denials))
+		for i := range a.Denials {
+			assert.JSONEq(t, string(a.Denials[i]), string(b.Denials[i]))
+		}
+		a.Receipt, b.Receipt, a.Denials, b.Denials = nil, nil, nil, nil
 		want.End, got.End = &a, &b
 	}
 	assert.Equal(t, want, got)
@@ -69,7 +78,12 @@ func checkCut(t *testing.T, want, got Row) {
 	}
 	if want.End != nil {
 		begins("error", want.Error, got.Error)
-		assert.True(t, cut("receipt") && got.Receipt == nil)
+		assert.Equal(t, cut("receipt"), got.Receipt == nil)
+		assert.Equal(t, cut("denials"), len(want.Denials) != len(got.Denials))
+		assert.True(t, cut("receipt") || cut("denials"))
+		for i, d := range got.Denials {
+			assert.JSONEq(t, string(want.Denials[i]), string(d), "the first are kept")
+		}
 		return
 	}
 	begins("cwd", want.Cwd, got.Cwd)

@@ -70,7 +70,7 @@ type End struct {
 	MaxRSSKiB int64             `json:"max_rss_kib"`
 	Receipt   json.RawMessage   `json:"receipt,omitempty"`
 	Notes     []Text            `json:"notes"`
-	Denials   []json.RawMessage `json:"denials"`
+	Denials   []json.RawMessage `json:"denials"` // what was refused, as the result has it, if the policy asks for that
 }
 
 // Torn is what is told of a line that is no row.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/facts"
@@ -29,18 +30,19 @@ const (
 	explainNames = "sendto sendmmsg" // of names, where there is no network
 )
 
+// ExplainsLooking reports whether a call is watched only by a plan that reports all.
+func ExplainsLooking(call string) bool { return slices.Contains(looking, call) }
+
+var looking = strings.Fields(explainAll)
+
 // explain plans the listener. What cannot be had is a note: nothing is less confined without it.
 func (c *compiler) explain() error {
 	level := c.pol.Explain.Level()
 	if level == policy.ExplainOff {
 		return nil
 	}
-	if c.plan.Backend != BackendNative && c.plan.Backend != BackendLandlock {
-		c.note("explain", "refusals are not reported: the backend "+c.plan.Backend+" cannot", "use --backend native or landlock")
-		return nil
-	}
-	if !c.req.Sole {
-		c.note("explain", "refusals are not reported: sessions and the library cannot", "use nsrun run")
+	if !slices.Contains([]string{BackendNative, BackendLandlock, BackendBwrap}, c.plan.Backend) {
+		c.note("explain", "refusals are not reported: the backend "+c.plan.Backend+" cannot", "use --backend native, landlock or bwrap")
 		return nil
 	}
 	if !c.facts.Can(facts.SeccompNotify) || !c.facts.Can(facts.Seccomp) {

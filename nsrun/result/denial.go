@@ -3,9 +3,9 @@ package result
 // Denial is something that was refused to the command, and what would have allowed it. It is found out beside the command, not by what refuses: a
 // hostile command can make it wrong, and never what is refused.
 type Denial struct {
-	// Kind is "fs", "exec", "net", "syscall", "socket", "setuid" or "secret".
+	// Kind is "fs", "exec", "net", "syscall", "socket", "setuid", "secret", "limit" or "foreign-arch".
 	Kind string `json:"kind"`
-	// Op is the system call.
+	// Op is the system call. Of a limit it is the limit with its value, such as "pids=64".
 	Op string `json:"op"`
 	// Path is what was asked for: a path inside, an address, a family of sockets. A secret's is left out.
 	Path string `json:"path,omitempty"`
@@ -13,7 +13,7 @@ type Denial struct {
 	Inside string `json:"inside,omitempty"`
 	// Host is the path of what the host has there.
 	Host string `json:"host,omitempty"`
-	// Rule is what refused: "view", "read-only", "landlock", "seccomp", "network", "no_new_privs".
+	// Rule is what refused: "view", "read-only", "landlock", "seccomp", "network", "no_new_privs", or the name of a limit.
 	Rule string `json:"rule"`
 	// Count is how often it was asked for.
 	Count int `json:"count"`
@@ -33,7 +33,7 @@ type Change struct {
 
 // Explained says how denials were found out.
 type Explained struct {
-	// Level is "on" or "all".
+	// Level is "on" or "all", or "off" if they could not be found out.
 	Level string `json:"level"`
 	// Calls counts the calls that were looked at.
 	Calls int `json:"calls"`

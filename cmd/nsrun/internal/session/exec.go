@@ -18,10 +18,11 @@ type ended struct {
 	base64    bool       // asked for
 }
 
-// outcome is the result as the library gives it, its receipt only if that was asked for.
+// outcome is the result as the library gives it, its receipt only if that was asked for, but for how denials were found out.
 type outcome struct {
 	result.Result
-	Receipt *result.Receipt `json:"receipt,omitempty"`
+	Receipt *result.Receipt   `json:"receipt,omitempty"`
+	Explain *result.Explained `json:"explain,omitempty"`
 }
 
 // counts are how much the command has written, and whether that was collected whole.
@@ -33,7 +34,7 @@ type counts struct {
 }
 
 func endedOf(r result.Result, receipt bool) ended {
-	e := ended{outcome: outcome{Result: r}}
+	e := ended{outcome: outcome{Result: r, Explain: r.Receipt.Explain}}
 	if receipt {
 		e.Receipt = &r.Receipt
 	}

@@ -35,6 +35,7 @@ type request struct {
 	stream    bool
 	encoding  string
 	receipt   bool
+	explain   string
 	of        id
 	data      []byte
 	eof       bool
@@ -54,7 +55,7 @@ func (r *request) fields() []field {
 	return []field{{"id", &r.id}, {"op", &r.op}, {"session", &r.session}, {"manifest", &r.manifest}, {"policy", &r.policy}, {"dir", &r.dir},
 		{"args", &r.args}, {"shell", &r.shell}, {"stdin", &r.stdin}, {"env", &r.env}, {"labels", &r.labels}, {"cwd", &r.cwd}, {"timeout", &r.timeout},
 		{"max_output", &r.maxOutput}, {"fresh", &r.fresh}, {"terminal", &r.terminal}, {"stream", &r.stream}, {"encoding", &r.encoding},
-		{"receipt", &r.receipt}, {"of", &r.of}, {"data", &r.data}, {"eof", &r.eof}, {"signal", &r.signal}, {"path", &r.path},
+		{"receipt", &r.receipt}, {"explain", &r.explain}, {"of", &r.of}, {"data", &r.data}, {"eof", &r.eof}, {"signal", &r.signal}, {"path", &r.path},
 		{"access", &r.access}, {"now", &r.now}}
 }
 
@@ -74,8 +75,8 @@ type act func() (any, *Error)
 var ops = sync.OnceValue(func() []op {
 	return []op{
 		{"open", "session manifest policy dir", "", work, (*server).prepareOpen},
-		{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt", "", work, inSession((*server).exec)},
-		{"start", "session args shell env labels cwd terminal encoding", "", work, (*server).prepareStart},
+		{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt explain", "", work, inSession((*server).exec)},
+		{"start", "session args shell env labels cwd terminal encoding explain", "", work, (*server).prepareStart},
 		{"write", "of data eof", "of", work, (*server).prepareWrite},
 		{"signal", "of signal", "of signal", control, ofProcess(func(p *process, req *request) (any, *Error) { return done(p.proc.Signal(req.signal)) })},
 		{"resize", "of terminal", "of terminal", control, ofProcess(func(p *process, req *request) (any, *Error) { return done(p.proc.Resize(*req.terminal)) })},
@@ -180,6 +181,8 @@ func (r *request) check() *Error {
 		return protocolError("max_output", "remove one of max_output and stream", "a stream is passed on as it comes, all of it")
 	case r.maxOutput > MaxLine:
 		return protocolError("max_output", "use stream for more", "at most %d bytes of output are collected", MaxLine)
+	case has["explain"] && !slices.Contains(policy.Explains, policy.Explain(r.explain)):
+		return protocolError("explain", "write off, on or all, or leave it out", "%q is not a level", clip(r.explain))
 	case has["encoding"] && r.encoding != "base64":
 		return protocolError("encoding", "write base64, or leave it out", "%q is not an encoding", clip(r.encoding))
 	case has["access"] && r.access != "read" && r.access != "write":
@@ -200,7 +203,7 @@ func (r *request) argv() []string {
 
 // options are those that commands and processes have alike.
 func (r *request) options() runner.ExecOptions {
-	return runner.ExecOptions{Dir: r.cwd, Env: r.env, Labels: r.labels, Terminal: r.terminal}
+	return runner.ExecOptions{Dir: r.cwd, Env: r.env, Labels: r.labels, Terminal: r.terminal, Explain: policy.Explain(r.explain)}
 }
 
 // base64 says that output is to be encoded whatever it is.
