@@ -181,7 +181,7 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 	writes := change || e.call.act == inode || e.call.act == open && (e.flags&unix.O_ACCMODE != unix.O_RDONLY || e.flags&unix.O_CREAT != 0)
 	missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES)
 	at, target := inside, name
-	if change || err != nil && writes { // what counts is the directory
+	if change || err != nil && e.call.act == open && e.flags&unix.O_CREAT != 0 { // what counts is the directory
 		target = path.Dir(strings.TrimRight(name, "/"))
 		parent, perr := l.inside(target)
 		defer closeFD(parent)
@@ -197,6 +197,8 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 		}
 	}
 	switch {
+	case at >= 0 && e.call.act == inode && e.name != "truncate" && l.Plan.Bare():
+		return nil, nil // Landlock has no right for it
 	case at >= 0 && writes && (e.call.act != open || e.flags&unix.O_ACCMODE != unix.O_RDONLY || err != nil):
 		return l.readOnlyDenial(e, name, target, at)
 	case at >= 0:

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/spawner"
@@ -74,18 +75,14 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 		}
 		return newSandbox(p, opened.Info, opened.Socket, opened.Pidfd), nil
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
+	order := spawner.NewRequest(p, protected)
+	answer, fds, by, err := ask(order)
+	if errors.Is(err, io.EOF) && endedBy(by, orderGrace) { // it took the order when it was dying already, and what it has made dies with it
+		answer, fds, _, err = ask(order)
 	}
-	defer unix.Close(pair[0])
-	err = give(spawner.NewRequest(p, protected), pair[1])
-	unix.Close(pair[1])
-	if err != nil {
-		return nil, err
+	if own := (*Error)(nil); errors.As(err, &own) {
+		return nil, own
 	}
-	var answer spawner.Answer
-	fds, err := wire.Receive(pair[0], &answer)
 	if errors.Is(err, io.EOF) {
 		return nil, &Error{Stage: "spawner", Err: errors.New("it has ended while it made a sandbox, or has reached its limit on open files"), Hint: moreFiles}
 	}
@@ -102,6 +99,34 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 	return nil, &Error{Stage: "spawner", Err: fmt.Errorf("bug: its answer, with %d descriptors, is none", len(fds))}
 }
 
+// orderGrace is how long a spawner that answers nothing may take to end, if that is why.
+const orderGrace = time.Second
+
+// endedBy reports whether a spawner ends in time.
+func endedBy(ended <-chan struct{}, in time.Duration) bool {
+	select {
+	case <-ended:
+		return true
+	case <-time.After(in):
+		return false
+	}
+}
+
+// ask gives an order and returns the answer, with its descriptors, and the channel that is closed when the spawner that has taken the order has ended.
+func ask(order spawner.Request) (answer spawner.Answer, fds []int, by <-chan struct{}, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return answer, nil, nil, &Error{Stage: "spawner", Op: "socketpair", Err: err, Hint: hintOf(err)}
+	}
+	defer unix.Close(pair[0])
+	by, err = give(order, pair[1])
+	unix.Close(pair[1])
+	if err == nil {
+		fds, err = wire.Receive(pair[0], &answer)
+	}
+	return answer, fds, by, err
+}
+
 const moreFiles = "raise the limit on open files (ulimit -n)"
 
 // hintOf is what helps against err, if anything does.
@@ -112,21 +137,22 @@ func hintOf(err error) string {
 	return ""
 }
 
-// give sends an order. A spawner that has been killed is replaced once; one that only cannot be told keeps its sandboxes.
-func give(o spawner.Request, reply int) error {
+// give sends an order, and returns the channel that is closed when the spawner has ended that has it. A spawner that has been killed is replaced
+// once; one that cannot take the order keeps its sandboxes.
+func give(o spawner.Request, reply int) (by <-chan struct{}, err error) {
 	owner.Lock()
 	defer owner.Unlock()
 	for tries := 0; ; tries++ {
 		if owner.socket == 0 {
 			socket, ended, err := startRole(spawner.Name, nil)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			owner.socket, owner.ended = socket, ended
 		}
 		err := wire.Send(owner.socket, o, reply)
 		if err == nil {
-			return nil
+			return owner.ended, nil
 		}
 		gone := errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 		if gone {
@@ -134,7 +160,7 @@ func give(o spawner.Request, reply int) error {
 			owner.socket = 0
 		}
 		if tries > 0 || !gone {
-			return &Error{Stage: "spawner", Op: "order", Err: err, Hint: hintOf(err)}
+			return nil, &Error{Stage: "spawner", Op: "order", Err: err, Hint: hintOf(err)}
 		}
 	}
 }

@@ -323,6 +323,24 @@ func TestASpawnerThatDies(t *testing.T) {
 	assert.Equal(t, OK, sh(t, opened(t, NewPolicy()), "true").Verdict)
 }
 
+// TestASpawnerThatDiesWithAnOrder: it has been given one that it has not carried out, and another spawner does.
+func TestASpawnerThatDiesWithAnOrder(t *testing.T) {
+	opened(t, NewPolicy())
+	pid := spawnerOf(t)
+	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+	ended := make(chan error, 1)
+	go func() {
+		s, err := Open(context.Background(), built(t, NewPolicy()))
+		if err == nil {
+			err = s.Close()
+		}
+		ended <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // by then it has the order; the test passes without that, too
+	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
+	assert.NoError(t, testenv.Receive(t, ended, "a session of another spawner"))
+}
+
 // TestShutdown leaves no spawner, not even as a zombie, and the next session has a new one.
 func TestShutdown(t *testing.T) {
 	require.NoError(t, opened(t, NewPolicy()).Close())
