@@ -1,6 +1,7 @@
 package denial
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,22 +97,37 @@ func (w *Watch) refused(e event) *result.Denial {
 	if e.name == "socket" || e.name == "socketpair" {
 		d.Kind, d.Path = "socket", family(uint32(e.args[0]))
 	}
+	d.Change = w.allows(e, d.Path)
+	return d
+}
+
+// allows is what allows a call that the filters refuse, if anything does. Each filter has a say, so only the built-in one can be exchanged.
+func (w *Watch) allows(e event, path string) *result.Change {
 	if w.Plan.Seccomp == nil {
-		return d
+		return nil
 	}
+	if slices.Contains(w.Plan.Seccomp.Refuse, seccomp.RefuseInet) && strings.HasPrefix(path, "AF_INET") {
+		return hostNetwork()
+	}
+	own, _ := seccomp.Builtin(w.Plan.Seccomp.Filter, w.arch) // none if that is off
+	others := slices.DeleteFunc(slices.Clone(w.Filters), func(f seccomp.Filter) bool { return bytes.Equal(f.Bytes(), own.Bytes()) })
 	nr, _ := w.arch.Number(e.name)
 	for _, name := range []string{"default", "build"} {
 		f, err := seccomp.Builtin(name, w.arch)
-		if err != nil || name == w.Plan.Seccomp.Filter || len(w.Filters) != 1 {
+		if err != nil || name == w.Plan.Seccomp.Filter {
 			continue
 		}
-		a, err := seccomp.Decide(seccomp.Data{NR: nr, Arch: w.arch.Audit(), Args: [6]uint64{e.args[0], e.args[1]}}, f)
+		a, err := seccomp.Decide(seccomp.Data{NR: nr, Arch: w.arch.Audit(), Args: [6]uint64{e.args[0], e.args[1]}}, append(others, f)...)
 		if err == nil && a == seccomp.Allow {
-			d.Change = &result.Change{Flag: "--seccomp " + name, Manifest: `"seccomp": "` + name + `"`}
-			break
+			return &result.Change{Flag: "--seccomp " + name, Manifest: `"seccomp": "` + name + `"`}
 		}
 	}
-	return d
+	return nil
+}
+
+// hostNetwork is what allows a connection where there is no network.
+func hostNetwork() *result.Change {
+	return &result.Change{Flag: "--net host", Manifest: `"network": "host"`}
 }
 
 // family is the name of a family of sockets: socket(2).

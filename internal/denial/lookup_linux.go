@@ -348,7 +348,7 @@ func (l *looker) network(e event) *result.Denial {
 	if e.call.act == sendName {
 		op = "resolve"
 	}
-	return &result.Denial{Kind: "net", Op: op, Path: e.path, Rule: "network", Change: &result.Change{Flag: "--net host", Manifest: `"network": "host"`}}
+	return &result.Denial{Kind: "net", Op: op, Path: e.path, Rule: "network", Change: hostNetwork()}
 }
 
 func grant(flag, key, at string) *result.Change {
