@@ -13,6 +13,7 @@ import (
 
 const (
 	mostKept     = 2 << 20 // bytes of denials that are counted
+	kindSize     = 768     // bytes of one, without its texts: the denial twice, its change, and its place in the map
 	mostReported = 100     // kinds of them in a result
 )
 
@@ -44,7 +45,11 @@ func (f *found) add(e event, d *result.Denial) {
 	f.order++
 	have := f.denials[key]
 	if have == nil {
-		if f.size += len(d.Path) + len(d.Host); f.size > mostKept {
+		size := kindSize + len(d.Path) + len(d.Host)
+		if d.Change != nil {
+			size += len(d.Change.Flag) + len(d.Change.Manifest)
+		}
+		if f.size += size; f.size > mostKept {
 			f.size = mostKept
 			f.missed++
 			return
