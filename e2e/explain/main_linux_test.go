@@ -109,8 +109,11 @@ func (w *world) environ() []string {
 func (w *world) command(argv ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = w.work, w.environ()
+	if os.Getuid() == 0 { // in a process group of its own, which an autofs of the tests does not take for its daemon
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	}
 	if os.Getuid() != w.uid {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.gid)}}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.gid)}
 	}
 	return cmd
 }

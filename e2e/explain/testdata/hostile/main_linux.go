@@ -1,5 +1,5 @@
 // Hostile makes system calls as a hostile program does, and prints the errnos that they came to: "ENOENT 3" is three calls that failed with ENOENT, and
-// "OK 2" two that succeeded. With WAIT=1 it waits at its end until its input ends.
+// "OK 2" two that succeeded. "hostile wait ACT ..." waits at its end until its input ends.
 package main
 
 import (
@@ -33,10 +33,14 @@ var acts = map[string]func(args []string){
 }
 
 func main() {
-	act := acts[os.Args[1]]
-	act(os.Args[2:])
+	words := os.Args[1:]
+	wait := words[0] == "wait"
+	if wait {
+		words = words[1:]
+	}
+	acts[words[0]](words[1:])
 	printCounts()
-	if os.Getenv("WAIT") != "" {
+	if wait {
 		fmt.Println("waiting")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}

@@ -99,24 +99,32 @@ func exits(args []string) {
 	}
 }
 
-// killed is exits, but each child is killed, most often while its call waits for an answer.
+// killed kills N children, each of which does nothing but open a path: most of them wait for an answer then.
 func killed(args []string) {
 	runtime.LockOSThread()
-	mem := area()
-	copy(mem, args[0]+"\x00")
-	ended := 0
+	mem, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	check(err)
+	copy(mem[8:], args[0]+"\x00")
+	opened := (*atomic.Uint64)(unsafe.Pointer(&mem[0]))
 	for i := range number(args[1]) {
-		pid := child(address(mem))
+		opened.Store(0)
+		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		if errno != 0 {
+			check(errno)
+		}
+		for dir := unix.AT_FDCWD; pid == 0; opened.Add(1) {
+			unix.RawSyscall6(unix.SYS_OPENAT, uintptr(dir), address(mem[8:]), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+		}
+		for opened.Load() == 0 {
+			runtime.Gosched()
+		}
 		for range i % 64 {
 			unix.Getppid() // so that the moment differs
 		}
-		_ = unix.Kill(pid, unix.SIGKILL)
-		_, err := unix.Wait4(pid, nil, 0, nil)
+		check(unix.Kill(int(pid), unix.SIGKILL))
+		_, err := unix.Wait4(int(pid), nil, 0, nil)
 		check(err)
-		ended++
-	}
-	for range ended {
-		count(unix.Errno(0))
+		count(nil)
 	}
 }
 
