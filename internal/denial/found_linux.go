@@ -73,9 +73,13 @@ func (f *found) unknown(n int) {
 func (f *found) all() (denials []result.Denial, missed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]*one, 0, len(f.denials))
+	all, named := make([]*one, 0, len(f.denials)), false
 	for _, d := range f.denials {
 		all = append(all, d)
+		named = named || d.Op == resolve && d.Path != ""
+	}
+	if named { // who asks for a name has connected to its server before, which says less
+		all = slices.DeleteFunc(all, func(d *one) bool { return d.Op == resolve && d.Path == "" })
 	}
 	slices.SortFunc(all, func(a, b *one) int { return b.last - a.last })
 	for i, d := range all {

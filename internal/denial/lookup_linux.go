@@ -166,7 +166,7 @@ func (l *looker) look(e event) {
 
 // path returns what was refused of a path, or nil.
 func (l *looker) path(e event, name string) (*result.Denial, error) {
-	if clean := path.Clean(name); policy.Inside(clean, "/proc") || policy.Inside(clean, "/sys") || policy.Inside(clean, "/dev") {
+	if clean := path.Clean(name); policy.Inside(clean, "/proc") || policy.Inside(clean, "/sys") || policy.Inside(clean, "/dev") && !l.Plan.Bare() {
 		return nil, nil // the sandbox's own, which nothing can be granted of
 	}
 	inside, err := l.inside(name)
@@ -344,12 +344,16 @@ func (l *looker) network(e event) *result.Denial {
 	if e.path == "" || l.Plan.Network != string(policy.NetworkNone) {
 		return nil
 	}
-	op := e.name
-	if e.call.act == sendName {
-		op = "resolve"
+	op, what := e.name, e.path
+	if what == anyName {
+		op, what = resolve, ""
+	} else if e.call.act == sendName {
+		op = resolve
 	}
-	return &result.Denial{Kind: "net", Op: op, Path: e.path, Rule: "network", Change: hostNetwork()}
+	return &result.Denial{Kind: "net", Op: op, Path: what, Rule: "network", Change: hostNetwork()}
 }
+
+const resolve = "resolve" // the operation of a denial of a name
 
 func grant(flag, key, at string) *result.Change {
 	return &result.Change{Flag: flag + " " + quoted(at), Manifest: strconv.Quote(key) + ": [" + strconv.Quote(at) + "]"}

@@ -277,7 +277,7 @@ func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
 	e := event{name: name, call: c, pid: n.PID}
 	switch {
 	case c.act == connect || c.act == bindTo:
-		return w.readAddress(e, n)
+		return readAddress(e, n)
 	case c.act == sendName:
 		return readName(e, n)
 	case name == "creat":

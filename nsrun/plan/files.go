@@ -187,8 +187,8 @@ func (c *compiler) appendEtc(ops []mounts.Op) []mounts.Op {
 	file("passwd", fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n", user, id.UID, id.GID, user, home))
 	file("group", fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", user, id.GID))
 	hosts := "files dns"
-	if c.pol.Network.Mode() == policy.NetworkNone {
-		hosts = "files" // a name that nobody can look up is not known at once
+	if c.pol.Network.Mode() == policy.NetworkNone && c.plan.Explain == nil {
+		hosts = "files" // a name that nobody can look up is not known at once; for a report it is asked for, of an address where nobody answers
 	}
 	file("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: "+hosts+"\nnetworks: files\nprotocols: files\nservices: files\n")
 	file("hostname", c.plan.Hostname+"\n")
