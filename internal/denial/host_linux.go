@@ -122,7 +122,19 @@ func reached(fd int) string {
 	return name
 }
 
-// mayWrite reports whether this thread may write to what is open.
-func mayWrite(fd int) bool {
-	return unix.Faccessat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.W_OK, unix.AT_EACCESS) == nil
+// may reports whether this thread may do to what is open what access(2) says.
+func may(fd int, mode uint32) bool {
+	return unix.Faccessat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), mode, unix.AT_EACCESS) == nil
+}
+
+// public reports whether everybody may read what is open.
+func public(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&0o004 != 0
+}
+
+// hasCapabilities reports whether a file gives capabilities to who executes it: capabilities(7).
+func hasCapabilities(fd int) bool {
+	n, err := unix.Getxattr("/proc/self/fd/"+strconv.Itoa(fd), "security.capability", nil)
+	return err == nil && n > 0
 }

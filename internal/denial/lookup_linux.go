@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
@@ -220,6 +221,19 @@ func closeFD(fd int) {
 	}
 }
 
+// mode is what access(2) calls what a call does to a file.
+func (e *event) mode(writes bool) uint32 {
+	switch act := e.call.act; {
+	case writes, act == connect:
+		return unix.W_OK
+	case act == execute:
+		return unix.X_OK
+	case act == open && e.flags&unix.O_PATH == 0:
+		return unix.R_OK
+	}
+	return unix.F_OK
+}
+
 // hidden is what the host has, and the sandbox has not.
 func (l *looker) hidden(e event, name, target string, writes bool) (*result.Denial, error) {
 	fd, err := l.host.open(target)
@@ -233,7 +247,7 @@ func (l *looker) hidden(e event, name, target string, writes bool) (*result.Deni
 	if l.secret(name, fd) {
 		return &result.Denial{Kind: "secret", Op: e.name, Rule: "view"}, nil
 	}
-	if writes && !mayWrite(fd) {
+	if !may(fd, e.mode(writes)) {
 		return nil, nil // the host would refuse it as well
 	}
 	var st unix.Stat_t
@@ -254,7 +268,8 @@ func (l *looker) hidden(e event, name, target string, writes bool) (*result.Deni
 
 // secret reports whether a path, or what is open there, lies where keys are kept: a link may lead there, and the home directory may be one.
 func (l *looker) secret(name string, fd int) bool {
-	return policy.Secret(path.Clean(name), l.Home) || policy.Secret(reached(fd), l.Home) || policy.Secret(reached(fd), l.realHome)
+	at := reached(fd)
+	return policy.Secret(path.Clean(name), l.Home) || policy.Secret(at, l.Home) || policy.Secret(at, l.realHome) || plan.SecretEtc(at) && !public(fd)
 }
 
 // readOnly reports whether the sandbox keeps what is open from being written.
@@ -294,7 +309,7 @@ func (l *looker) readOnlyDenial(e event, name, target string, at int) (*result.D
 		return nil, nil // the sandbox's own
 	}
 	defer unix.Close(fd)
-	if !mayWrite(fd) {
+	if !may(fd, unix.W_OK) {
 		return nil, nil // the host would refuse it as well
 	}
 	rule := "read-only"
@@ -314,7 +329,7 @@ func (l *looker) present(e event, name string, at int) *result.Denial {
 		return nil
 	}
 	file := st.Mode&unix.S_IFMT == unix.S_IFREG
-	if e.call.act == execute && file && (st.Mode&unix.S_ISUID != 0 || st.Mode&unix.S_ISGID != 0 && st.Mode&unix.S_IXGRP != 0) {
+	if e.call.act == execute && file && (st.Mode&unix.S_ISUID != 0 || st.Mode&unix.S_ISGID != 0 && st.Mode&unix.S_IXGRP != 0 || hasCapabilities(at)) {
 		return &result.Denial{Kind: "setuid", Op: e.name, Path: name, Rule: "no_new_privs"}
 	}
 	right := landlock.ReadFile
@@ -326,7 +341,7 @@ func (l *looker) present(e event, name string, at int) *result.Denial {
 	case !file && st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		right = landlock.ReadDir
 	}
-	if e.flags&unix.O_PATH != 0 || l.allowed(at, right) {
+	if e.flags&unix.O_PATH != 0 || l.allowed(at, right) || !may(at, e.mode(false)) {
 		return nil
 	}
 	if l.secret(name, at) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/mounts"
@@ -22,6 +23,11 @@ func inodes(mb int64) int64 { return max(mb<<20>>12, 4096) }
 var secretEtc = []string{
 	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private", "security/opasswd", "letsencrypt",
 	"wireguard", "NetworkManager/system-connections", "krb5.keytab", "nsrun",
+}
+
+// SecretEtc reports whether a path is one of those places, or below one.
+func SecretEtc(path string) bool {
+	return slices.ContainsFunc(secretEtc, func(name string) bool { return policy.Inside(path, "/etc/"+name) })
 }
 
 func (c *compiler) fileSystem() error {
