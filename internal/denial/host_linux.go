@@ -60,7 +60,10 @@ func (h *host) place(name string) (at string, err error) {
 const maxLinks = 40 // as the kernel follows: path_resolution(7)
 
 // open opens what a path leads to, for looking. It goes from one mount to another only by name, so that it enters none that is not local.
-func (h *host) open(name string) (int, error) {
+func (h *host) open(name string) (int, error) { return h.openAs(name, 0) }
+
+// openAs is open with O_NOFOLLOW in flags or not.
+func (h *host) openAs(name string, flags uint64) (int, error) {
 	for range maxLinks {
 		name = path.Clean(name)
 		at, err := h.place(name)
@@ -78,7 +81,7 @@ func (h *host) open(name string) (int, error) {
 		if rest == "" {
 			return unix.Dup(base)
 		}
-		fd, err := unix.Openat2(base, rest, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS})
+		fd, err := unix.Openat2(base, rest, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS})
 		if !errors.Is(err, unix.EXDEV) {
 			return fd, err
 		}
@@ -120,11 +123,6 @@ func reached(fd int) string {
 		return ""
 	}
 	return name
-}
-
-// may reports whether this thread may do to what is open what access(2) says.
-func may(fd int, mode uint32) bool {
-	return unix.Faccessat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), mode, unix.AT_EACCESS) == nil
 }
 
 // public reports whether everybody may read what is open.

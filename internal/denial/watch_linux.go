@@ -39,6 +39,10 @@ type event struct {
 	comm      string // the name of its thread
 	dir, path string // of the call; dir is the path of the directory that path begins at, if it is relative
 	flags     uint64
+	nofollow  bool   // the last link of path is not followed
+	removes   bool   // a directory is removed
+	second    bool   // path is the one that rename(2) makes
+	mode      uint32 // of access(2)
 	errno     uint16 // of a call that the filters have refused
 	args      [2]uint64
 	root      int           // of the command; -1 if it is not known yet
@@ -287,6 +291,7 @@ func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
 	case c.act == open:
 		e.flags = n.Args[c.flags]
 	}
+	e.asks(n.Args)
 	add := func(dir, path int8) {
 		text, ok := peekString(n.PID, n.Args[path])
 		if !ok || text == "" {
@@ -300,9 +305,17 @@ func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
 	}
 	add(c.dir, c.path)
 	switch {
+	case name == "link":
+		e = e.source(false)
+		add(cwd, 0)
+	case name == "linkat":
+		e = e.source(n.Args[4]&unix.AT_SYMLINK_FOLLOW != 0)
+		add(0, 1)
 	case c.dir2 == cwd:
+		e.second = true
 		add(cwd, c.path+1)
 	case c.dir2 >= 0:
+		e.second = true
 		add(c.dir2, c.dir2+1)
 	}
 	return all
