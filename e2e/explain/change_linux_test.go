@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // changeRow is an act that is refused, and the change that allows it.
@@ -26,6 +27,8 @@ var changeRows = []changeRow{
 	{kind: "fs", rule: "view", flag: "--rw", act: "create {hidden}/file"},
 	{kind: "fs", rule: "read-only", flag: "--rw", act: "create {shared}/file"},
 	{kind: "fs", rule: "read-only", flag: "--rw", act: "create {shared}/new"},
+	{kind: "fs", rule: "read-only", flag: "--rw", act: "rw {shared}/fifo"},
+	{kind: "fs", rule: "view", flag: "--rw", act: "rw {hidden}/fifo"},
 	{kind: "exec", rule: "view", flag: "--ro", act: "exec {hidden}/hostile open /etc/passwd"},
 	{kind: "fs", rule: "view", flag: "--socket", act: "unix {hidden}/socket", noLandlock: "it refuses sockets of AF_UNIX as a whole"},
 	{kind: "syscall", rule: "seccomp", flag: "--seccomp build", act: "traceme"},
@@ -53,6 +56,8 @@ func TestChangesAllow(t *testing.T) {
 func (r changeRow) allows(t *testing.T, w *world, backend string) {
 	for _, dir := range []string{w.hidden, w.shared} {
 		w.write(t, dir+"/file", "text", 0o600)
+		require.NoError(t, unix.Mkfifo(dir+"/fifo", 0o600))
+		w.own(t, dir+"/fifo")
 	}
 	data, err := os.ReadFile(built.hostile)
 	require.NoError(t, err)

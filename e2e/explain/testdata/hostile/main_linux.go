@@ -17,6 +17,7 @@ import (
 var acts = map[string]func(args []string){
 	"open":    func(a []string) { count(openPath(a[0], unix.O_RDONLY)) },
 	"create":  func(a []string) { count(openPath(a[0], unix.O_WRONLY|unix.O_CREAT)) },
+	"rw":      func(a []string) { count(openPath(a[0], unix.O_RDWR)) },
 	"exec":    func(a []string) { count(unix.Exec(a[0], a, os.Environ())) },
 	"unix":    func(a []string) { count(dial(unix.AF_UNIX, &unix.SockaddrUnix{Name: a[0]})) },
 	"udp":     udp,
@@ -30,6 +31,7 @@ var acts = map[string]func(args []string){
 	"faults":  func([]string) { faults() },
 	"pageend": func(a []string) { pageEnd(a[0]) },
 	"threads": threads,
+	"replay":  replay,
 }
 
 func main() {
