@@ -121,7 +121,7 @@ func everydays() []everyday {
 		{name: "ssh-keygen", group: "keys", packages: "openssh-client", run: "rm -f k k.pub; ssh-keygen -q -t ed25519 -N '' -f k; ssh-keygen -lf k.pub | grep -c ED25519", prints: "1"},
 		{name: "ssh-agent", group: "keys", cause: `socket "AF_UNIX"`, packages: "openssh-client", landlock: "Operation not permitted", run: "rm -f k k.pub s; ssh-keygen -q -t ed25519 -N '' -f k; ssh-agent -a $PWD/s sh -c 'ssh-add -q k; ssh-add -l'", prints: "ED25519"},
 
-		{name: "a page as a picture", group: "Large programs", cause: `socket "AF_`, packages: "chromium", tool: "browser", landlock: "socket() failed: Operation not permitted", files: map[string]string{"a.html": "<h1>hello</h1>\n"},
+		{name: "a page as a picture", group: "Large programs", cause: `(clone: the filter|socket "AF_)`, packages: "chromium", tool: "browser", landlock: "socket() failed: Operation not permitted", files: map[string]string{"a.html": "<h1>hello</h1>\n"},
 			run: "rm -f shot.png; chromium --headless --disable-gpu --window-size=200,200 --screenshot=shot.png file://$PWD/a.html 2>&1 && file shot.png", prints: "PNG image data, 200 x 200"},
 		{name: "LibreOffice, to PDF", group: "Large programs", cause: `socket "AF_UNIX"`, packages: "libreoffice-writer-nogui poppler-utils", landlock: "exit code 1", files: map[string]string{"a.txt": "hello\n"},
 			run: "rm -f a.pdf; soffice --headless --convert-to pdf a.txt >/dev/null || { echo exit code $?; exit 1; }; pdftotext a.pdf -", prints: "hello"},
