@@ -343,6 +343,9 @@ func (l *looker) network(e event) *result.Denial {
 	if e.path == "" || l.Plan.Network != string(policy.NetworkNone) {
 		return nil
 	}
+	if e.port != 0 && !listens("self", e.port) {
+		return nil // nobody listens there on the host either
+	}
 	op, what := e.name, e.path
 	if what == anyName {
 		op, what = resolve, ""

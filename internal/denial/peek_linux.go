@@ -1,9 +1,13 @@
 package denial
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"io"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 
@@ -65,6 +69,8 @@ func readAddress(e event, n sys.Notification) []event {
 		e.path = netip.AddrPortFrom(ip, port).String()
 	case port == names: // nobody answers there: a command may not bind to a port below 1024
 		e.path = anyName
+	case port != 0 && !listens(strconv.Itoa(int(n.PID)), port):
+		e.path, e.port = netip.AddrPortFrom(ip, port).String(), port
 	default:
 		return nil
 	}
@@ -74,6 +80,27 @@ func readAddress(e event, n sys.Notification) []event {
 
 // inet stands for the directory of an address.
 const inet = "internet"
+
+// listens reports whether a process of the same network as this one, which is one of /proc, takes connections at a TCP port: proc_pid_net(5).
+func listens(process string, port uint16) bool {
+	const most = 1 << 20
+	local := fmt.Sprintf(":%04X", port)
+	for _, table := range []string{"tcp", "tcp6"} {
+		f, err := os.Open("/proc/" + process + "/net/" + table)
+		if err != nil {
+			continue
+		}
+		for lines := bufio.NewScanner(io.LimitReader(f, most)); lines.Scan(); {
+			words := strings.Fields(lines.Text()) // number, local address, remote address, state
+			if len(words) > 3 && words[3] == "0A" && strings.HasSuffix(words[1], local) {
+				f.Close()
+				return true
+			}
+		}
+		f.Close()
+	}
+	return false
+}
 
 // anyName stands for the path of a name that was asked for and is not known.
 const anyName = "*"

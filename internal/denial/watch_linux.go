@@ -45,6 +45,7 @@ type event struct {
 	mode      uint32 // of access(2)
 	errno     uint16 // of a call that the filters have refused
 	args      [2]uint64
+	port      uint16        // of the command's own host, where nobody listens in the sandbox
 	root      int           // of the command; -1 if it is not known yet
 	reached   chan struct{} // closed when all events before it are looked up, if this is no event
 }
