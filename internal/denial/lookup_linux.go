@@ -234,6 +234,9 @@ func (l *looker) hidden(e event, name, target string) (*result.Denial, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
+	if !l.stays(e, name, target) {
+		return nil, nil
+	}
 	if l.secret(name, fd) {
 		return &result.Denial{Kind: "secret", Op: e.name, Rule: "view"}, nil
 	}
@@ -318,7 +321,7 @@ func (l *looker) present(e event, name string, at int) *result.Denial {
 	}
 	right := landlock.ReadFile
 	switch {
-	case e.call.act == look, e.call.act == connect:
+	case e.call.act == look, e.call.act == connect, e.call.act == inode:
 		return nil
 	case e.call.act == execute:
 		right = landlock.Execute

@@ -52,11 +52,14 @@ func (e *event) asked() string {
 	return strconv.FormatUint(all, 16)
 }
 
-// writes reports whether a call changes what is there, or asks whether it may. Landlock has no say in access(2).
+// writes reports whether a call changes what is there, or asks whether it may. Landlock has no say in access(2),
+// nor in chmod(2) and its like.
 func (e *event) writes(bare bool) bool {
 	switch e.call.act {
-	case entry, bindTo, inode:
+	case entry, bindTo:
 		return true
+	case inode:
+		return !bare || e.name == "truncate"
 	case open:
 		return e.flags&unix.O_ACCMODE != unix.O_RDONLY || e.flags&unix.O_TRUNC != 0
 	case look:
@@ -83,6 +86,18 @@ func (l *looker) wouldLet(e event, name, target string) (fd int, err error) {
 		return -1, nil
 	}
 	return fd, nil
+}
+
+// stays reports whether a target that the host has is still not there inside, and then still on the host. The command shares directories with the host:
+// what it makes between the look inside and that on the host is not hidden.
+func (l *looker) stays(e event, name, target string) bool {
+	if fd, err := l.inside(target, e.nofollow && target == name); err == nil {
+		unix.Close(fd)
+		return false
+	}
+	fd, _ := l.wouldLet(e, name, target)
+	closeFD(fd)
+	return fd >= 0
 }
 
 // fits reports whether the host has, or has not, the entry that a call makes, removes or renames, as it asks for.
