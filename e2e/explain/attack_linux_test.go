@@ -21,6 +21,7 @@ type attack struct {
 	calls     int    // that it makes of what is watched, at the least
 	path      string // what all of them ask for, if that does not change
 	varies    bool   // whether a call succeeds depends on the moment
+	none      bool   // nothing is refused
 }
 
 var attacks = []attack{
@@ -34,6 +35,7 @@ var attacks = []attack{
 	{name: "the caller is killed", act: "killed {hidden}/file 400", calls: 400},
 	{name: "paths that cannot be read", act: "faults", calls: 50},
 	{name: "a path that ends where memory does", act: "pageend {hidden}/file", calls: 3},
+	{name: "files are made after they were asked for", act: "makes {work} 5000", calls: 10000, none: true},
 	{name: "1,200 threads at once", act: "threads {hidden}/file 1200", calls: 12000, path: "{hidden}/file"},
 	{name: "1,200 threads, of a file that is shown", act: "threads {shared}/file 1200", calls: 12000},
 }
@@ -43,13 +45,17 @@ func TestAttacks(t *testing.T) {
 	for _, w := range worlds(t) {
 		for _, a := range attacks {
 			t.Run(w.name+"/"+a.name, func(t *testing.T) {
-				w.fresh(t)
-				for _, dir := range []string{w.hidden, w.shared} {
-					w.write(t, dir+"/file", "text", 0o644)
-				}
+				a.prepare(t, w)
 				a.run(t, w)
 			})
 		}
+	}
+}
+
+func (a attack) prepare(t *testing.T, w *world) {
+	w.fresh(t)
+	for _, dir := range []string{w.hidden, w.shared} {
+		w.write(t, dir+"/file", "text", 0o644)
 	}
 }
 
@@ -59,7 +65,9 @@ func (a attack) run(t *testing.T, w *world) {
 	for _, word := range strings.Fields(a.act) {
 		words = append(words, fill.Replace(word))
 	}
-	without, with := w.explained(t, "", words...), w.explained(t, "--explain=all", words...)
+	without := w.explained(t, "", words...)
+	a.prepare(t, w)
+	with := w.explained(t, "--explain=all", words...)
 	require.Nil(t, without.Receipt.Explain)
 	require.NotNil(t, with.Receipt.Explain)
 	require.Zero(t, with.Code, with.out)
@@ -86,6 +94,9 @@ func (a attack) run(t *testing.T, w *world) {
 		}
 	}
 	t.Logf("%d calls, %d not looked at, %d kinds of denials", how.Calls, how.NotLookedAt, len(with.Denials))
+	if a.none {
+		assert.Empty(t, with.Denials)
+	}
 	if a.path != "" {
 		assert.GreaterOrEqual(t, known, a.calls, "each call is a denial or not looked at: %+v", with.Denials)
 	}

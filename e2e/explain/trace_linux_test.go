@@ -36,7 +36,7 @@ var pathArgs = map[string][]int{
 
 // flagArgs says which argument has flags that matter to whether a call succeeds.
 var flagArgs = map[string]int{"open": 1, "openat": 2, "unlinkat": 2, "newfstatat": 3, "statx": 2, "access": 1, "faccessat": 2, "faccessat2": 2, "linkat": 4, "renameat2": 4,
-	"utimensat": 3, "fchownat": 4}
+	"utimensat": 3, "fchownat": 4, "socket": 0}
 
 // key is what a call asks for.
 func (c traced) key() string {

@@ -24,6 +24,7 @@ var acts = map[string]func(args []string){
 	"traceme": func([]string) { _, _, errno := unix.RawSyscall(unix.SYS_PTRACE, 0, 0, 0); count(errno) },
 	"flood":   flood,
 	"spell":   spell,
+	"makes":   makes,
 	"rewrite": rewrite,
 	"chdirs":  chdirs,
 	"exits":   exits,
@@ -126,6 +127,18 @@ func udp(args []string) {
 func flood(args []string) {
 	for range number(args[1]) {
 		count(openPath(args[0], unix.O_RDONLY))
+	}
+}
+
+// makes opens what is not there, and makes it, N times, each with another name in a directory.
+func makes(args []string) {
+	for i := range number(args[1]) {
+		name := args[0] + "/" + strconv.Itoa(i)
+		count(openPath(name, unix.O_RDONLY))
+		count(openPath(name, unix.O_WRONLY|unix.O_CREAT))
+		if i%2 == 0 {
+			count(unix.Unlink(name))
+		}
 	}
 }
 

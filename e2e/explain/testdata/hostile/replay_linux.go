@@ -37,7 +37,12 @@ func flags(text string) (all int) {
 func replay(args []string) {
 	for _, arg := range args {
 		f := strings.Split(strings.TrimSuffix(arg, "\n"), "\n")
-		err := replayOne(f[0], flags(f[1]), f[2], f[len(f)-1])
+		err := error(nil)
+		if f[0] == "socket" {
+			err = replaySocket(f[1])
+		} else {
+			err = replayOne(f[0], flags(f[1]), f[2], f[len(f)-1])
+		}
 		var errno unix.Errno
 		switch {
 		case err == nil:
@@ -49,6 +54,18 @@ func replay(args []string) {
 		}
 	}
 	os.Exit(0)
+}
+
+func replaySocket(family string) error {
+	n, ok := map[string]int{"AF_UNIX": unix.AF_UNIX, "AF_INET": unix.AF_INET, "AF_INET6": unix.AF_INET6, "AF_NETLINK": unix.AF_NETLINK}[family]
+	if !ok {
+		return fmt.Errorf("cannot replay a socket of %s", family)
+	}
+	fd, err := unix.Socket(n, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
 }
 
 func replayOne(name string, flags int, path, second string) error {
