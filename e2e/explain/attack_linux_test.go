@@ -138,7 +138,11 @@ func TestFloodMemory(t *testing.T) {
 	for _, w := range worlds(t) {
 		w.write(t, w.hidden+"/file", "text", 0o644)
 		one := w.peak(t, "flood", w.hidden+"/file", "1")
-		for _, act := range []string{"flood {hidden}/file", "flood {hidden}/none", "spell {hidden} file", "spell {hidden} none"} {
+		acts := []string{"flood {hidden}/file", "spell {hidden} file", "spell {hidden} none", "flood {hidden}/none"}
+		if w.uid == 0 && !testenv.All() {
+			acts = acts[:2]
+		}
+		for _, act := range acts {
 			t.Run(w.name+"/"+act, func(t *testing.T) {
 				var words []string
 				for _, word := range strings.Fields(act) {

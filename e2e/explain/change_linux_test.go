@@ -17,7 +17,6 @@ type changeRow struct {
 	kind, rule string // of the denial, by the backend native
 	flag       string // of its change, without a path
 	act        string // of the hostile program; {hidden} and {shared} are directories
-	succeeds   string // its output where it is allowed
 	noLandlock string // why the backend landlock reports something else
 	noNative   string
 }

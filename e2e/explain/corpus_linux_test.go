@@ -98,7 +98,10 @@ func TestCorpus(t *testing.T) {
 			if _, err := user.LookupId(strconv.Itoa(w.uid)); err != nil && p.name == "ssh-keygen" {
 				continue // it wants a user with a name
 			}
-			for _, backend := range []string{"native", "landlock"} {
+			for n, backend := range []string{"native", "landlock"} {
+				if n > 0 && i%3 != 1 && !testenv.All() {
+					continue
+				}
 				t.Run(w.name+"/"+backend+"/"+p.name, func(t *testing.T) { p.compare(t, w, backend) })
 			}
 		}

@@ -184,7 +184,7 @@ func TestHangingInside(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount them; its run of this test has an ordinary user in it")
 	}
-	for _, w := range worlds(t) {
+	for _, w := range worlds(t)[1:] {
 		t.Run(w.name, func(t *testing.T) {
 			w.fresh(t)
 			at := w.work + "/mount"

@@ -40,7 +40,7 @@ var table = map[string]pkg{
 	"e2e/container":              {once: true, leaves: true, slow: 15, slice: 7, more: docker},
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
 	"e2e/backend":                {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
-	"e2e/explain":                {seconds: 60, once: true, needs: "curl gcc git jq libc6-dev make mawk nodejs openssh-client perl python3 sqlite3 strace"},
+	"e2e/explain":                {seconds: 90, once: true, slow: 150, slice: 5, needs: "curl gcc git libc6-dev make mawk mount nodejs openssh-client perl python3 sqlite3 strace"},
 	"e2e/host":                   {seconds: 13, once: true},
 	"e2e/programs":               {seconds: 45, slow: 300, slice: 7, needs: "cargo gcc git jq libc6-dev make nodejs npm python3 python3-pytest strace", more: everyday},
 	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
