@@ -20,14 +20,21 @@ func TestWatch(t *testing.T) {
 			require.NoError(t, err)
 			deny, err := Deny([]string{"openat", "getpid"}, a)
 			require.NoError(t, err)
-			for _, filters := range [][]Filter{nil, {builtin}, {builtin, refuse}, {builtin, deny}, {builtin, refuse, deny}, {refuse}, {deny}} {
-				joined, err := Watch(filters, watched, a)
+			nofollow := map[Arch]uint64{AMD64: 0x20000, ARM64: 0x8000}[a]
+			const cwd = 0xffffff9c
+			walk := func(args [6]uint64) bool { // one that reads a tree
+				return uint32(args[0]) != cwd && args[2]&0o103 == 0 && args[2]&nofollow != 0
+			}
+			for i, filters := range [][]Filter{nil, {builtin}, {builtin, refuse}, {builtin, deny}, {builtin, refuse, deny}, {refuse}, {deny}} {
+				walks := i%2 == 0
+				joined, err := Watch(filters, watched, walks, a)
 				require.NoError(t, err)
 				decider, err := NewDecider(filters...) // which remembers
 				require.NoError(t, err)
 				asks := 0
 				for _, nr := range append(numbers(), x32Bit, x32Bit+1, x32Over, ^uint32(0)) {
-					for _, args := range [][6]uint64{{}, {1, 1}, {2, 1}, {16, 3}, {40, 1}, {1, 2}, {0x10000000}, {0, 8}, {1, 8}, {^uint64(0), ^uint64(0), ^uint64(0)}, {0, 0, 0o4755, 0o6755}} {
+					for _, args := range [][6]uint64{{}, {1, 1}, {2, 1}, {16, 3}, {40, 1}, {1, 2}, {0x10000000}, {0, 8}, {1, 8}, {^uint64(0), ^uint64(0), ^uint64(0)}, {0, 0, 0o4755, 0o6755},
+						{3, 0, nofollow}, {3, 0, nofollow | 0x800}, {3, 0, nofollow | 1}, {3, 0, nofollow | 2}, {3, 0, nofollow | 0o100}, {3, 0, 0}, {cwd, 0, nofollow}, {^uint64(99), 0, nofollow}} {
 						for _, arch := range []uint32{a.Audit(), foreign[a]} {
 							d := Data{NR: nr, Arch: arch, Args: args}
 							want, err := Decide(d, filters...)
@@ -37,7 +44,7 @@ func TestWatch(t *testing.T) {
 							require.Equal(t, want, again)
 							n, _ := a.Name(nr)
 							_, refused := want.Errno()
-							if refused || want == Allow && arch == a.Audit() && contains(watched, n) {
+							if refused || want == Allow && arch == a.Audit() && contains(watched, n) && (walks || n != "openat" || !walk(args)) {
 								want = actionNotify
 								asks++
 							}
@@ -71,8 +78,8 @@ func contains(names []string, name string) bool {
 
 // TestWatchRefuses: what could return anything cannot be joined, and a call that does not exist cannot be watched.
 func TestWatchRefuses(t *testing.T) {
-	_, err := Watch([]Filter{{{opLoadImm, 0, 0, 3}, retA}}, []string{"openat"}, AMD64)
+	_, err := Watch([]Filter{{{opLoadImm, 0, 0, 3}, retA}}, []string{"openat"}, true, AMD64)
 	assert.ErrorContains(t, err, "not compiled here")
-	_, err = Watch(nil, []string{"opneat"}, AMD64)
+	_, err = Watch(nil, []string{"opneat"}, true, AMD64)
 	assert.ErrorContains(t, err, "did you mean openat?")
 }

@@ -108,7 +108,11 @@ func (f *flags) exited(p *plan.Plan, r result.Result, environ []string) string {
 		return ""
 	}
 	if names := tools.SuggestFor(f.wished, p.Command, tools.Here()); len(names) > 0 {
-		return fmt.Sprintf("exit code %d: if it misses something of the host's, try --tool %s; nsrun tool show %s says what that adds", code, strings.Join(names, ","), names[0])
+		line := fmt.Sprintf("exit code %d: if it misses something of the host's, try --tool %s; nsrun tool show %s says what that adds", code, strings.Join(names, ","), names[0])
+		if explainable(p) {
+			line += ", and --explain what was refused"
+		}
+		return line
 	}
 	return ""
 }

@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
+	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
+	"golang.org/x/term"
 )
 
 // explainFlag is the level of --explain, which need not be given.
@@ -29,6 +32,20 @@ func (e *explainFlag) Set(word string) error {
 	}
 	*e = explainFlag(word)
 	return nil
+}
+
+// explainable reports whether a run of a plan that does not explain could have.
+func explainable(p *plan.Plan) bool {
+	return p.Explain == nil && slices.Contains([]string{plan.BackendNative, plan.BackendLandlock, plan.BackendBwrap}, p.Backend) &&
+		!slices.ContainsFunc(p.Notes, func(n plan.Note) bool { return n.Feature == "explain" })
+}
+
+// explainHint is for people whose command has failed without --explain. What a program reads has no line for each exit code that is no failure.
+func (a *app) explainHint(p *plan.Plan, r result.Result) string {
+	if err, ok := a.stderr.(*os.File); r.Verdict != result.Exit || !explainable(p) || !ok || !term.IsTerminal(int(err.Fd())) {
+		return ""
+	}
+	return fmt.Sprintf("exit code %d: if the sandbox is in the way, --explain says what was refused", r.Code)
 }
 
 // deniedLines are what was refused to a command that failed, the last first.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -68,7 +69,7 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 	explainMissing(err, &result, p, a.environ)
 	if err != nil {
 		a.fail(err)
-	} else if line := f.ending(p, result, a.environ); line != "" && !f.quiet {
+	} else if line := cmp.Or(f.ending(p, result, a.environ), a.explainHint(p, result)); line != "" && !f.quiet {
 		fmt.Fprintf(a.stderr, "nsrun: %s\n", printable(line))
 	}
 	if lines := deniedLines(result); !f.quiet {

@@ -37,6 +37,7 @@ func TestEveryday(t *testing.T) {
 				out, err := without.runs(nsrun, project, home, "native")
 				assert.False(t, err == nil && strings.Contains(out, r.prints), "it works without the preset %s", r.tool)
 				assert.Contains(t, out, "--tool "+r.tool, "its own output names the preset")
+				without.explained(t, nsrun, project, home, "native")
 			}
 			for _, backend := range []string{"native", "landlock", "bwrap"} {
 				r.try(t, nsrun, project, home, backend)
@@ -77,14 +78,28 @@ func (r everyday) try(t *testing.T, nsrun, project, home, backend string) {
 		t.Errorf("%s: it works now", backend)
 	case refused != "" && !strings.Contains(out, refused):
 		t.Errorf("%s: it does not say %q\n%s", backend, refused, out)
-	case refused == "" && !works:
+	case refused != "":
+		r.explained(t, nsrun, project, home, backend)
+	case !works:
 		t.Errorf("%s: %v; it prints no %q\n%s", backend, err, r.prints, out)
 	}
 }
 
+// explained runs a program again that fails, and holds the report of what was refused to the cause in the table.
+func (r everyday) explained(t *testing.T, nsrun, project, home, backend string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "result.json")
+	_, err := r.runs(nsrun, project, home, backend, "--explain=all", "--result", file)
+	assert.True(t, err != nil || backend == "landlock", "%s: it works with --explain", backend)
+	report, err := exec.Command(nsrun, "explain", file).CombinedOutput()
+	require.NoError(t, err, string(report))
+	require.NotEmpty(t, r.cause, "the table says why it fails")
+	assert.Regexp(t, "(?m)^refused: .*"+r.cause, string(report), backend)
+}
+
 // runs runs it, and returns all output.
-func (r everyday) runs(nsrun, project, home, backend string) (string, error) {
-	flags := []string{"run", "--workspace", ".", "--backend", backend}
+func (r everyday) runs(nsrun, project, home, backend string, more ...string) (string, error) {
+	flags := append([]string{"run", "--workspace", ".", "--backend", backend}, more...)
 	if r.tool != "" {
 		flags = append(flags, "--tool", r.tool)
 	}

@@ -112,3 +112,58 @@ func TestQuoted(t *testing.T) {
 	assert.Equal(t, `'/a;rm -rf /'`, quoted("/a;rm -rf /"))
 	assert.Equal(t, `'/it'\''s'`, quoted("/it's"))
 }
+
+// TestAsks: which links are followed, and what is removed.
+func TestAsks(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		flags             uint64
+		args              [6]uint64
+		nofollow, removes bool
+	}{
+		{"stat", 0, [6]uint64{}, false, false}, {"lstat", 0, [6]uint64{}, true, false}, {"readlink", 0, [6]uint64{}, true, false},
+		{"newfstatat", 0, [6]uint64{3: unix.AT_SYMLINK_NOFOLLOW}, true, false}, {"statx", 0, [6]uint64{3: unix.AT_SYMLINK_NOFOLLOW}, false, false},
+		{"openat", unix.O_NOFOLLOW, [6]uint64{}, true, false}, {"openat", unix.O_CREAT, [6]uint64{}, false, false}, {"openat", unix.O_CREAT | unix.O_EXCL, [6]uint64{}, true, false},
+		{"rmdir", 0, [6]uint64{}, true, true}, {"unlinkat", 0, [6]uint64{2: unix.AT_REMOVEDIR}, true, true}, {"unlinkat", 0, [6]uint64{}, true, false},
+		{"chmod", 0, [6]uint64{}, false, false}, {"lchown", 0, [6]uint64{}, true, false},
+	} {
+		e := event{name: c.name, call: calls[c.name], flags: c.flags}
+		e.asks(c.args)
+		assert.Equal(t, c.nofollow, e.nofollow, "%s %v", c.name, c.args)
+		assert.Equal(t, c.removes, e.removes, "%s %v", c.name, c.args)
+	}
+	for name := range atFlags {
+		assert.Contains(t, calls, name)
+	}
+	for name := range accessModes {
+		assert.Contains(t, calls, name)
+	}
+	for _, name := range atLinks {
+		assert.Contains(t, calls, name)
+	}
+}
+
+// TestLets: what the host lets a call do to a file, a link, a directory and what is not the caller's.
+func TestLets(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(dir+"/file", nil, 0o600))
+	require.NoError(t, os.Symlink("file", dir+"/link"))
+	for _, c := range []struct {
+		name  string
+		flags uint64
+		mode  uint32
+		path  string
+		want  bool
+	}{
+		{"openat", unix.O_RDWR, 0, "/file", true}, {"openat", unix.O_WRONLY, 0, "", false}, {"openat", unix.O_RDONLY, 0, "", true}, {"openat", unix.O_TMPFILE | unix.O_RDWR, 0, "", true},
+		{"openat", unix.O_DIRECTORY, 0, "/file", false}, {"openat", unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY, 0, "/file", false}, {"openat", unix.O_RDONLY, 0, "/link", false},
+		{"openat", unix.O_PATH, 0, "/link", true}, {"execve", 0, 0, "/file", false}, {"chdir", 0, 0, "/file", false}, {"chdir", 0, 0, "", true}, {"connect", 0, 0, "/file", false},
+		{"readlink", 0, 0, "/file", false}, {"readlink", 0, 0, "/link", true}, {"stat", 0, 0, "/file", true}, {"access", 0, unix.R_OK | unix.W_OK, "/file", true},
+		{"chmod", 0, 0, "/file", true}, {"truncate", 0, 0, "/file", true}, {"truncate", 0, 0, "", false}, {"mkdir", 0, 0, "", true}, {"mkdir", 0, 0, "/file", false},
+	} {
+		fd, err := unix.Open(dir+c.path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, lets(event{name: c.name, call: calls[c.name], flags: c.flags, mode: c.mode}, fd, false), "%s %#x %s", c.name, c.flags, c.path)
+		unix.Close(fd)
+	}
+}

@@ -1,6 +1,7 @@
 package denial
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 const (
 	mostKept     = 2 << 20 // bytes of denials that are counted
+	kindSize     = 768     // bytes of one, without its texts: the denial twice, its change, and its place in the map
 	mostReported = 100     // kinds of them in a result
 )
 
@@ -43,7 +45,11 @@ func (f *found) add(e event, d *result.Denial) {
 	f.order++
 	have := f.denials[key]
 	if have == nil {
-		if f.size += len(d.Path) + len(d.Host); f.size > mostKept {
+		size := kindSize + len(d.Path) + len(d.Host)
+		if d.Change != nil {
+			size += len(d.Change.Flag) + len(d.Change.Manifest)
+		}
+		if f.size += size; f.size > mostKept {
 			f.size = mostKept
 			f.missed++
 			return
@@ -67,9 +73,13 @@ func (f *found) unknown(n int) {
 func (f *found) all() (denials []result.Denial, missed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]*one, 0, len(f.denials))
+	all, named := make([]*one, 0, len(f.denials)), false
 	for _, d := range f.denials {
 		all = append(all, d)
+		named = named || d.Op == resolve && d.Path != ""
+	}
+	if named { // who asks for a name has connected to its server before, which says less
+		all = slices.DeleteFunc(all, func(d *one) bool { return d.Op == resolve && d.Path == "" })
 	}
 	slices.SortFunc(all, func(a, b *one) int { return b.last - a.last })
 	for i, d := range all {
@@ -82,7 +92,7 @@ func (f *found) all() (denials []result.Denial, missed int) {
 }
 
 // tried are calls that programs try, and do without.
-var tried = strings.Fields("io_uring_setup clone3 rseq set_mempolicy mbind get_mempolicy perf_event_open add_key keyctl request_key bpf userfaultfd pidfd_getfd kcmp acct quotactl")
+var tried = strings.Fields("io_uring_setup clone3 rseq set_mempolicy mbind get_mempolicy perf_event_open add_key keyctl request_key bpf userfaultfd pidfd_getfd kcmp acct quotactl pkey_alloc")
 
 // refused is a system call that the filters refuse.
 func (w *Watch) refused(e event) *result.Denial {
@@ -96,22 +106,37 @@ func (w *Watch) refused(e event) *result.Denial {
 	if e.name == "socket" || e.name == "socketpair" {
 		d.Kind, d.Path = "socket", family(uint32(e.args[0]))
 	}
+	d.Change = w.allows(e, d.Path)
+	return d
+}
+
+// allows is what allows a call that the filters refuse, if anything does. Each filter has a say, so only the built-in one can be exchanged.
+func (w *Watch) allows(e event, path string) *result.Change {
 	if w.Plan.Seccomp == nil {
-		return d
+		return nil
 	}
+	if slices.Contains(w.Plan.Seccomp.Refuse, seccomp.RefuseInet) && strings.HasPrefix(path, "AF_INET") {
+		return hostNetwork()
+	}
+	own, _ := seccomp.Builtin(w.Plan.Seccomp.Filter, w.arch) // none if that is off
+	others := slices.DeleteFunc(slices.Clone(w.Filters), func(f seccomp.Filter) bool { return bytes.Equal(f.Bytes(), own.Bytes()) })
 	nr, _ := w.arch.Number(e.name)
 	for _, name := range []string{"default", "build"} {
 		f, err := seccomp.Builtin(name, w.arch)
-		if err != nil || name == w.Plan.Seccomp.Filter || len(w.Filters) != 1 {
+		if err != nil || name == w.Plan.Seccomp.Filter {
 			continue
 		}
-		a, err := seccomp.Decide(seccomp.Data{NR: nr, Arch: w.arch.Audit(), Args: [6]uint64{e.args[0], e.args[1]}}, f)
+		a, err := seccomp.Decide(seccomp.Data{NR: nr, Arch: w.arch.Audit(), Args: [6]uint64{e.args[0], e.args[1]}}, append(others, f)...)
 		if err == nil && a == seccomp.Allow {
-			d.Change = &result.Change{Flag: "--seccomp " + name, Manifest: `"seccomp": "` + name + `"`}
-			break
+			return &result.Change{Flag: "--seccomp " + name, Manifest: `"seccomp": "` + name + `"`}
 		}
 	}
-	return d
+	return nil
+}
+
+// hostNetwork is what allows a connection where there is no network.
+func hostNetwork() *result.Change {
+	return &result.Change{Flag: "--net host", Manifest: `"network": "host"`}
 }
 
 // family is the name of a family of sockets: socket(2).

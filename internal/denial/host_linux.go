@@ -60,7 +60,10 @@ func (h *host) place(name string) (at string, err error) {
 const maxLinks = 40 // as the kernel follows: path_resolution(7)
 
 // open opens what a path leads to, for looking. It goes from one mount to another only by name, so that it enters none that is not local.
-func (h *host) open(name string) (int, error) {
+func (h *host) open(name string) (int, error) { return h.openAs(name, 0) }
+
+// openAs is open with O_NOFOLLOW in flags or not.
+func (h *host) openAs(name string, flags uint64) (int, error) {
 	for range maxLinks {
 		name = path.Clean(name)
 		at, err := h.place(name)
@@ -78,7 +81,7 @@ func (h *host) open(name string) (int, error) {
 		if rest == "" {
 			return unix.Dup(base)
 		}
-		fd, err := unix.Openat2(base, rest, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS})
+		fd, err := unix.Openat2(base, rest, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS})
 		if !errors.Is(err, unix.EXDEV) {
 			return fd, err
 		}
@@ -122,7 +125,14 @@ func reached(fd int) string {
 	return name
 }
 
-// mayWrite reports whether this thread may write to what is open.
-func mayWrite(fd int) bool {
-	return unix.Faccessat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.W_OK, unix.AT_EACCESS) == nil
+// public reports whether everybody may read what is open.
+func public(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&0o004 != 0
+}
+
+// hasCapabilities reports whether a file gives capabilities to who executes it: capabilities(7).
+func hasCapabilities(fd int) bool {
+	n, err := unix.Getxattr("/proc/self/fd/"+strconv.Itoa(fd), "security.capability", nil)
+	return err == nil && n > 0
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/landlock"
+	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"golang.org/x/sys/unix"
@@ -148,7 +149,7 @@ func (l *looker) look(e event) {
 		}
 		name = e.dir + "/" + name
 	}
-	key := [3]string{e.name, name, strconv.FormatUint(e.flags&(unix.O_ACCMODE|unix.O_CREAT|unix.O_EXCL|unix.O_TRUNC), 8)}
+	key := [3]string{e.name, name, e.asked()}
 	if l.seen[key] {
 		return
 	}
@@ -166,52 +167,58 @@ func (l *looker) look(e event) {
 
 // path returns what was refused of a path, or nil.
 func (l *looker) path(e event, name string) (*result.Denial, error) {
-	if clean := path.Clean(name); policy.Inside(clean, "/proc") || policy.Inside(clean, "/sys") || policy.Inside(clean, "/dev") {
+	if clean := path.Clean(name); policy.Inside(clean, "/proc") || policy.Inside(clean, "/sys") || policy.Inside(clean, "/dev") && !l.Plan.Bare() {
 		return nil, nil // the sandbox's own, which nothing can be granted of
 	}
-	inside, err := l.inside(name)
+	inside, err := l.inside(name, e.nofollow)
 	if errors.Is(err, unix.ENAMETOOLONG) {
 		return nil, nil // on the host likewise
 	}
 	defer closeFD(inside)
-	change := e.call.act == entry || e.call.act == bindTo
+	change, creates := e.call.act == entry || e.call.act == bindTo, e.call.act == open && e.flags&unix.O_CREAT != 0
 	if change && err == nil && e.call.creates {
 		return nil, nil // it is there already, or was made
 	}
-	writes := change || e.call.act == inode || e.call.act == open && (e.flags&unix.O_ACCMODE != unix.O_RDONLY || e.flags&unix.O_CREAT != 0)
 	missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES)
 	at, target := inside, name
-	if change || err != nil && e.call.act == open && e.flags&unix.O_CREAT != 0 { // what counts is the directory
+	if change || err != nil && creates { // what counts is the directory
 		target = path.Dir(strings.TrimRight(name, "/"))
-		parent, perr := l.inside(target)
+		parent, perr := l.inside(target, false)
 		defer closeFD(parent)
-		if perr == nil {
+		switch {
+		case perr == nil && !change && !l.readOnly(parent): // a link that leads to what is hidden
+			at, target = -1, name
+		case perr == nil:
 			if change && !e.call.creates && err != nil && !l.readOnly(parent) {
 				return nil, nil // there is nothing, or was: the command may have made and removed it
 			}
 			at, missing = parent, false
-		} else if !change {
-			at, target = -1, name
-		} else {
+		default:
 			at = -1
 		}
 	}
 	switch {
 	case at >= 0 && e.call.act == inode && e.name != "truncate" && l.Plan.Bare():
 		return nil, nil // Landlock has no right for it
-	case at >= 0 && writes && (e.call.act != open || e.flags&unix.O_ACCMODE != unix.O_RDONLY || err != nil):
+	case err == nil && l.covers(e, at):
+		return l.masked(e, name)
+	case at >= 0 && (e.writes(l.Plan.Bare()) || err != nil):
 		return l.readOnlyDenial(e, name, target, at)
 	case at >= 0:
 		return l.present(e, name, at), nil
 	case !missing:
 		return nil, nil
 	}
-	return l.hidden(e, name, target, writes)
+	return l.hidden(e, name, target)
 }
 
 // inside opens what a path of the command leads to, for looking.
-func (l *looker) inside(name string) (int, error) {
-	return unix.Openat2(l.root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+func (l *looker) inside(name string, nofollow bool) (int, error) {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	if nofollow {
+		how.Flags |= unix.O_NOFOLLOW
+	}
+	return unix.Openat2(l.root, name, how)
 }
 
 func closeFD(fd int) {
@@ -221,20 +228,17 @@ func closeFD(fd int) {
 }
 
 // hidden is what the host has, and the sandbox has not.
-func (l *looker) hidden(e event, name, target string, writes bool) (*result.Denial, error) {
-	fd, err := l.host.open(target)
-	if err != nil {
-		if errors.Is(err, errElsewhere) {
-			return nil, err
-		}
-		return nil, nil // neither has it
+func (l *looker) hidden(e event, name, target string) (*result.Denial, error) {
+	fd, err := l.wouldLet(e, name, target)
+	if fd < 0 {
+		return nil, err
 	}
 	defer unix.Close(fd)
+	if !l.stays(e, name, target) {
+		return nil, nil
+	}
 	if l.secret(name, fd) {
 		return &result.Denial{Kind: "secret", Op: e.name, Rule: "view"}, nil
-	}
-	if writes && !mayWrite(fd) {
-		return nil, nil // the host would refuse it as well
 	}
 	var st unix.Stat_t
 	_ = unix.Fstat(fd, &st)
@@ -244,17 +248,18 @@ func (l *looker) hidden(e event, name, target string, writes bool) (*result.Deni
 		d.Kind, d.Change = "exec", grant("--ro", "extra_ro", path.Clean(target))
 	case socket:
 		d.Change = grant("--socket", "sockets", path.Clean(target))
-	case writes:
-		d.Change = l.writable(path.Clean(target))
+	case e.writes(false) || target != name:
+		d.Change = l.writable(grantable(target, st.Mode))
 	default:
-		d.Change = grant("--ro", "extra_ro", path.Clean(target))
+		d.Change = grant("--ro", "extra_ro", grantable(target, st.Mode))
 	}
 	return d, nil
 }
 
 // secret reports whether a path, or what is open there, lies where keys are kept: a link may lead there, and the home directory may be one.
 func (l *looker) secret(name string, fd int) bool {
-	return policy.Secret(path.Clean(name), l.Home) || policy.Secret(reached(fd), l.Home) || policy.Secret(reached(fd), l.realHome)
+	at := reached(fd)
+	return policy.Secret(path.Clean(name), l.Home) || policy.Secret(at, l.Home) || policy.Secret(at, l.realHome) || plan.SecretEtc(at) && !public(fd)
 }
 
 // readOnly reports whether the sandbox keeps what is open from being written.
@@ -285,17 +290,14 @@ func (l *looker) readOnlyDenial(e event, name, target string, at int) (*result.D
 	if !l.readOnly(at) {
 		return nil, nil
 	}
-	where := path.Clean(target)
-	fd, err := l.host.open(where)
-	if err != nil {
-		if errors.Is(err, errElsewhere) {
-			return nil, err
-		}
-		return nil, nil // the sandbox's own
+	fd, err := l.wouldLet(e, name, target)
+	if fd < 0 {
+		return nil, err
 	}
 	defer unix.Close(fd)
-	if !mayWrite(fd) {
-		return nil, nil // the host would refuse it as well
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || l.Plan.Landlock == nil && !written(st.Mode) {
+		return nil, nil // only Landlock refuses to write to a FIFO, or to a device
 	}
 	rule := "read-only"
 	if l.Plan.Bare() {
@@ -304,7 +306,7 @@ func (l *looker) readOnlyDenial(e event, name, target string, at int) (*result.D
 	if l.secret(name, fd) {
 		return &result.Denial{Kind: "secret", Op: e.name, Rule: rule}, nil
 	}
-	return &result.Denial{Kind: "fs", Op: e.name, Path: name, Inside: "read-only", Host: reached(fd), Rule: rule, Change: l.writable(where)}, nil
+	return &result.Denial{Kind: "fs", Op: e.name, Path: name, Inside: "read-only", Host: reached(fd), Rule: rule, Change: l.writable(grantable(target, st.Mode))}, nil
 }
 
 // present is what was refused of what is shown: privileges of programs, and reading by Landlock's rules alone.
@@ -314,19 +316,19 @@ func (l *looker) present(e event, name string, at int) *result.Denial {
 		return nil
 	}
 	file := st.Mode&unix.S_IFMT == unix.S_IFREG
-	if e.call.act == execute && file && (st.Mode&unix.S_ISUID != 0 || st.Mode&unix.S_ISGID != 0 && st.Mode&unix.S_IXGRP != 0) {
+	if e.call.act == execute && file && (st.Mode&unix.S_ISUID != 0 || st.Mode&unix.S_ISGID != 0 && st.Mode&unix.S_IXGRP != 0 || hasCapabilities(at)) {
 		return &result.Denial{Kind: "setuid", Op: e.name, Path: name, Rule: "no_new_privs"}
 	}
 	right := landlock.ReadFile
 	switch {
-	case e.call.act == look, e.call.act == connect:
+	case e.call.act == look, e.call.act == connect, e.call.act == inode:
 		return nil
 	case e.call.act == execute:
 		right = landlock.Execute
 	case !file && st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		right = landlock.ReadDir
 	}
-	if e.flags&unix.O_PATH != 0 || l.allowed(at, right) {
+	if e.flags&unix.O_PATH != 0 || l.allowed(at, right) || !lets(e, at, false) {
 		return nil
 	}
 	if l.secret(name, at) {
@@ -344,19 +346,33 @@ func (l *looker) network(e event) *result.Denial {
 	if e.path == "" || l.Plan.Network != string(policy.NetworkNone) {
 		return nil
 	}
-	op := e.name
-	if e.call.act == sendName {
-		op = "resolve"
+	if e.port != 0 && !listens("self", e.port) {
+		return nil // nobody listens there on the host either
 	}
-	return &result.Denial{Kind: "net", Op: op, Path: e.path, Rule: "network", Change: &result.Change{Flag: "--net host", Manifest: `"network": "host"`}}
+	op, what := e.name, e.path
+	if what == anyName {
+		op, what = resolve, ""
+	} else if e.call.act == sendName {
+		op = resolve
+	}
+	return &result.Denial{Kind: "net", Op: op, Path: what, Rule: "network", Change: hostNetwork()}
 }
 
+const resolve = "resolve" // the operation of a denial of a name
+
+// grant is a change that grants a path, if there is one.
 func grant(flag, key, at string) *result.Change {
+	if at == "" || policy.Inside(at, "/dev") { // the backend landlock shows the host's, and nothing of it can be granted
+		return nil
+	}
 	return &result.Change{Flag: flag + " " + quoted(at), Manifest: strconv.Quote(key) + ": [" + strconv.Quote(at) + "]"}
 }
 
 // writable is a grant to write, if that is no mistake.
 func (l *looker) writable(at string) *result.Change {
+	if at == "" {
+		return nil
+	}
 	if why, _ := policy.Mistake(at, l.Home); why != "" {
 		return nil
 	}

@@ -1,9 +1,13 @@
 package denial
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"io"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 
@@ -32,7 +36,7 @@ func peekWord(pid uint32, at uint64) (uint64, bool) {
 }
 
 // readAddress reads the address of connect(2) or bind(2).
-func (w *Watch) readAddress(e event, n sys.Notification) []event {
+func readAddress(e event, n sys.Notification) []event {
 	size := min(int(uint32(n.Args[2])), unix.SizeofSockaddrAny)
 	if size < 3 {
 		return nil
@@ -41,34 +45,69 @@ func (w *Watch) readAddress(e event, n sys.Notification) []event {
 	if len(have) < size {
 		return nil
 	}
-	switch family := binary.NativeEndian.Uint16(have); {
+	family, ip := binary.NativeEndian.Uint16(have), netip.Addr{}
+	switch {
 	case family == unix.AF_UNIX && have[2] != 0:
 		path, _, _ := bytes.Cut(have[2:], []byte{0})
 		if e.path = string(path); e.path[0] != '/' {
 			e.dir = directory(n.PID, cwd, n.Args)
 		}
-	case family == unix.AF_INET && size >= unix.SizeofSockaddrInet4 && e.call.act == connect:
-		e.dir, e.path = inet, address(netip.AddrFrom4([4]byte(have[4:8])), have)
-	case family == unix.AF_INET6 && size >= unix.SizeofSockaddrInet6 && e.call.act == connect:
-		e.dir, e.path = inet, address(netip.AddrFrom16([16]byte(have[8:24])), have)
+		return []event{e}
+	case family == unix.AF_INET && size >= unix.SizeofSockaddrInet4:
+		ip = netip.AddrFrom4([4]byte(have[4:8]))
+	case family == unix.AF_INET6 && size >= unix.SizeofSockaddrInet6:
+		ip = netip.AddrFrom16([16]byte(have[8:24]))
 	default:
 		return nil
 	}
+	const names = 53 // RFC 1035
+	ip, port, own := ip.Unmap(), binary.BigEndian.Uint16(have[2:]), ip.Unmap().IsLoopback() || ip.IsUnspecified()
+	switch {
+	case e.call.act == bindTo:
+		return nil
+	case !own:
+		e.path = netip.AddrPortFrom(ip, port).String()
+	case port == names: // nobody answers there: a command may not bind to a port below 1024
+		e.path = anyName
+	case port != 0 && !listens(strconv.Itoa(int(n.PID)), port):
+		e.path, e.port = netip.AddrPortFrom(ip, port).String(), port
+	default:
+		return nil
+	}
+	e.dir = inet
 	return []event{e}
 }
 
 // inet stands for the directory of an address.
 const inet = "internet"
 
-func address(ip netip.Addr, sockaddr []byte) string {
-	if ip.Unmap().IsLoopback() || ip.IsUnspecified() {
-		return "" // the sandbox's own
+// listens reports whether a process of the same network as this one, which is one of /proc, takes connections at a TCP port: proc_pid_net(5).
+func listens(process string, port uint16) bool {
+	const most = 1 << 20
+	local := fmt.Sprintf(":%04X", port)
+	for _, table := range []string{"tcp", "tcp6"} {
+		f, err := os.Open("/proc/" + process + "/net/" + table)
+		if err != nil {
+			continue
+		}
+		for lines := bufio.NewScanner(io.LimitReader(f, most)); lines.Scan(); {
+			words := strings.Fields(lines.Text()) // number, local address, remote address, state
+			if len(words) > 3 && words[3] == "0A" && strings.HasSuffix(words[1], local) {
+				f.Close()
+				return true
+			}
+		}
+		f.Close()
 	}
-	return netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(sockaddr[2:])).String()
+	return false
 }
+
+// anyName stands for the path of a name that was asked for and is not known.
+const anyName = "*"
 
 // readName reads the question of a DNS message (RFC 1035), if what is sent is one.
 func readName(e event, n sys.Notification) []event {
+
 	at, size := n.Args[1], n.Args[2]
 	if e.name == "sendmmsg" { // the first message's first vector
 		vector, ok := peekWord(n.PID, n.Args[1]+16)

@@ -39,8 +39,13 @@ type event struct {
 	comm      string // the name of its thread
 	dir, path string // of the call; dir is the path of the directory that path begins at, if it is relative
 	flags     uint64
+	nofollow  bool   // the last link of path is not followed
+	removes   bool   // a directory is removed
+	second    bool   // path is the one that rename(2) makes
+	mode      uint32 // of access(2)
 	errno     uint16 // of a call that the filters have refused
 	args      [2]uint64
+	port      uint16        // of the command's own host, where nobody listens in the sandbox
 	root      int           // of the command; -1 if it is not known yet
 	reached   chan struct{} // closed when all events before it are looked up, if this is no event
 }
@@ -277,7 +282,7 @@ func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
 	e := event{name: name, call: c, pid: n.PID}
 	switch {
 	case c.act == connect || c.act == bindTo:
-		return w.readAddress(e, n)
+		return readAddress(e, n)
 	case c.act == sendName:
 		return readName(e, n)
 	case name == "creat":
@@ -287,6 +292,7 @@ func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
 	case c.act == open:
 		e.flags = n.Args[c.flags]
 	}
+	e.asks(n.Args)
 	add := func(dir, path int8) {
 		text, ok := peekString(n.PID, n.Args[path])
 		if !ok || text == "" {
@@ -300,9 +306,17 @@ func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
 	}
 	add(c.dir, c.path)
 	switch {
+	case name == "link":
+		e = e.source(false)
+		add(cwd, 0)
+	case name == "linkat":
+		e = e.source(n.Args[4]&unix.AT_SYMLINK_FOLLOW != 0)
+		add(0, 1)
 	case c.dir2 == cwd:
+		e.second = true
 		add(cwd, c.path+1)
 	case c.dir2 >= 0:
+		e.second = true
 		add(c.dir2, c.dir2+1)
 	}
 	return all

@@ -59,9 +59,12 @@ func TestDenialsOfAnEnding(t *testing.T) {
 		"no filter":      {&plan.Plan{Explain: &plan.Explain{}}, backend.Outcome{Status: unix.WaitStatus(unix.SIGSYS)}, nil},
 		"SIGSEGV":        {&plan.Plan{Explain: &plan.Explain{}, Seccomp: &plan.Seccomp{Filter: "default"}}, backend.Outcome{Status: unix.WaitStatus(unix.SIGSEGV)}, nil},
 	} {
+		if c.plan.Explain != nil {
+			c.out.Explain = &result.Explained{Level: "on"}
+		}
 		assert.Equal(t, c.want, ended(c.plan, c.out).Denials, name)
 	}
-	many := backend.Outcome{Status: failed, Evidence: cgroup.Evidence{PidsMax: 1}, Denials: make([]result.Denial, 100)}
+	many := backend.Outcome{Explain: &result.Explained{}, Status: failed, Evidence: cgroup.Evidence{PidsMax: 1}, Denials: make([]result.Denial, 100)}
 	all := ended(grouped(plan.Enforcement{Limit: "pids=8"}), many).Denials
 	assert.Len(t, all, 100, "a result has no more")
 	assert.Equal(t, "limit", all[0].Kind)

@@ -158,8 +158,8 @@ func passes(backend string) []func(*compiler) error {
 	case BackendNone:
 		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).explain, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	}
-	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).agents, (*C).copies, (*C).fileSystem, (*C).landlock, (*C).seccomp,
-		(*C).explain, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).agents, (*C).copies, (*C).explain, (*C).fileSystem, (*C).landlock, (*C).seccomp,
+		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 
 // session refuses what cannot start commands later, and end whatever they leave behind.

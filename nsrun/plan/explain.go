@@ -13,7 +13,7 @@ import (
 // Explain has the command's filter ask a listener, which is nsrun, at each call that a result can report: see [seccomp.Watch]. The listener answers as
 // the filters do, and looks up afterwards what was asked for.
 type Explain struct {
-	// All reports looking at files, too, and calls that programs try and do without.
+	// All reports looking at files, too, also by who reads a tree, and calls that programs try and do without.
 	All bool `json:"all,omitempty"`
 	// Calls are the calls that are watched, beside those that the filters refuse.
 	Calls []string `json:"calls"`
@@ -80,7 +80,7 @@ func (p *Plan) ExplainFilters(goarch string) (listener seccomp.Filter, joined, b
 			joined = append(joined, f)
 		}
 	}
-	listener, err = seccomp.Watch(joined, p.Explain.Calls, a)
+	listener, err = seccomp.Watch(joined, p.Explain.Calls, p.Explain.All, a)
 	return listener, joined, beside, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/mounts"
@@ -22,6 +23,11 @@ func inodes(mb int64) int64 { return max(mb<<20>>12, 4096) }
 var secretEtc = []string{
 	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private", "security/opasswd", "letsencrypt",
 	"wireguard", "NetworkManager/system-connections", "krb5.keytab", "nsrun",
+}
+
+// SecretEtc reports whether a path is one of those places, or below one.
+func SecretEtc(path string) bool {
+	return slices.ContainsFunc(secretEtc, func(name string) bool { return policy.Inside(path, "/etc/"+name) })
 }
 
 func (c *compiler) fileSystem() error {
@@ -187,8 +193,8 @@ func (c *compiler) appendEtc(ops []mounts.Op) []mounts.Op {
 	file("passwd", fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n", user, id.UID, id.GID, user, home))
 	file("group", fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", user, id.GID))
 	hosts := "files dns"
-	if c.pol.Network.Mode() == policy.NetworkNone {
-		hosts = "files" // a name that nobody can look up is not known at once
+	if c.pol.Network.Mode() == policy.NetworkNone && c.plan.Explain == nil {
+		hosts = "files" // a name that nobody can look up is not known at once; for a report it is asked for, of an address where nobody answers
 	}
 	file("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: "+hosts+"\nnetworks: files\nprotocols: files\nservices: files\n")
 	file("hostname", c.plan.Hostname+"\n")

@@ -5,7 +5,7 @@ package result
 type Denial struct {
 	// Kind is "fs", "exec", "net", "syscall", "socket", "setuid", "secret", "limit" or "foreign-arch".
 	Kind string `json:"kind"`
-	// Op is the system call. Of a limit it is the limit with its value, such as "pids=64".
+	// Op is the system call, or "resolve" of a name that was asked for. Of a limit it is the limit with its value, such as "pids=64".
 	Op string `json:"op"`
 	// Path is what was asked for: a path inside, an address, a family of sockets. A secret's is left out.
 	Path string `json:"path,omitempty"`

@@ -151,7 +151,9 @@ func (s *server) prepareClose(c *call, req *request) (act, *Error) {
 		names = append(names, b.name)
 	}
 	if !req.now {
-		c.after = s.inFlight(func(of *call) bool { return slices.Contains(all, of.sandbox) })
+		c.after = s.inFlight(func(of *call) bool { // those of a session that could not be opened, too
+			return of.sandbox != nil && (!req.given["session"] || of.sandbox.name == req.session)
+		})
 	}
 	return func() (any, *Error) {
 		s.settle(c.ctx, c.after)
