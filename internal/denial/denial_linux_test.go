@@ -3,6 +3,8 @@ package denial
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -166,4 +168,20 @@ func TestLets(t *testing.T) {
 		assert.Equal(t, c.want, lets(event{name: c.name, call: calls[c.name], flags: c.flags, mode: c.mode}, fd, false), "%s %#x %s", c.name, c.flags, c.path)
 		unix.Close(fd)
 	}
+}
+
+// TestRememberedPaths: short paths take as little memory as long ones.
+func TestRememberedPaths(t *testing.T) {
+	l := looker{Watch: &Watch{seen: map[[3]string]bool{}}}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 1 << 20 {
+		l.remember([3]string{"open", "/" + strconv.Itoa(i), strconv.Itoa(1 << 30)})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.NotEmpty(t, l.seen)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2*mostSeen))
+	runtime.KeepAlive(l)
 }

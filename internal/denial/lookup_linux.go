@@ -20,7 +20,7 @@ type looker struct {
 	host   *host
 	root   int     // as the last event has it
 	before []event // without one
-	size   int     // of the paths in seen
+	size   int     // of seen, in bytes
 
 	realHome string // without links
 }
@@ -129,8 +129,17 @@ func (w *Watch) leave() {
 	w.root, w.ns = -1, -1
 }
 
-// mostSeen bounds the paths that are remembered, in bytes.
-const mostSeen = 2 << 20
+const (
+	mostSeen = 8 << 20 // bytes of the paths that are remembered
+	seenSize = 200     // bytes of one, without its text: its place in the map, and what was asked for
+)
+
+// remember notes that nothing was refused, as long as there is room.
+func (l *looker) remember(key [3]string) {
+	if l.size += seenSize + len(key[1]); l.size <= mostSeen {
+		l.seen[key] = true
+	}
+}
 
 func (l *looker) look(e event) {
 	if e.errno != 0 {
@@ -159,9 +168,8 @@ func (l *looker) look(e event) {
 		l.found.unknown(1)
 	case d != nil:
 		l.found.add(e, d)
-	case l.size+len(name) < mostSeen:
-		l.seen[key] = true
-		l.size += len(name)
+	default:
+		l.remember(key)
 	}
 }
 
