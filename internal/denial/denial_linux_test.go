@@ -185,3 +185,15 @@ func TestRememberedPaths(t *testing.T) {
 	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2*mostSeen))
 	runtime.KeepAlive(l)
 }
+
+// TestAddress: an address of the internet counts where there is no network, and is not even looked at elsewhere.
+func TestAddress(t *testing.T) {
+	closed := []byte{unix.AF_INET, 0, 0, 1, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}
+	n := sys.Notification{PID: uint32(os.Getpid()), Args: [6]uint64{0, sys.Addr(&closed[0]), uint64(len(closed))}}
+	e := event{name: "connect", call: calls["connect"]}
+	got := readAddress(e, n, true)
+	require.Len(t, got, 1)
+	assert.Equal(t, "127.0.0.1:1", got[0].path)
+	assert.Empty(t, readAddress(e, n, false))
+	runtime.KeepAlive(closed)
+}

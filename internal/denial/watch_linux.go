@@ -283,7 +283,7 @@ func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
 	e := event{name: name, call: c, pid: n.PID}
 	switch {
 	case c.act == connect || c.act == bindTo:
-		return readAddress(e, n)
+		return readAddress(e, n, w.Plan.Network == string(policy.NetworkNone))
 	case c.act == sendName:
 		return readName(e, n)
 	case name == "creat":
