@@ -1,6 +1,7 @@
 package denial
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -196,4 +197,16 @@ func TestAddress(t *testing.T) {
 	assert.Equal(t, "127.0.0.1:1", got[0].path)
 	assert.Empty(t, readAddress(e, n, false))
 	runtime.KeepAlive(closed)
+}
+
+// TestGrant: a change can be copied into a manifest, whatever the path; there is none for a path that JSON cannot have.
+func TestGrant(t *testing.T) {
+	for _, at := range []string{"/a b", "/it's", "/\x01\x7f\a", "/\u202e\"\\", "/\U000e0001"} {
+		c := grant("--ro", "extra_ro", at)
+		require.NotNil(t, c, "%q", at)
+		var got map[string][]string
+		require.NoError(t, json.Unmarshal([]byte("{"+c.Manifest+"}"), &got), c.Manifest)
+		assert.Equal(t, map[string][]string{"extra_ro": {at}}, got)
+	}
+	assert.Nil(t, grant("--ro", "extra_ro", "/a\xff"))
 }

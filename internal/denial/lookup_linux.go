@@ -1,11 +1,13 @@
 package denial
 
 import (
+	"encoding/json"
 	"errors"
 	"path"
 	"runtime"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -370,12 +372,16 @@ func (l *looker) network(e event) *result.Denial {
 
 const resolve = "resolve" // the operation of a denial of a name
 
-// grant is a change that grants a path, if there is one.
+// grant is a change that grants a path, if there is one that JSON can say.
 func grant(flag, key, at string) *result.Change {
-	if at == "" || policy.Inside(at, "/dev") { // the backend landlock shows the host's, and nothing of it can be granted
+	if at == "" || !utf8.ValidString(at) || policy.Inside(at, "/dev") { // the backend landlock shows the host's, and nothing of it can be granted
 		return nil
 	}
-	return &result.Change{Flag: flag + " " + quoted(at), Manifest: strconv.Quote(key) + ": [" + strconv.Quote(at) + "]"}
+	list, err := json.Marshal([]string{at})
+	if err != nil {
+		return nil
+	}
+	return &result.Change{Flag: flag + " " + quoted(at), Manifest: strconv.Quote(key) + ": " + string(list)}
 }
 
 // writable is a grant to write, if that is no mistake.
