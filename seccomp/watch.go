@@ -84,5 +84,17 @@ func joint(ins Instruction, last bool, toNext int) Instruction {
 	return ins
 }
 
-// Errno returns the errno that an action fails a call with, and whether it does.
-func (a Action) Errno() (n uint16, ok bool) { return uint16(a), a&actionFull == actionErrno }
+// Errno returns the errno that an action fails a call with, and whether it does. One that asks a tracer, or a listener, fails it with ENOSYS where
+// there is none.
+func (a Action) Errno() (n uint16, ok bool) {
+	switch a & actionFull {
+	case actionErrno:
+		return uint16(a), true
+	case actionTrace, actionNotify:
+		return uint16(enosys & ^actionFull), true
+	}
+	return 0, false
+}
+
+// Allows reports whether the kernel carries a call out, be it logged or not.
+func (a Action) Allows() bool { return a&actionFull == Allow || a&actionFull == actionLog }

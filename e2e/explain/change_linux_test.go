@@ -43,6 +43,9 @@ func TestChangesAllow(t *testing.T) {
 				if backend == "landlock" && r.noLandlock != "" || backend == "native" && r.noNative != "" {
 					continue
 				}
+				if (strings.HasPrefix(w.work, "/var/tmp/") || strings.HasPrefix(w.work, "/tmp/")) && strings.HasSuffix(r.act, "{shared}/fifo") && backend == "native" {
+					continue // where the sandbox has a directory of its own, it covers FIFOs of what is read-only, and they are not refused
+				}
 				t.Run(w.name+"/"+backend+"/"+r.flag+" "+r.act, func(t *testing.T) {
 					w.fresh(t)
 					r.allows(t, w, backend)

@@ -53,7 +53,7 @@ var corpus = []program{
 	{name: "exec of a script", run: "sh: {hidden}/script; cd {hidden}; echo x > {shared}/new; echo x > {hidden}/new; set -C; echo x > {shared}/file", denied: "{hidden}/script"},
 	{name: "sh with noclobber", run: "sh: set -C; echo x > {shared}/file"},
 	{name: "sh of what is no file", run: "sh: echo x > {shared}/sub; {hidden}/file; {shared}/sub"},
-	{name: "sh with a FIFO", run: "sh: exec 3<>{shared}/fifo", denied: "{shared}/fifo"},
+	{name: "sh with a FIFO", run: "sh: exec 3<>{shared}/fifo"},
 	{name: "sh with a hidden FIFO", run: "sh: exec 3<>{hidden}/fifo", denied: "{hidden}/fifo"},
 	{name: "sh through a link", run: "sh: echo x > {shared}/link; echo x > {shared}/sub/../file", denied: "{shared}/link"},
 	{name: "test", run: "sh: /usr/bin/test -w {shared}/file; /usr/bin/test -r {hidden}/file; /usr/bin/test -x {hidden}/file; /usr/bin/test -w {hidden}/readonly", looked: "{shared}/file"},

@@ -70,7 +70,7 @@ export class Session {
       .on("close", () => this.#end(failure({ kind: "closed", text: "the session is closed" })));
   }
 
-  /** Runs a command. Options: stdin, env, labels, cwd, timeout, max_output, fresh, terminal, receipt; shell, with no args. */
+  /** Runs a command. Options: stdin, env, labels, cwd, timeout, max_output, fresh, terminal, receipt, explain; shell, with no args. */
   async exec(args, { stdin, ...options } = {}) {
     if (options.stream) throw new TypeError("exec collects the output: use stream");
     return result(await this.ask("exec", { args, stdin: pack(stdin), ...options }));

@@ -78,7 +78,7 @@ class Session(contextlib.AbstractContextManager):
             raise
 
     def exec(self, *args, stdin=None, **options):
-        """Runs a command and returns its Result. Options: shell, env, labels, cwd, timeout, max_output, fresh, terminal, receipt."""
+        """Runs a command and returns its Result. Options: shell, env, labels, cwd, timeout, max_output, fresh, terminal, receipt, explain."""
         if options.get("stream"):
             raise TypeError("exec() collects the output: use stream()")
         return Result(self._ask("exec", args=args or None, stdin=_pack(stdin), **options))

@@ -34,12 +34,13 @@ func unavailable() *result.Explained {
 
 // watch answers a listener of a plan's command, which it takes over.
 func watch(listener int, c denial.Config) (*denial.Watch, error) {
-	_, joined, _, err := c.Plan.ExplainFilters(runtime.GOARCH)
-	if err != nil {
-		unix.Close(listener)
-		return nil, err
+	if c.Plan.Seccomp != nil {
+		var err error
+		if c.Filters, err = c.Plan.Seccomp.Filters(runtime.GOARCH); err != nil {
+			unix.Close(listener)
+			return nil, err
+		}
 	}
-	c.Filters = joined
 	return denial.Start(listener, c)
 }
 

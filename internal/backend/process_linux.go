@@ -107,7 +107,7 @@ func (p *Process) giveUp(err error) {
 			_ = p.file().SetReadDeadline(time.Time{})
 			n, passed, _ := p.receive(make([]byte, sys.FailureSize))
 			closeAll(passed)
-			if n > 0 && !p.WaitGroupKilled(20*replyTimeout) {
+			if n > 0 && !p.WaitGroupKilled(lateTimeout) {
 				p.sandbox.Terminate()
 			}
 		}()
@@ -157,6 +157,10 @@ func (p *Process) begun(r *stages.Request, until <-chan struct{}) error {
 
 // replyTimeout is the longest time in which a server that is not busy answers.
 const replyTimeout = 5 * time.Millisecond
+
+// lateTimeout is how long a command that begins after it was given up may take to be killed before the sandbox is, with other commands in it. Nobody
+// waits for that. A loaded machine takes more than 100 ms.
+const lateTimeout = time.Second
 
 // Channel returns the end that can be read from when [Process.Wait] has something to return.
 func (p *Process) Channel() *End { return p.channel }

@@ -1,8 +1,11 @@
 package denial
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -166,4 +169,44 @@ func TestLets(t *testing.T) {
 		assert.Equal(t, c.want, lets(event{name: c.name, call: calls[c.name], flags: c.flags, mode: c.mode}, fd, false), "%s %#x %s", c.name, c.flags, c.path)
 		unix.Close(fd)
 	}
+}
+
+// TestRememberedPaths: short paths take as little memory as long ones.
+func TestRememberedPaths(t *testing.T) {
+	l := looker{Watch: &Watch{seen: map[[3]string]bool{}}}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 1 << 20 {
+		l.remember([3]string{"open", "/" + strconv.Itoa(i), strconv.Itoa(1 << 30)})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.NotEmpty(t, l.seen)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2*mostSeen))
+	runtime.KeepAlive(l)
+}
+
+// TestAddress: an address of the internet counts where there is no network, and is not even looked at elsewhere.
+func TestAddress(t *testing.T) {
+	closed := []byte{unix.AF_INET, 0, 0, 1, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}
+	n := sys.Notification{PID: uint32(os.Getpid()), Args: [6]uint64{0, sys.Addr(&closed[0]), uint64(len(closed))}}
+	e := event{name: "connect", call: calls["connect"]}
+	got := readAddress(e, n, true)
+	require.Len(t, got, 1)
+	assert.Equal(t, "127.0.0.1:1", got[0].path)
+	assert.Empty(t, readAddress(e, n, false))
+	runtime.KeepAlive(closed)
+}
+
+// TestGrant: a change can be copied into a manifest, whatever the path; there is none for a path that JSON cannot have.
+func TestGrant(t *testing.T) {
+	for _, at := range []string{"/a b", "/it's", "/\x01\x7f\a", "/\u202e\"\\", "/\U000e0001"} {
+		c := grant("--ro", "extra_ro", at)
+		require.NotNil(t, c, "%q", at)
+		var got map[string][]string
+		require.NoError(t, json.Unmarshal([]byte("{"+c.Manifest+"}"), &got), c.Manifest)
+		assert.Equal(t, map[string][]string{"extra_ro": {at}}, got)
+	}
+	assert.Nil(t, grant("--ro", "extra_ro", "/a\xff"))
 }

@@ -1,11 +1,13 @@
 package denial
 
 import (
+	"encoding/json"
 	"errors"
 	"path"
 	"runtime"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -20,7 +22,7 @@ type looker struct {
 	host   *host
 	root   int     // as the last event has it
 	before []event // without one
-	size   int     // of the paths in seen
+	size   int     // of seen, in bytes
 
 	realHome string // without links
 }
@@ -129,8 +131,17 @@ func (w *Watch) leave() {
 	w.root, w.ns = -1, -1
 }
 
-// mostSeen bounds the paths that are remembered, in bytes.
-const mostSeen = 2 << 20
+const (
+	mostSeen = 8 << 20 // bytes of the paths that are remembered
+	seenSize = 200     // bytes of one, without its text: its place in the map, and what was asked for
+)
+
+// remember notes that nothing was refused, as long as there is room.
+func (l *looker) remember(key [3]string) {
+	if l.size += seenSize + len(key[1]); l.size <= mostSeen {
+		l.seen[key] = true
+	}
+}
 
 func (l *looker) look(e event) {
 	if e.errno != 0 {
@@ -159,9 +170,8 @@ func (l *looker) look(e event) {
 		l.found.unknown(1)
 	case d != nil:
 		l.found.add(e, d)
-	case l.size+len(name) < mostSeen:
-		l.seen[key] = true
-		l.size += len(name)
+	default:
+		l.remember(key)
 	}
 }
 
@@ -200,6 +210,8 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 	switch {
 	case at >= 0 && e.call.act == inode && e.name != "truncate" && l.Plan.Bare():
 		return nil, nil // Landlock has no right for it
+	case err == nil && e.call.act == open && isDevice(at) && opensDevices(at):
+		return nil, nil // it is opened, whatever it covers
 	case err == nil && l.covers(e, at):
 		return l.masked(e, name)
 	case at >= 0 && (e.writes(l.Plan.Bare()) || err != nil):
@@ -360,12 +372,16 @@ func (l *looker) network(e event) *result.Denial {
 
 const resolve = "resolve" // the operation of a denial of a name
 
-// grant is a change that grants a path, if there is one.
+// grant is a change that grants a path, if there is one that JSON can say.
 func grant(flag, key, at string) *result.Change {
-	if at == "" || policy.Inside(at, "/dev") { // the backend landlock shows the host's, and nothing of it can be granted
+	if at == "" || !utf8.ValidString(at) || policy.Inside(at, "/dev") { // the backend landlock shows the host's, and nothing of it can be granted
 		return nil
 	}
-	return &result.Change{Flag: flag + " " + quoted(at), Manifest: strconv.Quote(key) + ": [" + strconv.Quote(at) + "]"}
+	list, err := json.Marshal([]string{at})
+	if err != nil {
+		return nil
+	}
+	return &result.Change{Flag: flag + " " + quoted(at), Manifest: strconv.Quote(key) + ": " + string(list)}
 }
 
 // writable is a grant to write, if that is no mistake.

@@ -35,8 +35,8 @@ func peekWord(pid uint32, at uint64) (uint64, bool) {
 	return binary.NativeEndian.Uint64(have), true
 }
 
-// readAddress reads the address of connect(2) or bind(2).
-func readAddress(e event, n sys.Notification) []event {
+// readAddress reads the address of connect(2) or bind(2): one of the internet only where there is no network, as nothing is refused elsewhere.
+func readAddress(e event, n sys.Notification, offline bool) []event {
 	size := min(int(uint32(n.Args[2])), unix.SizeofSockaddrAny)
 	if size < 3 {
 		return nil
@@ -53,6 +53,8 @@ func readAddress(e event, n sys.Notification) []event {
 			e.dir = directory(n.PID, cwd, n.Args)
 		}
 		return []event{e}
+	case !offline:
+		return nil
 	case family == unix.AF_INET && size >= unix.SizeofSockaddrInet4:
 		ip = netip.AddrFrom4([4]byte(have[4:8]))
 	case family == unix.AF_INET6 && size >= unix.SizeofSockaddrInet6:

@@ -21,7 +21,8 @@ import (
 // Config is what the answers, and the words of a report, depend on.
 type Config struct {
 	Plan *plan.Plan
-	// Filters are those that the listening filter stands for.
+	// Filters are all of the plan's. Those beside the listening filter have a say of their own, but the kernel prefers a listener to a tracer, and to
+	// an action that it does not know.
 	Filters []seccomp.Filter
 	// Rules are Landlock's, at the paths that lowering has resolved.
 	Rules []landlock.PathRule
@@ -177,7 +178,7 @@ func (w *Watch) answer(n sys.Notification) {
 	silent := watched && !w.All && plan.ExplainsLooking(name)
 	comm := w.comm(n.PID, c.act == execute)
 	errno, refused := verdict.Errno()
-	if err != nil || !refused && (verdict != seccomp.Allow || !watched) {
+	if err != nil || !refused && (!verdict.Allows() || !watched) {
 		_ = sys.FailCall(w.listener, n.ID, uint16(unix.EPERM)) // a bug; it must not be one that lets a call go on
 		return
 	}
@@ -282,7 +283,7 @@ func (w *Watch) read(name string, c call, n sys.Notification) (all []event) {
 	e := event{name: name, call: c, pid: n.PID}
 	switch {
 	case c.act == connect || c.act == bindTo:
-		return readAddress(e, n)
+		return readAddress(e, n, w.Plan.Network == string(policy.NetworkNone))
 	case c.act == sendName:
 		return readName(e, n)
 	case name == "creat":

@@ -177,15 +177,28 @@ func letsOpen(flags uint64, kind uint32, fd int) bool {
 	return may(fd, mode)
 }
 
-// covers reports whether what a call opens in the sandbox only covers what the host has there: a file that cannot be read, or a device, on a mount
-// where none can be opened.
+// covers reports whether what a call opens in the sandbox only covers what the host has there, and cannot be opened: a file that nobody may read, or a
+// device on a mount without devices.
 func (l *looker) covers(e event, at int) bool {
 	if e.call.act != open || e.flags&unix.O_PATH != 0 || l.Plan.Bare() {
 		return false
 	}
+	if isDevice(at) {
+		return !opensDevices(at)
+	}
+	return e.flags&unix.O_ACCMODE != unix.O_WRONLY && !may(at, unix.R_OK)
+}
+
+// isDevice reports whether what is open is a character device, as /dev/null is, by which the sandbox covers files.
+func isDevice(fd int) bool {
 	var st unix.Stat_t
-	device := unix.Fstat(at, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR
-	return device || e.flags&unix.O_ACCMODE != unix.O_WRONLY && !may(at, unix.R_OK)
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR
+}
+
+// opensDevices reports whether devices can be opened on the mount of what is open.
+func opensDevices(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && st.Flags&unix.ST_NODEV == 0
 }
 
 // masked is the denial of what is covered. No grant uncovers it.

@@ -12,8 +12,10 @@ import (
 	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/policy"
+	"github.com/nsrun/nsrun/seccomp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // explaining are sessions of each backend that explains, and a file that the host has and they have not.
@@ -126,4 +128,22 @@ func TestExplainGoesOn(t *testing.T) {
 		}, time.Minute, 10*time.Millisecond)
 		assert.Eventually(t, func() bool { return descriptors() <= before }, time.Minute, 10*time.Millisecond)
 	})
+}
+
+// TestExplainLetsNothingMore: what a filter that was given asks a tracer for, and there is none, or answers by an action that does not exist, is
+// refused to a command that is explained, too. The kernel prefers a listener to both.
+func TestExplainLetsNothingMore(t *testing.T) {
+	if !probe.Quick().Can(facts.SeccompNotify) {
+		t.Skip("this host has no seccomp listeners")
+	}
+	const trace, unheardOf, logs = 0x7ff00000, 0x7fe00000, 0x7ffc0000
+	for action, code := range map[uint32]int{trace: 1, unheardOf: 1, logs: 0} {
+		const load, jumpIfEqual, ret = 0x20, 0x15, 0x06
+		raw := seccomp.Filter{{Code: load}, {Code: jumpIfEqual, Jt: 1, K: unix.SYS_SYMLINKAT}, {Code: ret, K: uint32(seccomp.Allow)}, {Code: ret, K: action}}
+		b := NewPolicy().Workspace(t.TempDir()).Explain(policy.ExplainOn)
+		b.spec.Seccomp.Raw = raw.Bytes()
+		made, err := opened(t, b).Exec(context.Background(), []string{"ln", "-s", "anywhere", "made"}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, code, made.Code, "%#x: %s", action, made.Stderr)
+	}
 }

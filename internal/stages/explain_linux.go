@@ -21,7 +21,7 @@ func (l *Lowering) listen() error {
 	if l.plan.Explain == nil {
 		return l.ownFilters()
 	}
-	filter, _, beside, err := l.plan.ExplainFilters(goarch)
+	filter, beside, err := l.plan.ExplainFilters(goarch)
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func (c *checker) listen() {
 		c.filters()
 		return
 	}
-	filter, _, beside, err := c.Plan.ExplainFilters(runtime.GOARCH)
+	filter, beside, err := c.Plan.ExplainFilters(runtime.GOARCH)
 	if err != nil {
 		c.failFor(Rules, "the listening filter: %v", err)
 	}

@@ -62,12 +62,12 @@ func (c *compiler) explain() error {
 }
 
 // ExplainFilters returns the filters of a plan that explains: the one that asks the listener, and those that are installed after it.
-// Joined are the filters by which the listener answers; the others have a say of their own.
-func (p *Plan) ExplainFilters(goarch string) (listener seccomp.Filter, joined, beside []seccomp.Filter, err error) {
-	var filters []seccomp.Filter
+// These have a say of their own, and the listener answers as all filters do.
+func (p *Plan) ExplainFilters(goarch string) (listener seccomp.Filter, beside []seccomp.Filter, err error) {
+	var filters, joined []seccomp.Filter
 	if p.Seccomp != nil {
 		if filters, err = p.Seccomp.Filters(goarch); err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 	}
 	a := arch(goarch)
@@ -81,7 +81,7 @@ func (p *Plan) ExplainFilters(goarch string) (listener seccomp.Filter, joined, b
 		}
 	}
 	listener, err = seccomp.Watch(joined, p.Explain.Calls, p.Explain.All, a)
-	return listener, joined, beside, err
+	return listener, beside, err
 }
 
 const setModeFilter = 1 // SECCOMP_SET_MODE_FILTER
