@@ -53,7 +53,7 @@ type event struct {
 
 const (
 	// Batches of events are passed on when they are full, or when nothing was asked for a while: to wake the thread that looks costs more than an answer.
-	// They bound the events that are not looked up yet: paths of 4 KiB are 4 MiB.
+	// They bound the events that are not looked up yet: two paths of 4 KiB each are some 9 MiB.
 	batches, batchSize, batchTime = 8, 128, 2 // ms
 	// restTime is how long a report waits for the last of them.
 	restTime = 2 * time.Second
@@ -76,7 +76,7 @@ type Watch struct {
 	waiting  atomic.Int64       // events that are not looked up yet
 	comms    map[uint32]string  // of threads that have asked
 	full     bool               // the last event found no room
-	told     bool               // who asked was told, and nothing is looked up any more
+	reported bool               // who asked was reported, and nothing is looked up any more
 	root     int                // of the command, which is the sandbox's; -1 as long as it is not known
 	ns       int                // its mount namespace, which lives as long as that is open
 	seen     map[[3]string]bool // what was looked up before, and was nothing
@@ -139,7 +139,7 @@ func (w *Watch) serve() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread() // the thread lives on: it may be the one that has forked the sandbox, which would end with it
 	defer func() {
-		if !w.told {
+		if !w.reported {
 			unix.Close(w.asks)
 			w.pass()
 			close(w.events)
@@ -182,7 +182,7 @@ func (w *Watch) answer(n sys.Notification) {
 	name, _ := w.arch.Name(uint32(n.NR))
 	verdict, err := w.decider.Decide(seccomp.Data{NR: uint32(n.NR), Arch: n.Arch, IP: n.IP, Args: n.Args})
 	c, watched := calls[name]
-	silent := w.told || watched && !w.All && plan.ExplainsLooking(name)
+	silent := w.reported || watched && !w.All && plan.ExplainsLooking(name)
 	errno, refused := verdict.Errno()
 	if err != nil || !refused && (!verdict.Allows() || !watched) {
 		_ = sys.FailCall(w.listener, n.ID, uint16(unix.EPERM)) // a bug; it must not be one that lets a call go on
@@ -192,11 +192,11 @@ func (w *Watch) answer(n sys.Notification) {
 		w.calls.Add(1)
 	}
 	comm := ""
-	if !w.told {
+	if !w.reported {
 		comm = w.comm(n.PID, c.act == execute)
 	}
 	if refused {
-		if sys.FailCall(w.listener, n.ID, errno) == nil && !w.told {
+		if sys.FailCall(w.listener, n.ID, errno) == nil && !w.reported {
 			w.add(event{name: name, pid: n.PID, comm: comm, errno: errno, args: [2]uint64{n.Args[0], n.Args[1]}})
 		}
 		return
@@ -211,6 +211,7 @@ func (w *Watch) answer(n sys.Notification) {
 		if entered {
 			w.leave()
 		}
+		delete(w.comms, n.PID)
 		return
 	}
 	for _, e := range all {
@@ -264,7 +265,7 @@ func (w *Watch) passAll() {
 	if reached := <-w.asked; !w.send([]event{{reached: reached}}) {
 		close(reached) // what is known is known
 	}
-	w.told, w.comms = true, nil
+	w.reported, w.comms = true, nil
 	unix.Close(w.asks)
 	close(w.events)
 }
