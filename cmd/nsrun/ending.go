@@ -95,6 +95,8 @@ func (f *flags) exited(p *plan.Plan, r result.Result, environ []string) string {
 	switch {
 	case r.Code != 0 && slices.Contains(r.Hit, policy.TmpfsMB):
 		return f.limited(p, policy.TmpfsMB, "there is next to no room left in the private places")
+	case r.Code != 0 && slices.Contains(r.Hit, policy.HomeMB):
+		return f.limited(p, policy.HomeMB, "there is next to no room left in the home directory")
 	case r.Signal == "SIGSYS":
 		return "killed by SIGSYS: a system call of another architecture, or one that a filter kills for"
 	case code == result.CodeNotExecutable && f.wished.NoExec:

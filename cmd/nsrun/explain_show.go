@@ -21,7 +21,7 @@ const explainHelp = `nsrun explain [--json] FILE     print what the result of a 
 FILE is what --result of run has written, an answer of nsrun session that holds a result, or the row of a run's
 end in an audit log; - is standard input. It holds one of them. All refusals are printed, the last first, in
 the words that run --explain has on stderr, and then what is not known. A result of a run without --explain
-has none. What prints no character is printed as ?, or escaped; --json has the exact names.
+has none. What prints no character is printed as ?, or escaped; --json has the names as they are, if UTF-8.
 
 FLAGS
 Exit codes: 0; 125 FILE cannot be read, or is no result.

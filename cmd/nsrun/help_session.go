@@ -32,8 +32,9 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
              "fresh": true      end all that runs in the session first, and empty its private file systems
              "receipt": true    add what was on
              "explain": "off"   report less of what was refused than the session's manifest says: off, on or all
-           ok: the result of nsrun run --result: verdict, code, exit_status or signal, wall_ms, ...; and stdout,
-           stderr, stdout_bytes, stderr_bytes, and stdout_truncated or stderr_truncated if there was more
+           ok: the result of nsrun run --result: verdict, code, exit_status or signal, wall_ms, ..., denials,
+           which are what was refused if the manifest says "explain"; and stdout, stderr, stdout_bytes,
+           stderr_bytes, and stdout_truncated or stderr_truncated if there was more
   start    starts a process and answers when it runs; args or shell, env, labels, cwd, terminal, encoding,
            explain. No timeout counts for it but a ceiling's, and no output_bytes but one that was asked for.
            Its output comes as events. The following refer to it by "of": the id of its start

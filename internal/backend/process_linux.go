@@ -226,7 +226,7 @@ func (p *Process) Wait() (out Outcome, err error) {
 	if !ok {
 		return out, io.EOF
 	}
-	return Outcome{Status: unix.WaitStatus(e.Status), Usage: e.Usage, Full: e.Full()}, nil
+	return Outcome{Status: unix.WaitStatus(e.Status), Usage: e.Usage, Full: e.Full(), HomeFull: e.PlaceFull()}, nil
 }
 
 // Signal sends a signal to the command, or to its process group if the kernel can do that by pidfd (Linux 6.9).

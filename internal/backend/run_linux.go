@@ -58,6 +58,7 @@ type Outcome struct {
 	Status   unix.WaitStatus // of the command
 	Usage    unix.Rusage     // of the command and the processes it waited for
 	Full     bool            // next to no room was left in the root's file system
+	HomeFull bool            // likewise, in plan.BoundedHome
 	TimedOut bool
 	Killed   unix.Signal // the signal to this process that ended the command or led to the kill; 0 if none did
 	Resolved []mounts.Resolved
@@ -414,7 +415,7 @@ func (r *run) reap() error {
 	case r.exit != nil:
 		r.endedBy(unix.WaitStatus(r.exit.Status)) // TimedOut stays as it is
 		r.out.Status, r.out.Usage = unix.WaitStatus(r.exit.Status), r.exit.Usage
-		r.out.Full = r.exit.Full()
+		r.out.Full, r.out.HomeFull = r.exit.Full(), r.exit.PlaceFull()
 		return nil
 	case status.Signaled(): // another process killed pid 1
 		r.out.Status = status

@@ -61,6 +61,7 @@ func strictPlans(t *testing.T) map[string]*plan.Plan {
 			*pol = pol.WithLimit("memory_mb", 512).WithLimit("output_bytes", 1000).WithLimit("pids", 100)
 		}, nil),
 		"native, explain":  of(nil, explaining),
+		"native, home":     of(func(pol *policy.Policy) { *pol = pol.WithLimit("home_mb", 8) }, nil),
 		"native, terminal": of(nil, func(p *plan.Plan) { p.Terminal = true }),
 		"native, own filter": of(func(pol *policy.Policy) {
 			pol.Seccomp.Filter, pol.Seccomp.Deny = policy.SeccompOff, []string{"ptrace"}

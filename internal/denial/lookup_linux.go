@@ -44,6 +44,7 @@ func (w *Watch) lookUp() {
 		err = unix.Capset(&header, &none[0])
 	}
 	if err != nil {
+		runtime.UnlockOSThread()
 		w.each(func(event) { w.found.unknown(1) })
 		return
 	}

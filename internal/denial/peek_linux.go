@@ -85,7 +85,7 @@ const inet = "internet"
 
 // listens reports whether a process of the same network as this one, which is one of /proc, takes connections at a TCP port: proc_pid_net(5).
 func listens(process string, port uint16) bool {
-	const most = 1 << 20
+	const most = 64 << 10 // who takes connections comes first
 	local := fmt.Sprintf(":%04X", port)
 	for _, table := range []string{"tcp", "tcp6"} {
 		f, err := os.Open("/proc/" + process + "/net/" + table)

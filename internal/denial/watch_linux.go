@@ -53,7 +53,7 @@ type event struct {
 
 const (
 	// Batches of events are passed on when they are full, or when nothing was asked for a while: to wake the thread that looks costs more than an answer.
-	// They bound the events that are not looked up yet: paths of 4 KiB are 4 MiB.
+	// They bound the events that are not looked up yet: two paths of 4 KiB each are some 9 MiB.
 	batches, batchSize, batchTime = 8, 128, 2 // ms
 	// restTime is how long a report waits for the last of them.
 	restTime = 2 * time.Second
@@ -76,6 +76,7 @@ type Watch struct {
 	waiting  atomic.Int64       // events that are not looked up yet
 	comms    map[uint32]string  // of threads that have asked
 	full     bool               // the last event found no room
+	reported bool               // who asked was reported, and nothing is looked up any more
 	root     int                // of the command, which is the sandbox's; -1 as long as it is not known
 	ns       int                // its mount namespace, which lives as long as that is open
 	seen     map[[3]string]bool // what was looked up before, and was nothing
@@ -107,7 +108,8 @@ func (w *Watch) Finish() ([]result.Denial, *result.Explained) {
 	return w.report(w.looked)
 }
 
-// Report returns what was refused until now. It is to be called once. The answers go on as long as a process of the command is alive.
+// Report returns what was refused until now. It is to be called once. The answers go on as long as a process of the command is alive, and nothing else
+// does: what is refused to that is not looked up.
 func (w *Watch) Report() ([]result.Denial, *result.Explained) {
 	reached := make(chan struct{})
 	w.asked <- reached
@@ -136,9 +138,13 @@ func (w *Watch) report(reached <-chan struct{}) ([]result.Denial, *result.Explai
 func (w *Watch) serve() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread() // the thread lives on: it may be the one that has forked the sandbox, which would end with it
-	defer close(w.events)
-	defer w.pass()
-	defer unix.Close(w.asks)
+	defer func() {
+		if !w.reported {
+			unix.Close(w.asks)
+			w.pass()
+			close(w.events)
+		}
+	}()
 	defer unix.Close(w.listener) // a call that nobody answers fails with ENOSYS then
 	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.asks), Events: unix.POLLIN}}
 	for {
@@ -157,6 +163,7 @@ func (w *Watch) serve() {
 			continue
 		case fds[1].Revents&unix.POLLIN != 0:
 			w.passAll()
+			fds[1].Fd = -1 // poll leaves it out
 			continue
 		case fds[1].Revents != 0, fds[0].Revents&unix.POLLIN == 0: // nobody wants the answers any more, or nobody asks
 			return
@@ -175,8 +182,7 @@ func (w *Watch) answer(n sys.Notification) {
 	name, _ := w.arch.Name(uint32(n.NR))
 	verdict, err := w.decider.Decide(seccomp.Data{NR: uint32(n.NR), Arch: n.Arch, IP: n.IP, Args: n.Args})
 	c, watched := calls[name]
-	silent := watched && !w.All && plan.ExplainsLooking(name)
-	comm := w.comm(n.PID, c.act == execute)
+	silent := w.reported || watched && !w.All && plan.ExplainsLooking(name)
 	errno, refused := verdict.Errno()
 	if err != nil || !refused && (!verdict.Allows() || !watched) {
 		_ = sys.FailCall(w.listener, n.ID, uint16(unix.EPERM)) // a bug; it must not be one that lets a call go on
@@ -185,8 +191,12 @@ func (w *Watch) answer(n sys.Notification) {
 	if !silent {
 		w.calls.Add(1)
 	}
+	comm := ""
+	if !w.reported {
+		comm = w.comm(n.PID, c.act == execute)
+	}
 	if refused {
-		if sys.FailCall(w.listener, n.ID, errno) == nil {
+		if sys.FailCall(w.listener, n.ID, errno) == nil && !w.reported {
 			w.add(event{name: name, pid: n.PID, comm: comm, errno: errno, args: [2]uint64{n.Args[0], n.Args[1]}})
 		}
 		return
@@ -201,6 +211,7 @@ func (w *Watch) answer(n sys.Notification) {
 		if entered {
 			w.leave()
 		}
+		delete(w.comms, n.PID)
 		return
 	}
 	for _, e := range all {
@@ -246,7 +257,7 @@ func (w *Watch) pass() {
 	}
 }
 
-// passAll hands on the events, and behind them who asks for what is known.
+// passAll hands on the events, and behind them who asks for what is known. They are the last ones.
 func (w *Watch) passAll() {
 	var one [1]byte
 	_, _ = unix.Read(w.asks, one[:])
@@ -254,6 +265,9 @@ func (w *Watch) passAll() {
 	if reached := <-w.asked; !w.send([]event{{reached: reached}}) {
 		close(reached) // what is known is known
 	}
+	w.reported, w.comms = true, nil
+	unix.Close(w.asks)
+	close(w.events)
 }
 
 // send hands events on, and waits a little for room: a command that asks for more than can be looked up is slowed down.

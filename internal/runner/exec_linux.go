@@ -286,10 +286,10 @@ func (proc *process) wait(ctx context.Context, limit time.Duration) (out backend
 		}
 	}
 	proc.finish()
-	out.Denials, out.Explain = proc.handle.Explained()
 	if out.Status != 0 && len(proc.sandbox.Info.Cgroups) > 0 {
 		out.Evidence = proc.session.evidence(proc.sandbox, proc.before)
 	}
+	out.Denials, out.Explain = proc.handle.Explained() // which takes time, in which others go on
 	return out, cancelled
 }
 

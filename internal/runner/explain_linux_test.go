@@ -121,6 +121,7 @@ func TestExplainGoesOn(t *testing.T) {
 		r := sh(t, s, "(until test -e go; do sleep 0.01; done; cat "+hidden+"; echo done > after) >/dev/null 2>&1 & exit 3")
 		assert.Equal(t, 3, r.Code)
 		assert.Empty(t, r.Denials)
+		assert.Eventually(t, func() bool { return descriptors() <= before+1 }, 10*time.Second, 10*time.Millisecond, "only the listener is needed")
 		require.NoError(t, os.WriteFile(filepath.Join(work, "go"), nil, 0o600))
 		require.Eventually(t, func() bool {
 			data, _ := os.ReadFile(filepath.Join(work, "after"))

@@ -102,6 +102,9 @@ func hit(p *plan.Plan, out backend.Outcome) (limits []string) {
 	if out.Full && p.Tmpfs != (plan.Tmpfs{}) {
 		limits = append(limits, policy.TmpfsMB)
 	}
+	if out.HomeFull {
+		limits = append(limits, policy.HomeMB)
+	}
 	return limits
 }
 

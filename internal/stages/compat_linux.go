@@ -359,7 +359,7 @@ func (l *Lowering) waiter() error {
 	l.Program.Add(unix.SYS_CLOSE, sys.Int(l.fds.Report))
 	l.addRawFilters() // after all else: the filters need to allow the waiter no more than to wait, write and exit
 	l.step("init", "wait")
-	l.Program.Reap(l.command, l.fds.Status, true)
+	l.Program.Reap(l.command, l.fds.Status, true, "")
 	return nil
 }
 

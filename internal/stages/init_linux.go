@@ -205,7 +205,7 @@ func (l *Lowering) becomeInit() error {
 		return err
 	}
 	l.step("init", "wait")
-	l.Program.Reap(l.command, l.fds.Status, false)
+	l.Program.Reap(l.command, l.fds.Status, false, l.plan.BoundedHome)
 	return nil
 }
 

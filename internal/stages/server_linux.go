@@ -80,7 +80,7 @@ func (l *Lowering) serve() error {
 	}
 	// The supervisor opens the terminal, because it sends the master to the caller.
 	terminal := func() { l.openTerminal(sys.SlotMaster, sys.SlotTerminal, nil) }
-	l.Program.Serve(sys.Service{Socket: l.fds.Status, Signals: l.children, Scope: l.plan.Scoped(), Die: l.plan.Bare(),
+	l.Program.Serve(sys.Service{Socket: l.fds.Status, Signals: l.children, Scope: l.plan.Scoped(), Die: l.plan.Bare(), Look: l.plan.BoundedHome,
 		Prepare: part(verify.Init[:], verify.Supervisor), Terminal: terminal, Confine: part(verify.Confinement[:], verify.Shared)})
 	return err
 }

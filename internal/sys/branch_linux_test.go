@@ -91,7 +91,7 @@ func TestReapAllWaitsForEveryChild(t *testing.T) {
 		p.Spawn(pid, nil, func() {
 			p.Add(unix.SYS_EXECVE, Str("/bin/sh"), List([]string{"sh", "-c", "(sleep 0.2; exit 4) & exit 3"}), List([]string{"PATH=/usr/bin:/bin"}))
 		})
-		p.Reap(pid, status, true)
+		p.Reap(pid, status, true, "")
 	})
 	require.False(t, failed)
 	require.True(t, ended)
@@ -106,7 +106,7 @@ func TestTextOfBranches(t *testing.T) {
 	p.Then(func() { p.Add(unix.SYS_GETPID) }, Any)
 	p.Compare(make([]byte, 32), 16, unix.ESTALE)
 	p.Join()
-	p.Reap(pid, 4, true)
+	p.Reap(pid, 4, true, "")
 	assert.Equal(t, `   0  chdir("/a"), or any: skip 1
    1  getpid()
    2  compare(16 bytes), else ESTALE

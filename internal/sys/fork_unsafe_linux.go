@@ -41,13 +41,19 @@ type Exit struct {
 	Status uint64 // as wait4(2) returns it
 	Usage  unix.Rusage
 	Root   unix.Statfs_t // of "/", as the process has left it; zero if that is not known
+	Place  unix.Statfs_t // likewise, of what the program looks at: see [Program.Reap]
 }
 
 // Full reports whether so little room is left in the root's file system that the process may have failed for want of it: a 64th. A program often
 // removes what it could not finish.
-func (e Exit) Full() bool {
+func (e Exit) Full() bool { return full(&e.Root) }
+
+// PlaceFull is Full for the place that the program looks at.
+func (e Exit) PlaceFull() bool { return full(&e.Place) }
+
+func full(s *unix.Statfs_t) bool {
 	const part = 64
-	return e.Root.Blocks > 0 && e.Root.Bavail < e.Root.Blocks/part || e.Root.Files > 0 && e.Root.Ffree < e.Root.Files/part
+	return s.Blocks > 0 && s.Bavail < s.Blocks/part || s.Files > 0 && s.Ffree < s.Files/part
 }
 
 // Sizes of the two records on the wire.

@@ -159,22 +159,7 @@ func (p *Program) Add(nr uintptr, args ...Arg) *Call {
 	}
 	c := p.add(Call{nr: uint32(nr), memory: int32(len(p.alive))})
 	for i := range args {
-		a := &args[i]
-		c.a[i] = a.val
-		switch a.kind {
-		case argSlot:
-			c.slots |= 1 << i
-		case argCounter:
-			c.counter |= 1 << i
-		case argStr:
-			c.strs |= 1 << i
-		case argList:
-			p.lists = true
-		}
-		if a.ptr != nil {
-			c.ptrs |= 1 << i
-			p.alive = append(p.alive, memory{a.ptr, a.size})
-		}
+		p.set(c, i, &args[i])
 	}
 	if p.Trace {
 		p.args[len(p.calls)-1] = append([]Arg(nil), args...)
@@ -250,11 +235,35 @@ func (p *Program) Beside(body func()) {
 	p.calls[at].from = int32(len(p.calls) - 1 - at)
 }
 
+// set sets argument i of the last call.
+func (p *Program) set(c *Call, i int, a *Arg) {
+	c.a[i] = a.val
+	switch a.kind {
+	case argSlot:
+		c.slots |= 1 << i
+	case argCounter:
+		c.counter |= 1 << i
+	case argStr:
+		c.strs |= 1 << i
+	case argList:
+		p.lists = true
+	}
+	if a.ptr != nil {
+		c.ptrs |= 1 << i
+		p.alive = append(p.alive, memory{a.ptr, a.size})
+	}
+}
+
 // Reap appends the wait of an init process: it waits for any child until the one in slot pid ends, then writes that child's [Exit] record
 // to descriptor fd. It fails with ECHILD if there is no such child, and ignores an error of the write. With all it waits on until there is
-// no child left, the process ends with the exit code that a shell would give that child, and the record has no Root.
-func (p *Program) Reap(pid Slot, fd int, all bool) {
-	c := p.add(Call{kind: kindReap, keep: int32(pid), from: int32(fd)})
+// no child left, the process ends with the exit code that a shell would give that child, and the record has no Root. If look is not empty, the
+// record has how full that place is, too.
+func (p *Program) Reap(pid Slot, fd int, all bool, look string) {
+	c := p.add(Call{kind: kindReap, keep: int32(pid), from: int32(fd), memory: int32(len(p.alive))})
+	if look != "" {
+		place := Str(look)
+		p.set(c, 0, &place)
+	}
 	if all {
 		c.to = 1
 	}

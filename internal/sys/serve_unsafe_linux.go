@@ -48,6 +48,8 @@ type Service struct {
 	Scope bool
 	// Die makes a supervisor die with the server, and the command with its supervisor, for sandboxes without a pid namespace.
 	Die bool
+	// Look is a place whose room the records of commands' ends have; empty is none.
+	Look string
 }
 
 // ForRequests reserves the slots that requests use by number. It must come before the first [Program.Slot].
@@ -61,7 +63,11 @@ func (p *Program) ForRequests() {
 // Serve appends a server: see [Service]. The call ends when the server's socket does, and the program goes on after it.
 func (p *Program) Serve(s Service) {
 	at := len(p.calls)
-	p.add(Call{kind: kindServe, from: int32(s.Socket), keep: int32(s.Signals)})
+	c := p.add(Call{kind: kindServe, from: int32(s.Socket), keep: int32(s.Signals), memory: int32(len(p.alive))})
+	if s.Look != "" {
+		place := Str(s.Look)
+		p.set(c, lookAt, &place)
+	}
 	for i, part := range []func(){s.Prepare, s.Terminal, s.Confine} {
 		p.calls[at].a[i] = uintptr(len(p.calls))
 		part()
@@ -74,6 +80,8 @@ func (p *Program) Serve(s Service) {
 		p.calls[at].to = 1
 	}
 }
+
+const lookAt = 4 // the argument of kindServe that has Service.Look
 
 // requestHead begins a request. Addresses in a request are offsets from its start. Its end lists, as 32-bit offsets, the words that hold
 // them.

@@ -347,7 +347,7 @@ func alone(w *worker, m *machine) bool {
 		}
 		if pid == w.command {
 			w.command = 0 // the kernel may give its pid to another process from now on
-			lookAtRoot(m)
+			lookAtRoot(m, w.service.a[lookAt])
 			syscall.RawSyscall6(unix.SYS_SENDTO, 0, uintptr(unsafe.Pointer(&m.exit)), unsafe.Sizeof(m.exit), unix.MSG_NOSIGNAL, 0, 0)
 		}
 	}

@@ -81,7 +81,7 @@ func TestTextReadsLikeStrace(t *testing.T) {
 	p.Spawn(pid, nil, func() {
 		p.Add(unix.SYS_EXECVE, Str("/bin/a"), List([]string{"a", "b c"}), List(nil)).Tolerate(unix.ENOENT, 2)
 	})
-	p.Reap(pid, 4, false)
+	p.Reap(pid, 4, false, "")
 	p.Fail(unix.EIO)
 	assert.Equal(t, `# root
    0  openat(AT_FDCWD, "/", O_PATH) = $1
@@ -132,11 +132,13 @@ func TestForkSpawnReap(t *testing.T) {
 			p.Add(unix.SYS_EXECVE, Str("/no/such"), List([]string{"sh"}), List(nil)).Tolerate(unix.ENOENT, 0)
 			p.Add(unix.SYS_EXECVE, Str("/bin/sh"), List([]string{"sh", "-c", "exit 7"}), List(nil))
 		})
-		p.Reap(pid, status, false)
+		p.Reap(pid, status, false, "/proc")
 	})
 	require.False(t, failed)
 	require.True(t, ended)
 	assert.Equal(t, 7, unix.WaitStatus(e.Status).ExitStatus())
+	assert.EqualValues(t, unix.PROC_SUPER_MAGIC, e.Place.Type)
+	assert.NotEqual(t, e.Place.Type, e.Root.Type)
 	assert.Equal(t, 0, ws.ExitStatus())
 }
 
@@ -158,7 +160,7 @@ func TestSpawnedChildReportsWithGlobalIndex(t *testing.T) {
 			p.Add(unix.SYS_GETPID)
 			p.Add(unix.SYS_EXECVE, Str("/no/such"), List(nil), List(nil))
 		})
-		p.Reap(pid, status, false)
+		p.Reap(pid, status, false, "")
 	})
 	require.True(t, failed)
 	assert.EqualValues(t, 2, f.Index)

@@ -35,7 +35,7 @@ func reap(m *machine, c *Call) {
 			continue
 		}
 		if c.to == 0 { // else a filter of the caller's may hold here, too, and allow no statfs(2)
-			lookAtRoot(m)
+			lookAtRoot(m, c.a[0])
 		}
 		syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.from), uintptr(unsafe.Pointer(&m.exit)), unsafe.Sizeof(m.exit))
 		if c.to == 0 {
@@ -105,13 +105,16 @@ func ended(m *machine, c *Call) bool {
 // rootPath is "/" for the kernel.
 var rootPath = [2]byte{'/'}
 
-// lookAtRoot adds to the Exit record how full the root's file system is.
+// lookAtRoot adds to the Exit record how full the root's file system is, and that of a place, if that is not 0.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func lookAtRoot(m *machine) {
+func lookAtRoot(m *machine, place uintptr) {
 	syscall.RawSyscall(unix.SYS_STATFS, uintptr(unsafe.Pointer(&rootPath)), uintptr(unsafe.Pointer(&m.exit.Root)), 0)
+	if place != 0 {
+		syscall.RawSyscall(unix.SYS_STATFS, place, uintptr(unsafe.Pointer(&m.exit.Place)), 0)
+	}
 }
 
 // killGroup kills the guarded child's process group, if Guard was asked to.

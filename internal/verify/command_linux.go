@@ -142,6 +142,9 @@ func (c *checker) become() {
 	if !c.Plan.Bare() {
 		c.closeAllBut(0, c.Status)
 		c.take(Lifetime, sys.KindReap)
+		if home := c.Plan.BoundedHome; home != "" {
+			c.str(home)
+		}
 		c.waits(0)
 		return
 	}
@@ -278,8 +281,10 @@ func (c *checker) serve() {
 	c.take(Lifetime, sys.KindServe)
 	v := c.v
 	from, die := v.Range()
+	const look = 4
+	place, looks := v.Str(look)
 	if from != c.Status || v.Keep() != c.children || die != number(c.Plan.Bare()) || v.Min() != number(c.Plan.Scoped()) ||
-		v.Arg(4) != 0 || v.Arg(5) != 0 {
+		place != c.Plan.BoundedHome || !looks && v.Arg(look) != 0 || v.Arg(5) != 0 {
 		c.fail("it does not serve as the plan says")
 	}
 	c.kept, c.ranged, c.least = true, true, true

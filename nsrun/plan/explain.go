@@ -50,6 +50,15 @@ func (c *compiler) explain() error {
 			Found: c.facts.Answers[facts.SeccompNotify].Detail, Fix: c.facts.Fix(facts.SeccompNotify)})
 		return nil
 	}
+	// A kernel without openat2 has listeners that cannot let a call go on before 5.5, and the call would wait for ever. In a session the answers end
+	// when the listener says that no process is left, from 5.9 on, which has close_range.
+	for _, name := range []facts.Name{facts.Openat2, facts.CloseR} {
+		if !c.facts.Can(name) && (name == facts.Openat2 || !c.req.Sole) {
+			c.plan.Notes = append(c.plan.Notes, Note{Feature: "explain", Loss: "refusals are not reported: seccomp listeners are too old, as there is no " + string(name),
+				Found: c.facts.Answers[name].Detail, Fix: c.facts.Fix(name)})
+			return nil
+		}
+	}
 	words := explainOn
 	if level == policy.ExplainAll {
 		words += " " + explainAll

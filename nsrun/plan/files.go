@@ -77,6 +77,9 @@ func (c *compiler) bounds(ops []mounts.Op) {
 		case op.Kind != mounts.Tmpfs:
 		case op.Dest == c.pol.Home && hasHome:
 			op.Size, op.Inodes = home<<20, inodes(home)
+			if native {
+				c.plan.BoundedHome = op.Dest
+			}
 		case op.Size == 0 && op.Inodes == 0 && native:
 			op.Shared = true
 		case op.Size == 0 && op.Inodes == 0:

@@ -30,7 +30,8 @@ type Plan struct {
 	Hostname       string        `json:"hostname"`
 	Network        string        `json:"network"`
 	Mounts         []mount       `json:"mounts"`
-	Tmpfs          Tmpfs         `json:"tmpfs,omitzero"` // the one that has the root and all mounts that are shared
+	BoundedHome    string        `json:"bounded_home,omitempty"` // the home directory, if the limit home_mb bounds it
+	Tmpfs          Tmpfs         `json:"tmpfs,omitzero"`         // the one that has the root and all mounts that are shared
 	Landlock       *Landlock     `json:"landlock,omitempty"`
 	Seccomp        *Seccomp      `json:"seccomp,omitempty"`
 	Limits         []limit       `json:"limits,omitempty"`      // of each process
