@@ -120,20 +120,21 @@ func toolText(t tools.Tool) string {
 	line("filter", t.Filter)
 	line("opens", t.Opens)
 	if len(t.Marks) > 0 {
-		line("suggested", "where a workspace has "+strings.Join(t.Marks, " or "))
+		line("suggested", "where a project has "+strings.Join(t.Marks, " or "))
 	}
 	return out.String()
 }
 
-// suggested is a line on the presets that a workspace calls for and that are not used, or empty. None is ever added unasked.
+// suggested is a line on the presets that a project calls for and that are not used, or empty. None is ever added unasked.
 func suggested(p policy.Policy) string {
-	i := slices.IndexFunc(p.FS, func(e policy.FS) bool { return e.Kind == policy.Bind && e.Directory && !e.System })
-	if i < 0 {
-		return ""
+	var names, files []string
+	for _, m := range tools.Suggest(p, tools.Here()) {
+		if !slices.Contains(p.Tools, m.Tool) {
+			names, files = append(names, m.Tool), append(files, m.File)
+		}
 	}
-	names := slices.DeleteFunc(tools.Suggest(p.FS[i].Source), func(name string) bool { return slices.Contains(p.Tools, name) })
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%-11s --tool %s, for what is in %s; see nsrun tool show %s\n", "suggested", strings.Join(names, ","), p.FS[i].Source, names[0])
+	return fmt.Sprintf("%-11s --tool %s, for %s; see nsrun tool show %s\n", "suggested", strings.Join(names, ","), printable(strings.Join(files, ", ")), names[0])
 }
