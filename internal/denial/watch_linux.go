@@ -53,8 +53,8 @@ type event struct {
 
 const (
 	// Batches of events are passed on when they are full, or when nothing was asked for a while: to wake the thread that looks costs more than an answer.
-	// They bound the events that are not looked up yet: two paths of 4 KiB each are some 9 MiB.
-	batches, batchSize, batchTime = 8, 128, 2 // ms
+	// They bound the events that are not looked up yet: two paths of 4 KiB each are some 5 MiB.
+	batches, batchSize, batchTime = 4, 128, 2 // ms
 	// restTime is how long a report waits for the last of them.
 	restTime = 2 * time.Second
 )
