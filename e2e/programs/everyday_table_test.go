@@ -11,6 +11,8 @@ type everyday struct {
 	tool        string // the preset that it needs
 	landlock    string // why it is refused by the backend landlock, as its output says; empty if it works
 	cause       string // what --explain reports where it is refused, and what would allow that, as an expression
+	copies      bool   // its preset needs copies of the host's directories, which the backend native alone makes: by others they start empty
+	around      string // a command of the user's, with an SSH agent, before nsrun is run with that agent
 	fast        bool   // it is in the fast tier, too
 }
 
@@ -18,7 +20,7 @@ const helloC = "#include <stdio.h>\nint main(void) { puts(\"hello from C\"); ret
 
 // everydays is the table: what works in the default policy, as the command's own output tells.
 func everydays() []everyday {
-	return []everyday{
+	return append([]everyday{
 		{name: "git commit", group: "git", cause: `\.gitconfig": the host has it, the sandbox does not.*; allow it with --ro `, packages: "git", tool: "git", fast: true, prepare: "git config --global user.name Ann; git config --global user.email ann@example.com",
 			run: "d=r$(date +%N); git init -q $d; cd $d; echo a >a; git add a; git commit -qm one; echo b >>a; git commit -qam two; git commit -q --amend -m three; git log --format=%s", prints: "three\none"},
 		{name: "git clone", group: "git", packages: "git", prepare: "git init -q src; cd src; echo a >a; git add a; git -c user.name=a -c user.email=a@b commit -qm one",
@@ -130,5 +132,5 @@ func everydays() []everyday {
 		{name: "PostgreSQL, in the workspace", group: "Large programs", cause: `shm|socket`, packages: "postgresql", landlock: "Function not implemented",
 			run:    "b=$(echo /usr/lib/postgresql/*/bin); rm -rf db; $b/initdb -D db >/dev/null; $b/pg_ctl -D db -o \"-k $PWD -c listen_addresses=\" -l log -w start >/dev/null || { cat log; exit 1; }; psql -h $PWD -Atc 'select 6*7' postgres; $b/pg_ctl -D db -m fast stop >/dev/null",
 			prints: "42"},
-	}
+	}, withHost()...)
 }
