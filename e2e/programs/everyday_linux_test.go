@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -121,9 +122,37 @@ func (r everyday) runs(nsrun, project, home, backend string, more ...string) (st
 		argv = append([]string{"ssh-agent", "sh", "-ec", r.around + `; exec "$@"`, "sh"}, argv...)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = project, append(environ(home), "TERM=xterm")
+	cmd.Dir, cmd.Env = filepath.Join(project, r.in), append(environ(home), "TERM=xterm")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// TestGitRefuses what nothing names back: its own output has the cause, and the flags that it names are all it takes.
+func TestGitRefuses(t *testing.T) {
+	dir, nsrun := room(t)
+	everyday{packages: "git"}.installed(t)
+	project, home := filepath.Join(dir, "p"), filepath.Join(dir, "h")
+	write(t, home, map[string]string{".gitconfig": "[user]\n\tname = Ann\n\temail = ann@example.com\n"})
+	write(t, project, map[string]string{"base/d/f": "x\n"})
+	host(t, project, home, "sh", "-ec", "git init -q base; git -C base add .; git -C base commit -qm one; git clone -qs base copy; git clone -q --separate-git-dir=$PWD/sep base work")
+	for _, tt := range []struct{ in, says, flags string }{
+		{"copy", "borrows objects from $P/base/.git/objects, which is not shown (look at it; if it is right, grant it with --ro $P/base/.git/objects)", "--ro $P/base/.git/objects"},
+		{"copy/d", "borrows objects from $P/base/.git/objects, which is not shown", "--ro $P/base/.git/objects"},
+		{"work", "$P/work/.git names $P/sep, and that is neither a worktree's nor", "--rw $P/sep"},
+		{"work/d", "grant it with --rw $P/sep --ro $P/work)", "--rw $P/sep --ro $P/work"},
+	} {
+		for _, backend := range []string{"native", "bwrap", "landlock"} {
+			r := everyday{tool: "git", in: tt.in, run: "git log --format=%s && git commit -q --allow-empty -m two && git log --format=%s -1"}
+			in := strings.NewReplacer("$P", project)
+			out, err := r.runs(nsrun, project, home, backend)
+			assert.Error(t, err, "%s by %s: %s", tt.in, backend, out)
+			assert.Regexp(t, `(?m)^nsrun: exit code \d+: tools: git: .*`+regexp.QuoteMeta(in.Replace(tt.says)), out, "%s by %s", tt.in, backend)
+			out, err = r.runs(nsrun, project, home, backend, strings.Fields(in.Replace(tt.flags))...)
+			assert.NoError(t, err, "%s by %s: %s", tt.in, backend, out)
+			assert.Contains(t, out, "one\ntwo\n", "%s by %s", tt.in, backend)
+			host(t, project, home, "git", "-C", tt.in, "reset", "-q", "--hard", "HEAD^")
+		}
+	}
 }
 
 // TestDocHasTheEverydayTable compares the table in doc/programs.md with the one in the code; -update writes it anew.

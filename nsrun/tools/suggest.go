@@ -92,6 +92,22 @@ func SuggestFor(p policy.Policy, command []string, h Host) (names []string) {
 	return names
 }
 
+// Unshown returns the first note on something that a preset in use could not show and that a program of the command line may miss.
+func Unshown(notes []policy.Note, command []string) (policy.Note, bool) {
+	words := programWords(command)
+	for _, n := range notes {
+		name, _, _ := strings.Cut(n.Loss, ": ")
+		if n.Feature != "tools" || !slices.Contains(Names, name) {
+			continue
+		}
+		if t, err := Find(name); err == nil &&
+			slices.ContainsFunc(words, func(word string) bool { return slices.Contains(t.Programs, filepath.Base(word)) }) {
+			return n, true
+		}
+	}
+	return policy.Note{}, false
+}
+
 // runners are programs that run those of a project.
 var runners = []string{"just", "make", "ninja", "task", "tox"}
 

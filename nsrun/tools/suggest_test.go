@@ -88,3 +88,12 @@ func TestSuggestionsForAProject(t *testing.T) {
 		assert.Empty(t, tools.SuggestFor(p, command, realHost(dir)), command)
 	}
 }
+
+func TestUnshown(t *testing.T) {
+	notes := []policy.Note{{Feature: "view", Loss: "git: x"}, {Feature: "tools", Loss: "/x (tool git) starts empty"}, {Feature: "tools", Loss: "git: y"}, {Feature: "tools", Loss: "node: z"}}
+	for word, loss := range map[string]string{"git": "git: y", "npm": "node: z", "ls": ""} {
+		n, ok := tools.Unshown(notes, []string{"sh", "-c", "cd x; " + word + " a"})
+		assert.Equal(t, loss, n.Loss, word)
+		assert.Equal(t, loss != "", ok, word)
+	}
+}
