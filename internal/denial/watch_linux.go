@@ -137,7 +137,7 @@ func (w *Watch) report(reached <-chan struct{}) ([]result.Denial, *result.Explai
 // serve answers one call after the other, until the command's last process has ended. It never waits for a look.
 func (w *Watch) serve() {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread() // the thread lives on: it may be the one that has forked the sandbox, which would end with it
+	defer runtime.UnlockOSThread() // the thread does not end: it may be the one that has forked the sandbox, which would end with it
 	defer func() {
 		if !w.reported {
 			unix.Close(w.asks)
