@@ -109,6 +109,9 @@ func (f *flags) exited(p *plan.Plan, r result.Result, environ []string) string {
 	if code == 0 || p.Backend == plan.BackendNone {
 		return ""
 	}
+	if n, ok := tools.Unshown(p.Notes, p.Command); ok && !f.verbose {
+		return fmt.Sprintf("exit code %d: %s", code, n)
+	}
 	if names := tools.SuggestFor(f.wished, p.Command, tools.Here()); len(names) > 0 {
 		line := fmt.Sprintf("exit code %d: if it misses something of the host's, try --tool %s; nsrun tool show %s says what that adds", code, strings.Join(names, ","), names[0])
 		if explainable(p) {

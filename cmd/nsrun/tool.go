@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 )
 
 const toolHelp = `nsrun tool list           print the presets of --tool, one a line
-nsrun tool show NAME...   print what they add to a run, and why; NAME can be a file with a row of your own
+nsrun tool show NAME...   print what they add to a run, why, and which of it this host has; NAME can be a file
+                          with a row of your own
 
 A preset adds what a tool needs that the default policy closes: the host's caches as copies, which a command
 cannot change on the host, its own installation, variables. None opens the network. What you ask for at a place
@@ -53,7 +55,7 @@ func (a *app) tool(args []string) int {
 
 func (a *app) toolList(asJSON bool) int {
 	if asJSON {
-		return a.toolJSON(tools.Table())
+		return toolJSON(a, tools.Table())
 	}
 	var out strings.Builder
 	for _, t := range tools.Table() {
@@ -71,21 +73,32 @@ func (a *app) toolShow(names []string, asJSON bool) int {
 		}
 		all = append(all, t)
 	}
+	host := tools.Here()
 	if asJSON {
-		return a.toolJSON(all)
+		rows := make([]toolHere, len(all))
+		for i, t := range all {
+			rows[i] = toolHere{t, tools.Look(t, host)}
+		}
+		return toolJSON(a, rows)
 	}
 	var out strings.Builder
 	for i, t := range all {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
-		out.WriteString(toolText(t))
+		out.WriteString(toolText(t, tools.Look(t, host)))
 	}
 	return a.print(out.String())
 }
 
+// toolHere is a row with what this host has of it.
+type toolHere struct {
+	tools.Tool
+	Here tools.OnHost `json:"here"`
+}
+
 // toolJSON prints one row as an object, and several as a list.
-func (a *app) toolJSON(all []tools.Tool) int {
+func toolJSON[T any](a *app, all []T) int {
 	var value any = all
 	if len(all) == 1 {
 		value = all[0]
@@ -94,8 +107,8 @@ func (a *app) toolJSON(all []tools.Tool) int {
 	return a.printed(string(data)+"\n", err)
 }
 
-// toolText is a row for people.
-func toolText(t tools.Tool) string {
+// toolText is a row for people, with what this host has of it.
+func toolText(t tools.Tool, here tools.OnHost) string {
 	var out strings.Builder
 	line := func(name, text string) {
 		if text != "" {
@@ -103,14 +116,18 @@ func toolText(t tools.Tool) string {
 		}
 	}
 	line("tool", t.Name+": "+t.Help)
-	for _, p := range t.Places {
+	for i, p := range t.Places {
 		at := ""
 		if p.At != "" {
 			at = " at " + p.At
 		}
 		line(string(p.Kind), strings.TrimLeft(p.Path+at+"   # "+p.Why, " "))
+		line("", placeText(here.Places[i]))
 	}
 	line("pass", strings.Join(t.Pass, " "))
+	if len(t.Pass) > 0 {
+		line("", "here: "+cmp.Or(strings.Join(here.Pass, " "), "none is set"))
+	}
 	for _, v := range t.Set {
 		line("set", v.Name+"="+v.Value)
 	}
@@ -120,20 +137,34 @@ func toolText(t tools.Tool) string {
 	line("filter", t.Filter)
 	line("opens", t.Opens)
 	if len(t.Marks) > 0 {
-		line("suggested", "where a workspace has "+strings.Join(t.Marks, " or "))
+		line("suggested", "where a project has "+strings.Join(t.Marks, " or "))
 	}
 	return out.String()
 }
 
-// suggested is a line on the presets that a workspace calls for and that are not used, or empty. None is ever added unasked.
-func suggested(p policy.Policy) string {
-	i := slices.IndexFunc(p.FS, func(e policy.FS) bool { return e.Kind == policy.Bind && e.Directory && !e.System })
-	if i < 0 {
-		return ""
+// placeText says what this host has at a place.
+func placeText(p tools.PlaceHere) string {
+	switch {
+	case p.State == tools.Depends:
+		return "here: depends " + p.Why
+	case p.State == tools.LeftOut:
+		return "here: left out: " + p.Why
+	case p.State == tools.Absent && p.Path == "":
+		return "here: absent: " + p.Why
 	}
-	names := slices.DeleteFunc(tools.Suggest(p.FS[i].Source), func(name string) bool { return slices.Contains(p.Tools, name) })
+	return "here: " + string(p.State) + ", " + p.Path
+}
+
+// suggested is a line on the presets that a project calls for and that are not used, or empty. None is ever added unasked.
+func suggested(p policy.Policy) string {
+	var names, files []string
+	for _, m := range tools.Suggest(p, tools.Here()) {
+		if !slices.Contains(p.Tools, m.Tool) {
+			names, files = append(names, m.Tool), append(files, m.File)
+		}
+	}
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%-11s --tool %s, for what is in %s; see nsrun tool show %s\n", "suggested", strings.Join(names, ","), p.FS[i].Source, names[0])
+	return fmt.Sprintf("%-11s --tool %s, for %s; see nsrun tool show %s\n", "suggested", strings.Join(names, ","), printable(strings.Join(files, ", ")), names[0])
 }

@@ -108,7 +108,7 @@ func opens(t *testing.T, names []string) func() []string {
 	}
 }
 
-// hanging are file systems that keep whoever looks at a file waiting, as nobody answers for them.
+// hanging are file systems on which a look at a file waits for ever: the process that serves them does not answer.
 var hanging = map[string]func(t *testing.T, dir string) (end func()){"fuse": mountFUSE, "autofs": mountAutofs}
 
 // mountFUSE mounts a FUSE file system whose server never answers: fuse(4). To end it is to abort what waits.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -69,6 +70,12 @@ func (r everyday) installed(t *testing.T) {
 func (r everyday) try(t *testing.T, nsrun, project, home, backend string) {
 	t.Helper()
 	out, err := r.runs(nsrun, project, home, backend)
+	if r.copies && backend != "native" {
+		require.Error(t, err, "%s: it works now\n%s", backend, out)
+		out, _ = r.runs(nsrun, project, home, backend, "-v")
+		assert.Contains(t, out, "starts empty: a copy of the host's takes an overlay mount (use the backend native)")
+		return
+	}
 	refused := ""
 	if backend == "landlock" {
 		refused = r.landlock
@@ -85,6 +92,9 @@ func (r everyday) try(t *testing.T, nsrun, project, home, backend string) {
 	}
 }
 
+// nothing is the cause where a variable is missing: no access is refused.
+const nothing = "-"
+
 // explained runs a program again that fails, and holds the report of what was refused to the cause in the table.
 func (r everyday) explained(t *testing.T, nsrun, project, home, backend string) {
 	t.Helper()
@@ -94,6 +104,10 @@ func (r everyday) explained(t *testing.T, nsrun, project, home, backend string) 
 	report, err := exec.Command(nsrun, "explain", file).CombinedOutput()
 	require.NoError(t, err, string(report))
 	require.NotEmpty(t, r.cause, "the table says why it fails")
+	if r.cause == nothing {
+		assert.Contains(t, string(report), "nothing was refused")
+		return
+	}
 	assert.Regexp(t, "(?m)^refused: .*"+r.cause, string(report), backend)
 }
 
@@ -103,10 +117,42 @@ func (r everyday) runs(nsrun, project, home, backend string, more ...string) (st
 	if r.tool != "" {
 		flags = append(flags, "--tool", r.tool)
 	}
-	cmd := exec.Command(nsrun, append(flags, "--", "sh", "-ec", r.run)...)
-	cmd.Dir, cmd.Env = project, append(environ(home), "TERM=xterm")
+	argv := append(append([]string{nsrun}, flags...), "--", "sh", "-ec", r.run)
+	if r.around != "" {
+		argv = append([]string{"ssh-agent", "sh", "-ec", r.around + `; exec "$@"`, "sh"}, argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = filepath.Join(project, r.in), append(environ(home), "TERM=xterm")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// TestGitRefuses what nothing names back: its own output has the cause, and the flags that it names are all it takes.
+func TestGitRefuses(t *testing.T) {
+	dir, nsrun := room(t)
+	everyday{packages: "git"}.installed(t)
+	project, home := filepath.Join(dir, "p"), filepath.Join(dir, "h")
+	write(t, home, map[string]string{".gitconfig": "[user]\n\tname = Ann\n\temail = ann@example.com\n"})
+	write(t, project, map[string]string{"base/d/f": "x\n"})
+	host(t, project, home, "sh", "-ec", "git init -q base; git -C base add .; git -C base commit -qm one; git clone -qs base copy; git clone -q --separate-git-dir=$PWD/sep base work")
+	for _, tt := range []struct{ in, says, flags string }{
+		{"copy", "borrows objects from $P/base/.git/objects, which is not shown (look at it; if it is right, grant it with --ro $P/base/.git/objects)", "--ro $P/base/.git/objects"},
+		{"copy/d", "borrows objects from $P/base/.git/objects, which is not shown", "--ro $P/base/.git/objects"},
+		{"work", "$P/work/.git names $P/sep, and that is neither a worktree's nor", "--rw $P/sep"},
+		{"work/d", "grant it with --rw $P/sep --ro $P/work)", "--rw $P/sep --ro $P/work"},
+	} {
+		for _, backend := range []string{"native", "bwrap", "landlock"} {
+			r := everyday{tool: "git", in: tt.in, run: "git log --format=%s && git commit -q --allow-empty -m two && git log --format=%s -1"}
+			in := strings.NewReplacer("$P", project)
+			out, err := r.runs(nsrun, project, home, backend)
+			assert.Error(t, err, "%s by %s: %s", tt.in, backend, out)
+			assert.Regexp(t, `(?m)^nsrun: exit code \d+: tools: git: .*`+regexp.QuoteMeta(in.Replace(tt.says)), out, "%s by %s", tt.in, backend)
+			out, err = r.runs(nsrun, project, home, backend, strings.Fields(in.Replace(tt.flags))...)
+			assert.NoError(t, err, "%s by %s: %s", tt.in, backend, out)
+			assert.Contains(t, out, "one\ntwo\n", "%s by %s", tt.in, backend)
+			host(t, project, home, "git", "-C", tt.in, "reset", "-q", "--hard", "HEAD^")
+		}
+	}
 }
 
 // TestDocHasTheEverydayTable compares the table in doc/programs.md with the one in the code; -update writes it anew.
@@ -125,6 +171,9 @@ func TestDocHasTheEverydayTable(t *testing.T) {
 		} else {
 			plain++
 		}
+		if r.copies {
+			works, landlock = works+"; by bwrap the copies are empty", "refused: the copies are empty"
+		}
 		if r.landlock != "" {
 			landlock = "refused: " + strings.TrimSuffix(r.landlock, ": ")
 		}
@@ -133,5 +182,6 @@ func TestDocHasTheEverydayTable(t *testing.T) {
 	table = fmt.Sprintf("%d of %d work without a preset, and the others with one.\n", plain, len(rows)) + table
 	require.GreaterOrEqual(t, len(rows), 70)
 	require.GreaterOrEqual(t, 10*plain, 7*len(rows), "seven of ten work without a preset")
+	require.GreaterOrEqual(t, len(rows)-plain, 10, "so many failures name their preset, and are tried")
 	testenv.DocTable(t, "../../doc/programs.md", "programs", table+"\n", *update)
 }

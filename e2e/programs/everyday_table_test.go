@@ -11,6 +11,9 @@ type everyday struct {
 	tool        string // the preset that it needs
 	landlock    string // why it is refused by the backend landlock, as its output says; empty if it works
 	cause       string // what --explain reports where it is refused, and what would allow that, as an expression
+	in          string // the workspace, where it is a directory of the project
+	copies      bool   // its preset needs copies of the host's directories, which the backend native alone makes: by others they start empty
+	around      string // a command of the user's, with an SSH agent, before nsrun is run with that agent
 	fast        bool   // it is in the fast tier, too
 }
 
@@ -18,7 +21,7 @@ const helloC = "#include <stdio.h>\nint main(void) { puts(\"hello from C\"); ret
 
 // everydays is the table: what works in the default policy, as the command's own output tells.
 func everydays() []everyday {
-	return []everyday{
+	return append([]everyday{
 		{name: "git commit", group: "git", cause: `\.gitconfig": the host has it, the sandbox does not.*; allow it with --ro `, packages: "git", tool: "git", fast: true, prepare: "git config --global user.name Ann; git config --global user.email ann@example.com",
 			run: "d=r$(date +%N); git init -q $d; cd $d; echo a >a; git add a; git commit -qm one; echo b >>a; git commit -qam two; git commit -q --amend -m three; git log --format=%s", prints: "three\none"},
 		{name: "git clone", group: "git", packages: "git", prepare: "git init -q src; cd src; echo a >a; git add a; git -c user.name=a -c user.email=a@b commit -qm one",
@@ -34,6 +37,9 @@ func everydays() []everyday {
 			run: "git push -q -u far HEAD; git ls-remote far | wc -l", prints: "2"},
 		{name: "git submodule", group: "git", cause: `\.gitconfig": the host has it, the sandbox does not.*; allow it with --ro `, packages: "git", tool: "git", prepare: "git config --global user.name Ann; git config --global user.email ann@example.com; git init -q sub; git -C sub commit -q --allow-empty -m one",
 			run: "d=top$(date +%N); git init -q $d; cd $d; git -c protocol.file.allow=always submodule add -q ../sub s; git commit -qm s; git submodule status | wc -l", prints: "1"},
+		{name: "git, a worktree's submodule", group: "git", cause: `/\.git/worktrees/wt/modules/s.*the host has it, the sandbox does not`, packages: "git", tool: "git", in: "wt/s",
+			prepare: "git config --global user.name Ann; git config --global user.email ann@example.com; git config --global protocol.file.allow always; git init -q sub; git -C sub commit -q --allow-empty -m one; git init -q top; cd top; git submodule -q add ../sub s; git commit -qm s; git worktree add -q ../wt; cd ../wt; git submodule -q update --init",
+			run:     "git commit -q --allow-empty -m two; git log --format=%s -1; git status --short | wc -l", prints: "two\n0"},
 
 		{name: "python venv", group: "Python", packages: "python3-venv", run: "rm -rf v; python3 -m venv --without-pip v; v/bin/python -c 'import sys; print(sys.prefix != sys.base_prefix)'", prints: "True"},
 		{name: "pip install, from a directory", group: "Python", packages: "python3-venv python3-pip", files: map[string]string{"p/setup.py": "from setuptools import setup\nsetup(name='p', version='1', py_modules=['p'])\n", "p/p.py": "print('p is here')\n"},
@@ -130,5 +136,5 @@ func everydays() []everyday {
 		{name: "PostgreSQL, in the workspace", group: "Large programs", cause: `shm|socket`, packages: "postgresql", landlock: "Function not implemented",
 			run:    "b=$(echo /usr/lib/postgresql/*/bin); rm -rf db; $b/initdb -D db >/dev/null; $b/pg_ctl -D db -o \"-k $PWD -c listen_addresses=\" -l log -w start >/dev/null || { cat log; exit 1; }; psql -h $PWD -Atc 'select 6*7' postgres; $b/pg_ctl -D db -m fast stop >/dev/null",
 			prints: "42"},
-	}
+	}, withHost()...)
 }

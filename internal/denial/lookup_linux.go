@@ -133,7 +133,7 @@ func (w *Watch) leave() {
 }
 
 const (
-	mostSeen = 8 << 20 // bytes of the paths that are remembered
+	mostSeen = 4 << 20 // bytes of the paths that are remembered
 	seenSize = 200     // bytes of one, without its text: its place in the map, and what was asked for
 )
 

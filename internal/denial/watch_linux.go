@@ -53,8 +53,8 @@ type event struct {
 
 const (
 	// Batches of events are passed on when they are full, or when nothing was asked for a while: to wake the thread that looks costs more than an answer.
-	// They bound the events that are not looked up yet: two paths of 4 KiB each are some 9 MiB.
-	batches, batchSize, batchTime = 8, 128, 2 // ms
+	// They bound the events that are not looked up yet: two paths of 4 KiB each are some 5 MiB.
+	batches, batchSize, batchTime = 4, 128, 2 // ms
 	// restTime is how long a report waits for the last of them.
 	restTime = 2 * time.Second
 )
@@ -137,7 +137,7 @@ func (w *Watch) report(reached <-chan struct{}) ([]result.Denial, *result.Explai
 // serve answers one call after the other, until the command's last process has ended. It never waits for a look.
 func (w *Watch) serve() {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread() // the thread lives on: it may be the one that has forked the sandbox, which would end with it
+	defer runtime.UnlockOSThread() // the thread does not end: it may be the one that has forked the sandbox, which would end with it
 	defer func() {
 		if !w.reported {
 			unix.Close(w.asks)

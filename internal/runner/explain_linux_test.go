@@ -68,7 +68,7 @@ func TestExplainInASession(t *testing.T) {
 	})
 }
 
-// TestExplainAll: a command that asks for less than the session's level is not told of looks.
+// TestExplainAll: looks are no denials of a command that asks for less than the session reports.
 func TestExplainAll(t *testing.T) {
 	explaining(t, policy.ExplainAll, func(t *testing.T, s *Session, hidden string) {
 		for level, n := range map[policy.Explain]int{"": 1, policy.ExplainAll: 1, policy.ExplainOn: 0, policy.ExplainOff: 0} {

@@ -79,6 +79,9 @@ func (l *look) gitDir(dir int, in names, base string) {
 			for _, row := range hostrun.Rows(hostrun.Worktree) {
 				l.row(fd, nil, at, row)
 			}
+			if l.list(fd, at).may("modules") { // git keeps a worktree's submodules apart from those of the repository
+				l.modules(fd, "modules", path.Join(at, "modules"), maxLevels)
+			}
 		})
 	}
 }

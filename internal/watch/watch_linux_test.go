@@ -298,13 +298,14 @@ func TestAGitDirectoryThatIsAGrant(t *testing.T) {
 		root := t.TempDir()
 		repository(t, root, ".")
 		repository(t, root, "modules/libs/one")
+		repository(t, root, "worktrees/w/modules/one") // git has a worktree's submodules there
 		put(t, root, "worktrees/w/commondir", "../..\n", 0o644)
 		put(t, root, "worktrees/w/gitdir", "/wt/.git\n", 0o644)
 		w := watch.Open([]watch.Grant{{Source: root}}, opts)
 		real, kept := w.Kept(root)
 		w.Close()
 		require.Equal(t, root, real)
-		require.Equal(t, []string{"hooks", "modules/libs/one/hooks"}, kept)
+		require.Equal(t, []string{"hooks", "modules/libs/one/hooks", "worktrees/w/modules/one/hooks"}, kept)
 		found, _ := after(t, root, opts, func() {})
 		require.Empty(t, found, "control")
 		was := snapshot(t, root)
@@ -314,10 +315,14 @@ func TestAGitDirectoryThatIsAGrant(t *testing.T) {
 			put(t, root, "worktrees/w/commondir", "/elsewhere\n", 0o644)
 			put(t, root, "worktrees/w/config.worktree", "[core]\n\teditor = evil\n", 0o644)
 			put(t, root, "modules/libs/one/config", "[core]\n\tpager = evil\n", 0o644)
+			put(t, root, "worktrees/w/modules/one/config", "[core]\n\tpager = evil\n", 0o644)
+			repository(t, root, "worktrees/w/modules/two")
+			put(t, root, "worktrees/w/modules/two/hooks/post-checkout", "evil", 0o755)
 			require.NoError(t, os.RemoveAll(root+"/refs"))
 		})
 		require.Equal(t, []string{"config: core.fsmonitor is new", "hooks/pre-commit: new file", "modules/libs/one/config: core.pager is new",
-			"worktrees/w/commondir: new file", "worktrees/w/config.worktree: core.editor is new"}, found)
+			"worktrees/w/commondir: new file", "worktrees/w/config.worktree: core.editor is new", "worktrees/w/modules/one/config: core.pager is new",
+			"worktrees/w/modules/two/hooks/post-checkout: new file"}, found)
 		if opts.Revert {
 			for _, c := range all {
 				require.True(t, c.Reverted, "%s: %s", c.Path, c.Left)
@@ -459,24 +464,6 @@ func TestGitsOwnWork(t *testing.T) {
 	require.Empty(t, found)
 	found, _ = after(t, root, watch.Options{}, func() { git(".", "config", "core.hooksPath", ".husky/_") })
 	require.Equal(t, []string{".git/config: core.hooksPath is new"}, found)
-}
-
-// BenchmarkTwoLooks is what a run in a git repository pays beside two mounts.
-func BenchmarkTwoLooks(b *testing.B) {
-	root := b.TempDir()
-	repository(b, root, ".git")
-	for i := range 14 {
-		put(b, root, fmt.Sprintf(".git/hooks/%d.sample", i), "x", 0o755)
-	}
-	for i := range 40 {
-		put(b, root, fmt.Sprint("file", i), "x", 0o644)
-	}
-	for b.Loop() {
-		found, _ := after(b, root, watch.Options{}, func() {})
-		if len(found) > 0 {
-			b.Fatal(found)
-		}
-	}
 }
 
 // TestRevertFollowsNoLink: directories of the table that were replaced by symlinks are made anew, and nothing is written to where the symlinks lead.

@@ -70,7 +70,7 @@ func (r *renderer) native() {
 		if slices.ContainsFunc(p.Mounts[:i], func(above mounts.Op) bool { return holds(above, op.Dest) }) {
 			r.lose("mount_points", "made on the host if it has none there", useNative, op.Dest)
 		}
-		r.nativeOp(op)
+		r.nativeOp(op, inPrivate(p.Mounts[:i], op.Dest))
 	}
 	r.args = append(r.args, r.late...)
 	if !slices.ContainsFunc(p.Mounts, func(op mounts.Op) bool { return op.Dest == "/" }) {
@@ -86,8 +86,19 @@ func holds(above mounts.Op, dest string) bool {
 	return above.Kind == mounts.Bind && !above.Flags.Has(mounts.ReadOnly) && policy.Inside(dest, above.Dest) && dest != above.Dest
 }
 
-// nativeOp writes one operation of a tree that is not compat, and what it would have done besides.
-func (r *renderer) nativeOp(op mounts.Op) {
+// inPrivate reports whether a place lies in a directory in memory that the command can write to.
+func inPrivate(ops []mounts.Op, dest string) bool {
+	for _, op := range slices.Backward(ops) {
+		if dest != op.Dest && policy.Inside(dest, op.Dest) {
+			return op.Kind == mounts.Tmpfs && !op.Flags.Has(mounts.ReadOnly)
+		}
+	}
+	return false
+}
+
+// nativeOp writes one operation of a tree that is not compat, and what it would have done besides. private reports whether it lies in a directory in memory
+// that the command can write to.
+func (r *renderer) nativeOp(op mounts.Op, private bool) {
 	for _, check := range unchecked {
 		if check.has(op) {
 			r.lose(check.feature, check.loss, check.fix, op.Dest)
@@ -101,7 +112,10 @@ func (r *renderer) nativeOp(op mounts.Op) {
 		op.Mode = cmp.Or(op.Mode, 0o755)
 	case mounts.File:
 		// A nameless file can stand where the host has one already, and is not written to the host.
-		op.Kind, op.Mode, op.Flags = mounts.Data, cmp.Or(op.Mode, 0o644), mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev}
+		op.Kind, op.Mode, op.Flags = mounts.Data, cmp.Or(op.Mode, 0o644), slices.Concat(op.Flags, mounts.Flags{mounts.NoSuid, mounts.NoDev})
+		if !private && !op.Flags.Has(mounts.ReadOnly) {
+			op.Flags = append(op.Flags, mounts.ReadOnly)
+		}
 	}
 	r.draw(op)
 	if op.Kind == mounts.Dev || op.Kind == mounts.Tmpfs && op.Flags.Has(mounts.ReadOnly) {

@@ -102,6 +102,8 @@ func nativePlan() *plan.Plan {
 			{Kind: mounts.Proc, Dest: "/proc"}, {Kind: mounts.Dev, Dest: "/dev"}, {Kind: mounts.Dir, Dest: "/run"},
 			{Kind: mounts.Symlink, Source: "run", Dest: "/var"},
 			{Kind: mounts.File, Dest: "/etc/hostname", Data: []byte("sandbox\n"), Optional: true, FollowDest: true},
+			{Kind: mounts.File, Dest: "/tmp/own", Data: []byte("own"), Mode: 0o600},
+			{Kind: mounts.File, Dest: "/empty/own", Data: []byte("own"), Mode: 0o600},
 			{Kind: mounts.Mask, Dest: "/etc/shadow", Optional: true},
 		}}
 }
@@ -123,7 +125,7 @@ func TestRenderNative(t *testing.T) {
 		out.WriteString(n.String() + "\n")
 	}
 	golden(t, "native.txt", out.String()[1:])
-	assert.Equal(t, []Blob{{FD: 10, Data: []byte("sandbox\n")}, {FD: 11, Data: make([]byte, 8)}}, r.Data)
+	assert.Equal(t, []Blob{{FD: 10, Data: []byte("sandbox\n")}, {FD: 11, Data: []byte("own")}, {FD: 12, Data: []byte("own")}, {FD: 13, Data: make([]byte, 8)}}, r.Data)
 
 	w := newWorld(0, nil)
 	p := again(t, w, r)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExplainNeedsANewKernel: where a listener cannot let a call go on, or does not tell a session that nobody asks any more, there is a note
+// TestExplainNeedsANewKernel: where a listener cannot let a call go on, or a session cannot see that nobody asks any more, there is a note
 // instead.
 func TestExplainNeedsANewKernel(t *testing.T) {
 	for _, c := range []struct {

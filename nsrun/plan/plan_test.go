@@ -96,14 +96,17 @@ func networkPolicy() policy.Policy {
 	return p
 }
 
-// toolsPolicy has what presets add: a copy of a cache, a place, and a file.
+// toolsPolicy has what presets add: a copy of a cache, places, files, and a private directory with some of the host's.
 func toolsPolicy() policy.Policy {
 	p := workspacePolicy()
-	p.Tools = []string{"git", "go"}
+	p.Tools = []string{"git", "go", "gpg"}
 	for _, e := range []policy.FS{
 		{Kind: policy.Overlay, Source: "/home/me/.cache/go-build", Dest: "/home/me/.cache/go-build", Write: true, Optional: true, Tool: "go", Variable: "EDITOR"},
 		{Kind: policy.Bind, Source: "/home/me/go/pkg/mod", Dest: "/home/me/go/pkg/mod", Optional: true, Quiet: true, Tool: "go"},
 		{Kind: policy.File, Dest: "/home/me/.gitconfig", Data: []byte("[user]\n"), Optional: true, Quiet: true, Tool: "git"},
+		{Kind: policy.Tmpfs, Dest: "/home/me/.gnupg", Write: true, Mode: 0o700, Tool: "gpg"},
+		{Kind: policy.Bind, Source: "/home/me/.gnupg/pubring.kbx", Dest: "/home/me/.gnupg/pubring.kbx", Optional: true, Tool: "gpg"},
+		{Kind: policy.File, Dest: "/home/me/.gnupg/trustdb.gpg", Data: []byte("trust"), Mode: 0o600, Optional: true, Quiet: true, Tool: "gpg"},
 	} {
 		e.Why = "tool " + e.Tool
 		p.FS = append(p.FS, e)

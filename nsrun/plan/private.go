@@ -163,11 +163,11 @@ func (c *compiler) hasFile(name string) bool {
 	return c.plan.Private != nil && slices.ContainsFunc(c.plan.Private.Files, func(f PrivateFile) bool { return f.Path == c.below()+name })
 }
 
-// links are those to what the policy grants in the host's home directory, without what lies in one that has a link already.
+// links are those to what the policy grants of the host's home directory, without what lies in one that has a link already.
 func (c *compiler) links() (links []Link) {
 	below := c.below()
 	for _, e := range c.pol.FS {
-		if !e.System && e.Kind != policy.File && e.Kind != policy.Overlay && e.Dest != c.pol.Home && policy.Inside(e.Dest, c.pol.Home) {
+		if !e.System && (e.Kind == policy.Bind || e.Kind == policy.Socket) && e.Dest != c.pol.Home && policy.Inside(e.Dest, c.pol.Home) {
 			links = append(links, Link{Path: below + e.Dest[len(c.pol.Home)+1:], Target: e.Dest})
 		}
 	}

@@ -177,7 +177,11 @@ func (a *adder) place(place Place) {
 		a.socket(place.Kind, source, dest)
 		return
 	}
-	if why := a.unfit(source, variable); why != "" {
+	why := a.unfit(source, variable)
+	if info, err := os.Stat(source); why == "" && err == nil && !info.IsDir() && (place.Kind == Cache || place.Kind == Build) {
+		why = "it is not a directory" // an overlay mount takes no other
+	}
+	if why != "" {
 		if why != gone {
 			a.note(source+" is not shown: "+why, "grant what is needed with --ro, or name another directory")
 		}

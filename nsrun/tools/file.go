@@ -52,9 +52,14 @@ func fromFile(name string) (Tool, error) {
 func parse(data []byte) (t Tool, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&t); err != nil {
+	var row struct {
+		Tool
+		Here json.RawMessage `json:"here"` // what nsrun tool show --json has found: of another host, perhaps
+	}
+	if err := d.Decode(&row); err != nil {
 		return t, fmt.Errorf("%w; a row is one object, as nsrun tool show --json go prints it", err)
 	}
+	t = row.Tool
 	if _, err := d.Token(); err != io.EOF {
 		return t, fmt.Errorf("there is more after the row; write one row a file")
 	}

@@ -48,9 +48,21 @@ func (a *adder) repository(grant policy.FS) {
 	if err != nil {
 		return
 	}
-	const fix = "look at it; if it is right, grant its directories with --ro and --rw"
+	fix := "look at it; if it is right, grant its directories with --ro and --rw"
 	r, err := a.host.repository(real)
 	switch {
+	case err != nil && a.granted(r.entry) && a.granted(r.top) && !policy.Inside(r.entry, real): // as the note below says
+		if r.top != real {
+			a.across()
+		}
+		a.alternates(r)
+		return
+	case err != nil && r.entry != "":
+		fix = "look at it; if it is right, grant it with --rw " + r.entry
+		if r.top != real {
+			fix += " --ro " + r.top
+		}
+		fallthrough
 	case err != nil:
 		a.note("the repository of "+grant.Source+" is not shown: "+err.Error(), fix)
 		return
@@ -58,18 +70,36 @@ func (a *adder) repository(grant policy.FS) {
 		return
 	case r.top == real && r.gitDir == r.top+"/.git": // all of it is in the grant
 		a.trust(r)
+		a.alternates(r)
 		return
 	}
 	if why := a.refused(grant.Source, real, r); why != "" {
 		a.note("the repository of "+grant.Source+" is not shown: "+why, fix)
 		return
 	}
-	across := policy.Var{Name: acrossFS, Value: "1"}
-	if r.top != real && a.found(r.top, false) && !slices.Contains(a.Env.Pass, acrossFS) && !slices.Contains(a.Env.Set, across) {
-		a.Env.Set = slices.Concat([]policy.Var{across}, a.Env.Set) // the policy's own comes later, and wins
+	if r.top != real && a.found(r.top, false) {
+		a.across()
 	}
 	a.found(r.gitDir, grant.Write && !a.strict)
 	a.trust(r)
+	a.alternates(r)
+}
+
+// across has git look above the workspace, unless the policy decides that.
+func (a *adder) across() {
+	across := policy.Var{Name: acrossFS, Value: "1"}
+	if !slices.Contains(a.Env.Pass, acrossFS) && !slices.Contains(a.Env.Set, across) {
+		a.Env.Set = slices.Concat([]policy.Var{across}, a.Env.Set) // the policy's own comes later, and wins
+	}
+}
+
+// granted reports whether what was asked for shows a directory of the host at its own path.
+func (a *adder) granted(dir string) bool {
+	if dir == "" {
+		return false
+	}
+	at := a.asked.At(dir)
+	return at != nil && at.Kind == policy.Bind && at.Source == at.Dest && !at.System
 }
 
 // found adds a directory of a repository, and reports whether it was added: it is not if what was asked for decides what is seen there.
@@ -215,32 +245,41 @@ const maxLink = 4 << 10
 // linked is the repository of a directory whose .git is a file (gitrepository-layout(5)). A command of an earlier run could have put it there to be shown what it
 // names. So that has to name the file back, which nobody can make it do who cannot write to it already.
 func (h Host) linked(top string) (repository, error) {
-	file := top + "/.git"
-	data, err := readBounded(file, maxLink)
+	entry, err := h.named(top)
 	if err != nil {
-		return repository{}, err
-	}
-	name, ok := strings.CutPrefix(string(data), "gitdir: ")
-	name = strings.TrimRight(name, "\r\n")
-	if !ok || policy.CheckText(name) != nil {
-		return repository{}, fmt.Errorf("%s is none of git's files", file)
-	}
-	name = under(top, name)
-	entry := filepath.Clean(name)
-	if real, err := h.Real(name); err != nil || real != entry {
-		return repository{}, fmt.Errorf("%s names %s, which is not there, or leads through a symlink", file, entry)
+		return repository{top: top, entry: entry}, err
 	}
 	r := repository{top, entry, entry}
-	if path.Base(path.Dir(entry)) == "worktrees" && !ofModules(top, entry) {
+	if path.Base(path.Dir(entry)) == "worktrees" && !h.ofModules(top, entry) {
 		r.gitDir = path.Dir(path.Dir(entry))
 		err = h.worktree(r)
 	} else {
 		err = h.submodule(r)
 	}
 	if err != nil {
-		return repository{}, fmt.Errorf("%s names %s, and %w", file, entry, err)
+		err = fmt.Errorf("%s/.git names %s, and %w", top, entry, err)
 	}
-	return r, nil
+	return r, err
+}
+
+// named is the directory that the .git file of top names. It is not empty if there is an error about that directory.
+func (h Host) named(top string) (entry string, err error) {
+	file := top + "/.git"
+	data, err := readBounded(file, maxLink)
+	if err != nil {
+		return "", err
+	}
+	name, ok := strings.CutPrefix(string(data), "gitdir: ")
+	name = strings.TrimRight(name, "\r\n")
+	if !ok || policy.CheckText(name) != nil {
+		return "", fmt.Errorf("%s is none of git's files", file)
+	}
+	name = under(top, name)
+	entry = filepath.Clean(name)
+	if real, err := h.Real(name); err != nil || real != entry {
+		return entry, fmt.Errorf("%s names %s, which is not there, or leads through a symlink", file, entry)
+	}
+	return entry, nil
 }
 
 // worktree returns an error unless the git directory has r.top as a worktree.
@@ -270,7 +309,7 @@ func (h Host) worktree(r repository) error {
 
 // submodule returns an error unless r.entry is the git directory of a submodule in r.top, of a repository above.
 func (h Host) submodule(r repository) error {
-	if !ofModules(r.top, r.entry) {
+	if !h.ofModules(r.top, r.entry) {
 		return fmt.Errorf("that is neither a worktree's nor in the .git/modules of a directory above")
 	}
 	if !isGitDir(r.entry) {
@@ -316,16 +355,28 @@ func notLater(file, back string, most time.Duration) error {
 	return nil
 }
 
-// ofModules reports whether a git directory lies in the .git/modules of a directory above top.
-func ofModules(top, gitDir string) bool {
+// ofModules reports whether a git directory lies in the .git/modules of a directory above top, or where a worktree above has those of its submodules:
+// .git/worktrees/ID/modules.
+func (h Host) ofModules(top, gitDir string) bool {
 	for top != "/" {
 		top = path.Dir(top)
-		modules := path.Join(top, ".git/modules")
-		if gitDir == modules || !policy.Inside(gitDir, modules) {
+		entry := path.Join(top, ".git")
+		switch info, err := os.Lstat(entry); {
+		case err != nil:
+			continue
+		case info.Mode().IsRegular():
+			if entry, err = h.named(top); err != nil || path.Base(path.Dir(entry)) != "worktrees" {
+				continue
+			}
+			if h.worktree(repository{top, entry, path.Dir(path.Dir(entry))}) != nil {
+				continue
+			}
+		case !info.IsDir():
 			continue
 		}
-		info, err := os.Lstat(path.Dir(modules))
-		return err == nil && info.IsDir()
+		if modules := entry + "/modules"; gitDir != modules && policy.Inside(gitDir, modules) {
+			return true
+		}
 	}
 	return false
 }

@@ -265,3 +265,71 @@ func TestOthersRepositories(t *testing.T) {
 		assert.Contains(t, data, "[safe]\n\tdirectory = \""+dir+"/"+tt.safe+"\"\n", tt)
 	}
 }
+
+// TestSubmodulesOfWorktrees have their git directory in that of the worktree, which has to name its own back, as they do.
+func TestSubmodulesOfWorktrees(t *testing.T) {
+	files := whole()
+	at := "repo/.git/worktrees/x/modules/libs/one"
+	gitDir(files, at)
+	files["wt/libs/one/.git"], files[at+"/config"] = "gitdir: ../../../"+at+"\n", "[core]\n\tworktree = ../../../../../../../wt/libs/one\n"
+	files["wt/libs/one/deep/"], files["evil/one/.git"] = "", "gitdir: $D/"+at+"\n"
+	for change, want := range map[string][]string{
+		"":                             {"rw " + at},
+		"repo/.git/worktrees/x/gitdir": nil, // the worktree is none of the repository
+		at + "/config":                 nil,
+		"wt/.git":                      nil,
+	} {
+		changed := map[string]string{}
+		for name, text := range files {
+			changed[name] = text
+		}
+		if change != "" {
+			changed[change] = "gitdir: $D/other/.git\n"
+		}
+		dir := layout(t, changed)
+		p := add(t, realHost(dir), policy.Default("/home/me").Grant(dir+"/wt/libs/one", true, "--workspace"), "git")
+		assert.Equal(t, want, shown(p, dir), change)
+		assert.Equal(t, want == nil, strings.Contains(reasons(p), "is not shown: "), change)
+	}
+	dir := layout(t, files)
+	p := add(t, realHost(dir), policy.Default("/home/me").Grant(dir+"/wt/libs/one/deep", true, "--workspace"), "git")
+	assert.Equal(t, []string{"ro wt/libs/one", "rw " + at}, shown(p, dir))
+	p = add(t, realHost(dir), policy.Default("/home/me").Grant(dir+"/evil/one", true, "--workspace"), "git")
+	assert.Empty(t, shown(p, dir), "of another directory")
+}
+
+// TestSeparateGitDirectories are not shown, as they name nothing back. The note has the flags that show them, and with these there is none.
+func TestSeparateGitDirectories(t *testing.T) {
+	files := map[string]string{"home/": "", "work/sub/": "", "work/.git": "gitdir: $D/sep\n"}
+	gitDir(files, "sep")
+	dir := layout(t, files)
+	p := add(t, realHost(dir), policy.Default("/home/me").Grant(dir+"/work/sub", true, "--workspace"), "git")
+	assert.Empty(t, shown(p, dir))
+	assert.Empty(t, p.Env.Set)
+	require.Len(t, p.Notes, 1)
+	assert.Equal(t, "look at it; if it is right, grant it with --rw "+dir+"/sep --ro "+dir+"/work", p.Notes[0].Fix)
+	p = add(t, realHost(dir), policy.Default("/home/me").Grant(dir+"/work/sub", true, "--workspace").Grant(dir+"/work", false, "--ro").Grant(dir+"/sep", true, "--rw"), "git")
+	assert.Empty(t, p.Notes)
+	assert.Contains(t, p.Env.Set, policy.Var{Name: "GIT_DISCOVERY_ACROSS_FILESYSTEM", Value: "1"})
+	p = add(t, realHost(dir), policy.Default("/home/me").Grant(dir+"/work", true, "--workspace"), "git")
+	require.Len(t, p.Notes, 1)
+	assert.Equal(t, "look at it; if it is right, grant it with --rw "+dir+"/sep", p.Notes[0].Fix)
+}
+
+// TestBorrowedObjects are not shown: the note has the flag.
+func TestBorrowedObjects(t *testing.T) {
+	files := map[string]string{"home/": "", "copy/sub/": "", "copy/.git/objects/info/alternates": "# from\n$D/base/.git/objects\n"}
+	gitDir(files, "copy/.git")
+	gitDir(files, "base/.git")
+	dir := layout(t, files)
+	for _, workspace := range []string{"copy", "copy/sub"} {
+		plain := policy.Default("/home/me").Grant(dir+"/"+workspace, true, "--workspace")
+		p := add(t, realHost(dir), plain, "git")
+		require.Len(t, p.Notes, 1, workspace)
+		assert.Contains(t, p.Notes[0].Loss, "the repository of "+dir+"/copy/.git borrows objects from "+dir+"/base/.git/objects, which is not shown")
+		assert.Contains(t, p.Notes[0].Fix, "grant it with --ro "+dir+"/base/.git/objects")
+		assert.NotContains(t, strings.Join(shown(p, dir), " "), "base")
+		p = add(t, realHost(dir), plain.Grant(dir+"/base/.git/objects", false, "--ro"), "git")
+		assert.Empty(t, p.Notes, workspace)
+	}
+}

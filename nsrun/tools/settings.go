@@ -29,10 +29,8 @@ var harmless = []string{
 // configuration, is a note.
 func (a *adder) settings(source, dest string) {
 	r := &settingsReader{home: a.host.Home}
-	if config, _ := a.host.Lookup("XDG_CONFIG_HOME"); filepath.IsAbs(config) { // git reads it before the other
-		r.read(path.Join(config, "git/config"), 0)
-	} else if a.host.Home != "" {
-		r.read(path.Join(a.host.Home, ".config/git/config"), 0)
+	if config := a.host.gitConfig(); config != "" { // git reads it before the other
+		r.read(config, 0)
 	}
 	r.read(source, 0)
 	for _, problem := range r.problems {

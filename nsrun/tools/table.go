@@ -102,6 +102,7 @@ func Table() []Tool {
 				{Path: "~/.local/share/mise/installs/python", Kind: Read, Why: "Pythons, as mise puts them"},
 				{Path: "~/.local/share/uv/python", Kind: Read, Why: "Pythons, as uv puts them"},
 				{Path: "~/.local/share/uv/tools", Kind: Read, Why: "programs that uv has installed"},
+				{Path: "$PYTHONUSERBASE/lib|~/.local/lib", Kind: Read, Why: "packages that pip has installed for you (pip install --user)"},
 				{Path: "$PIP_CACHE_DIR|~/.cache/pip", Kind: Cache, Why: "packages that pip has fetched"},
 				{Path: "$UV_CACHE_DIR|~/.cache/uv", Kind: Cache, Why: "packages that uv has fetched"}},
 			Pass:    []string{"PYTHONDONTWRITEBYTECODE", "PYENV_VERSION"},

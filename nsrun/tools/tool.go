@@ -44,7 +44,7 @@ type Place struct {
 type Tool struct {
 	Name string `json:"name"`
 	Help string `json:"help"`
-	// Marks are files at the top of a workspace, and Programs names of programs, by which the tool is suggested.
+	// Marks are files of a project, and Programs names of programs, by which the tool is suggested: see [Suggest] and [SuggestFor].
 	Marks    []string `json:"marks,omitempty"`
 	Programs []string `json:"programs,omitempty"`
 	Places   []Place  `json:"places,omitempty"`

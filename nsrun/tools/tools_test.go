@@ -411,14 +411,7 @@ func TestSettingsOfGit(t *testing.T) {
 	assert.Contains(t, string(p.At("/home/me/.gitconfig").Data), "Other")
 }
 
-func TestSuggestions(t *testing.T) {
-	dir := t.TempDir()
-	assert.Empty(t, tools.Suggest(dir))
-	for _, name := range []string{"go.mod", "package.json", ".git"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
-	}
-	assert.Equal(t, []string{"git", "go", "node"}, tools.Suggest(dir))
-
+func TestSuggestionsByProgram(t *testing.T) {
 	home := t.TempDir()
 	h := hostOf(home, nil)
 	p := policy.Default("/home/me")

@@ -27,8 +27,8 @@ const docker = "docker.io podman crun bubblewrap"
 
 // everyday is what the programs of e2e/programs are in.
 const everyday = "autoconf automake bc bison cmake curl emacs-nox ffmpeg file flex g++ gdb ghostscript gnupg gnuplot-nox graphviz imagemagick libc6-dbg " +
-	"libxml2-utils lua5.4 m4 ninja-build openjdk-17-jdk-headless openssh-client openssl pandoc patch php-cli poppler-utils procps python3-pip " +
-	"chromium jupyter-nbconvert libreoffice-writer-nogui postgresql python3-ipykernel python3-venv qpdf redis-server ripgrep rsync ruby rustc screen sqlite3 tidy tmux tree unzip valgrind vim xz-utils zip"
+	"libxml2-utils lua5.4 m4 maven ninja-build openjdk-17-jdk-headless openssh-client openssl pandoc patch php-cli poppler-utils procps python3-pip " +
+	"chromium jupyter-nbconvert libreoffice-writer-nogui postgresql python3-ipykernel python3-setuptools python3-venv qpdf redis-server ripgrep rsync ruby rustc screen sqlite3 tidy tmux tree unzip valgrind vim xz-utils zip"
 
 var table = map[string]pkg{
 	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools openssh-client gpg gpg-agent"},

@@ -67,6 +67,9 @@ func list(root string) []string {
 		if len(out) > tooMany {
 			return filepath.SkipAll
 		}
+		if passing(path) {
+			return nil
+		}
 		out = append(out, describe(path, err))
 		if d.IsDir() && foreign(path) {
 			return filepath.SkipDir
@@ -74,6 +77,13 @@ func list(root string) []string {
 		return nil
 	})
 	return out
+}
+
+// passing reports whether a file is a message queue of the tests in e2e/backend, which make them on the host while others run.
+func passing(path string) bool {
+	const mqueueMagic = 0x19800202 // MQUEUE_MAGIC in ipc/mqueue.c
+	var s unix.Statfs_t
+	return strings.HasPrefix(filepath.Base(path), "nse") && unix.Statfs(path, &s) == nil && s.Type == mqueueMagic
 }
 
 func foreign(path string) bool {
