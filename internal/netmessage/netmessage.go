@@ -1,0 +1,82 @@
+// Package netmessage is what nsrun and its network helper, cmd/nsrun-helper, say to each other over one socket of the kind SOCK_SEQPACKET.
+//
+// nsrun sends one [Start] by package wire, with a descriptor for each of its sockets. The helper answers with one [Event] in each packet, as JSON of at
+// most [MaxEvent] bytes: first Ready or Error, then a Refusal at the first time that something is refused, and at last Summary. It stops serving, and
+// sends that, when nsrun has shut its side of the socket down for writing, and ends at once when nsrun has ended.
+//
+// It protects against nothing: both ends are programs of nsrun's, run by the same user.
+package netmessage
+
+// MaxEvent bounds an event, in bytes.
+const MaxEvent = 64 << 10
+
+// The kinds of sockets. All belong to the sandbox's network namespace.
+const (
+	Redirect = "redirect" // a TCP listener to which all connections are redirected: SO_ORIGINAL_DST has where they were to go, of either family
+	Direct   = "direct"   // a TCP listener of a single port, for all addresses: the local address of a connection is where it was to go
+	DNS      = "dns"      // a UDP socket of port 53, for all addresses, with IP_PKTINFO or IPV6_RECVPKTINFO
+	UDP      = "udp"      // a UDP socket of another port, likewise
+	Proxy    = "proxy"    // a TCP listener on the loopback for HTTP CONNECT and SOCKS5
+)
+
+// Start is what is to be served.
+type Start struct {
+	Rules   []string `json:"rules"`   // in the form of netrule.Rule.String
+	Sockets []string `json:"sockets"` // the kind of each descriptor that has come with it, in order
+	Caps    Caps     `json:"caps"`
+}
+
+// Caps bound what a sandbox can ask of the host. 0 takes the default.
+type Caps struct {
+	Connections int   `json:"connections,omitempty"` // that are open at once, UDP flows included; default 4096
+	PerName     int   `json:"per_name,omitempty"`    // likewise, of one name or address; default 1024
+	Bytes       int64 `json:"bytes,omitempty"`       // both ways, of one name or address; default none
+	Idle        int   `json:"idle_s,omitempty"`      // seconds after which a connection without traffic is ended; default 3600; UDP flows end after 60
+}
+
+// Event is one packet of the helper's. One of its fields is set.
+type Event struct {
+	Ready   bool     `json:"ready,omitempty"`
+	Error   string   `json:"error,omitempty"` // why nothing is served
+	Refusal *Refusal `json:"refusal,omitempty"`
+	Summary *Summary `json:"summary,omitempty"`
+}
+
+// Refusal is one thing that was refused.
+type Refusal struct {
+	Op      string `json:"op"`                // "resolve", "connect", "send" of UDP, "request" of HTTP
+	Name    string `json:"name,omitempty"`    // what was asked for, if it has a name
+	Address string `json:"address,omitempty"` // of a literal, or what the name has been resolved to
+	Port    int    `json:"port,omitempty"`
+	Reason  string `json:"reason"`         // one of Reasons
+	Detail  string `json:"detail"`         // in a sentence without a full stop: "the rules name no such host"
+	Rule    string `json:"rule,omitempty"` // the rule to add, if one would allow it
+	Count   int    `json:"count"`
+}
+
+// The reasons.
+const (
+	Unlisted     = "unlisted"     // no rule names it
+	Port         = "port"         // a rule names it, with other ports
+	Guarded      = "guarded"      // its address is one of the host's own, of a private network or of a metadata service
+	Unresolvable = "unresolvable" // a rule names it, and the host cannot resolve it
+	Unreachable  = "unreachable"  // a rule names it, and the host cannot connect to it
+	Mismatch     = "mismatch"     // the name in TLS or HTTP is another one than the one that was looked up
+	Malformed    = "malformed"    // HTTP, TLS or a proxy's request that cannot be read, or can be read in two ways
+	TooMany      = "too-many"     // a cap is reached
+)
+
+// Summary is what has been reached, and what has been refused.
+type Summary struct {
+	Names    []Name    `json:"names,omitempty"`    // sorted; those that were reached most, at most 256
+	Refusals []Refusal `json:"refusals,omitempty"` // the last first, at most 100
+	Omitted  int       `json:"omitted,omitempty"`  // refusals, and names, that there was no room for
+}
+
+// Name counts what was reached by one name or address.
+type Name struct {
+	Name        string `json:"name"`
+	Connections int    `json:"connections"`
+	Sent        int64  `json:"sent"`     // bytes, from the sandbox
+	Received    int64  `json:"received"` // bytes, to the sandbox
+}
