@@ -48,7 +48,10 @@ func Canonical(host string) (name string, addr netip.Addr, err error) {
 		}
 		return "", addr, nil
 	}
-	return name, netip.Addr{}, checkLabels(name, host)
+	if err := checkLabels(name, host); err != nil {
+		return "", netip.Addr{}, err
+	}
+	return name, netip.Addr{}, nil
 }
 
 // checkBytes reports the first byte that no host has.
