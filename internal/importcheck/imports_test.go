@@ -33,6 +33,7 @@ var imports = map[string]string{
 	"nsrun/tools":                 "nsrun/policy nsrun/hostrun",
 	"nsrun/facts":                 "",
 	"nsrun/commands":              "nsrun/policy",
+	"nsrun/netrule":               "",
 	"nsrun/plan":                  "mounts landlock seccomp rlimit rlimit/cgroup nsrun/policy nsrun/facts",
 	"nsrun/manifest":              "nsrun/policy nsrun/commands",
 	"nsrun/audit":                 "internal/fault mounts nsrun/policy",
@@ -43,6 +44,7 @@ var imports = map[string]string{
 	"internal/stages":             "internal/fault internal/sys internal/sys/entry internal/verify mounts landlock seccomp rlimit rlimit/cgroup nsrun/plan",
 	"internal/verify":             "internal/sys mounts landlock seccomp rlimit nsrun/plan",
 	"internal/wire":               "internal/sys",
+	"internal/netmessage":         "",
 	"internal/scope":              "nsrun/plan",
 	"internal/homes":              "nsrun/policy",
 	"internal/agent":              "",
@@ -76,7 +78,7 @@ var imports = map[string]string{
 }
 
 // pure lists the packages that may not reach the system.
-var pure = strings.Fields("nsrun/policy nsrun/hostrun nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap")
+var pure = strings.Fields("nsrun/policy nsrun/hostrun nsrun/commands nsrun/netrule nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap")
 
 // system lists what reaches it.
 var system = strings.Fields("os os/exec os/signal os/user syscall net unsafe golang.org/x/sys/unix")

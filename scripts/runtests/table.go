@@ -68,6 +68,7 @@ var table = map[string]pkg{
 	"nsrun/tools":                {quick: true, seconds: 1, needs: "git"},
 	"internal/watch":             {seconds: 8, slow: 25, slice: 6, needs: "git"},
 	"nsrun/commands":             {quick: true, seconds: 1},
+	"nsrun/netrule":              {quick: true, seconds: 1},
 	"landlock":                   {quick: true, seconds: 1},
 	"mounts":                     {quick: true, seconds: 2},
 	"rlimit":                     {quick: true, seconds: 1},
@@ -81,7 +82,7 @@ var testPrograms = []string{"e2e/testdata/probe", "e2e/testdata/names", "e2e/bwr
 	"e2e/container/testdata/inside", "e2e/docker/testdata/probe"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
-var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/result", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands"}
+var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/result", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands", "./nsrun/netrule"}
 
 // portable are the packages that build on another system.
 var portable = append([]string{"./mounts", "./landlock", "./seccomp", "./rlimit", "./rlimit/cgroup"}, pure...)
