@@ -45,6 +45,7 @@ var imports = map[string]string{
 	"internal/verify":             "internal/sys mounts landlock seccomp rlimit nsrun/plan",
 	"internal/wire":               "internal/sys",
 	"internal/netmessage":         "",
+	"internal/netparse":           "nsrun/netrule",
 	"internal/scope":              "nsrun/plan",
 	"internal/homes":              "nsrun/policy",
 	"internal/agent":              "",

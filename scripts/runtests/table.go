@@ -56,6 +56,7 @@ var table = map[string]pkg{
 	"internal/backend":           {seconds: 30, slow: 95, slice: 6, race: 90},
 	"internal/denial":            {quick: true, seconds: 1},
 	"internal/importcheck":       {quick: true, seconds: 1},
+	"internal/netparse":          {quick: true, seconds: 2},
 	"internal/probe":             {quick: true, seconds: 2},
 	"internal/scope":             {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},
 	"internal/spawner":           {quick: true, seconds: 1},

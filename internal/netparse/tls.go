@@ -1,0 +1,177 @@
+package netparse
+
+import "errors"
+
+// ErrNotTLS means that a stream does not begin as TLS does.
+var ErrNotTLS = errors.New("not TLS")
+
+// Hello is what a ClientHello says of the server.
+type Hello struct {
+	ServerName string   // as it was sent; empty if there is none
+	ALPN       []string // protocols, such as "h2" and "http/1.1"
+
+	// ECH reports Encrypted Client Hello (RFC 9849), in which the server may find another name. Some browsers always send the extension with nothing
+	// in it, and only the server can tell the two apart.
+	ECH bool
+}
+
+// The alerts with which a connection is refused (RFC 8446, 6.2, and RFC 6066, 3).
+const (
+	AlertAccessDenied     = 49
+	AlertUnrecognizedName = 112
+)
+
+// Parts of TLS records and of the handshake (RFC 8446, 5.1, 4 and 4.2).
+const (
+	recordAlert     = 21
+	recordHandshake = 22
+	recordHeader    = 5
+	maxRecord       = 1 << 14
+
+	messageClientHello = 1
+	messageHeader      = 4
+
+	extServerName = 0
+	extALPN       = 16
+	extECH        = 0xfe0d
+	extESNI       = 0xffce // what came before ECH
+)
+
+// ClientHello reads the first bytes that a client sends. If neither done nor err is set, it needs more of them. err is [ErrNotTLS] as soon as
+// the bytes are of another protocol; every other error is an [ErrMalformed], and the stream is to be refused, since a server may read it
+// in another way. The ClientHello may be spread over records, and has at most 64 KiB with their headers.
+func ClientHello(b []byte) (hello Hello, done bool, err error) {
+	var msg []byte
+	for rest := b; ; {
+		if err := checkRecord(rest, len(msg) == 0 && len(rest) == len(b)); err != nil {
+			return Hello{}, false, err
+		}
+		if len(rest) < recordHeader {
+			break
+		}
+		size := int(rest[3])<<8 | int(rest[4])
+		rest = rest[recordHeader:]
+		msg = append(msg, rest[:min(size, len(rest))]...)
+		hello, done, err := clientHello(msg)
+		if err != nil || done {
+			return hello, done, err
+		}
+		if len(rest) < size {
+			break
+		}
+		rest = rest[size:]
+	}
+	if len(b) >= maxHello {
+		return Hello{}, false, malformed("the ClientHello has more than %d bytes", maxHello)
+	}
+	return Hello{}, false, nil
+}
+
+// checkRecord checks the header of a record, of which there may be a part.
+func checkRecord(b []byte, first bool) error {
+	notTLS := func() error {
+		if first {
+			return ErrNotTLS
+		}
+		return malformed("another TLS record before the end of the ClientHello")
+	}
+	switch {
+	case len(b) > 0 && b[0] != recordHandshake, len(b) > 1 && b[1] != 3, len(b) > 2 && b[2] > 4:
+		return notTLS()
+	case len(b) >= recordHeader:
+		if size := int(b[3])<<8 | int(b[4]); size == 0 || size > maxRecord {
+			return malformed("a TLS record of %d bytes", size)
+		}
+	}
+	return nil
+}
+
+// clientHello reads a handshake message, of which there may be a part. More bytes than those of the message are malformed: a client
+// has to wait for the server after it.
+func clientHello(b []byte) (hello Hello, done bool, err error) {
+	if len(b) > 0 && b[0] != messageClientHello {
+		return Hello{}, false, malformed("the TLS handshake does not begin with a ClientHello")
+	}
+	if len(b) < messageHeader {
+		return Hello{}, false, nil
+	}
+	size := int(b[1])<<16 | int(b[2])<<8 | int(b[3])
+	switch body := b[messageHeader:]; {
+	case size > maxHello-messageHeader:
+		return Hello{}, false, malformed("the ClientHello has more than %d bytes", maxHello)
+	case len(body) > size:
+		return Hello{}, false, malformed("data after the ClientHello")
+	case len(body) < size:
+		return Hello{}, false, nil
+	default:
+		hello, err = parseHello(body)
+		return hello, err == nil, err
+	}
+}
+
+// parseHello reads the body of a ClientHello (RFC 8446, 4.1.2).
+func parseHello(body []byte) (hello Hello, err error) {
+	r := reader{b: body}
+	r.take(2 + 32) // version and random
+	session := r.vector(1)
+	suites := r.vector(2)
+	compression := r.vector(1)
+	if r.fail || len(session) > 32 || len(suites) == 0 || len(suites)%2 != 0 || len(compression) == 0 {
+		return Hello{}, malformed("the ClientHello's fields")
+	}
+	if len(r.b) == 0 {
+		return hello, nil // extensions may be missing before TLS 1.3
+	}
+	extensions := reader{b: r.vector(2)}
+	if r.fail || len(r.b) > 0 {
+		return Hello{}, malformed("the ClientHello's extensions")
+	}
+	seen := map[int]bool{}
+	for len(extensions.b) > 0 {
+		kind := extensions.number(2)
+		data := extensions.vector(2)
+		if extensions.fail || seen[kind] {
+			return Hello{}, malformed("the ClientHello's extensions")
+		}
+		seen[kind] = true
+		if err := hello.extension(kind, data); err != nil {
+			return Hello{}, err
+		}
+	}
+	return hello, nil
+}
+
+func (h *Hello) extension(kind int, data []byte) error {
+	r := reader{b: data}
+	switch kind {
+	case extECH, extESNI:
+		h.ECH = true
+	case extServerName: // RFC 6066, 3: a list with one name of the type host_name, 0
+		list := reader{b: r.vector(2)}
+		nameType := list.number(1)
+		name := list.vector(2)
+		if r.fail || list.fail || len(r.b) > 0 || len(list.b) > 0 || nameType != 0 || len(name) == 0 {
+			return malformed("the ClientHello's server name")
+		}
+		h.ServerName = string(name)
+	case extALPN: // RFC 7301, 3.1
+		list := reader{b: r.vector(2)}
+		if r.fail || len(r.b) > 0 || len(list.b) == 0 {
+			return malformed("the ClientHello's protocols")
+		}
+		for len(list.b) > 0 {
+			name := list.vector(1)
+			if list.fail || len(name) == 0 {
+				return malformed("the ClientHello's protocols")
+			}
+			h.ALPN = append(h.ALPN, string(name))
+		}
+	}
+	return nil
+}
+
+// Alert gives the record of a fatal alert, which a server may send instead of its first message.
+func Alert(code byte) []byte {
+	const fatal = 2
+	return []byte{recordAlert, 3, 3, 0, 2, fatal, code}
+}
