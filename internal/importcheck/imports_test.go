@@ -46,6 +46,8 @@ var imports = map[string]string{
 	"internal/wire":               "internal/sys",
 	"internal/netmessage":         "",
 	"internal/netparse":           "nsrun/netrule",
+	"internal/nethost":            "internal/netmessage internal/netparse nsrun/netrule",
+	"cmd/nsrun-helper":            "internal/nethost internal/netmessage internal/wire internal/sys landlock seccomp",
 	"internal/scope":              "nsrun/plan",
 	"internal/homes":              "nsrun/policy",
 	"internal/agent":              "",

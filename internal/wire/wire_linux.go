@@ -37,8 +37,8 @@ func Send(socket int, v any, fds ...int) error {
 	}
 }
 
-// maxPassed is the largest number of descriptors that come with a message.
-const maxPassed = 4
+// maxPassed is the largest number of descriptors that a message has: SCM_MAX_FD of include/net/scm.h.
+const maxPassed = 253
 
 // ErrCut says that a message has come without all of its descriptors: the kernel had no numbers left for them (unix(7), on SCM_RIGHTS).
 var ErrCut error = cut{}

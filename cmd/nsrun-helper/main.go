@@ -1,0 +1,137 @@
+// Command nsrun-helper is the host side of nsrun's network mode "allow". nsrun starts it, once for each sandbox; nobody runs it by hand.
+//
+// Descriptor 3 is a socket of the kind SOCK_SEQPACKET to nsrun: see package netmessage. The helper receives what is to be served, confines itself,
+// and reports that it is ready. It serves until nsrun shuts its side of the socket down, and then sends a summary. It ends at once when nsrun has
+// ended.
+//
+// It is a program of its own because the start of every program that links package net costs time, which nsrun without a network does not spend.
+//
+// The confinement bounds what a bug in the helper could be used for: it starts no program, writes no file and reads only the files that resolving a
+// name takes. It does not bound which hosts the helper can connect to; that is the work of package nethost.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/nsrun/nsrun/internal/nethost"
+	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/wire"
+	"golang.org/x/sys/unix"
+)
+
+// version is set by the linker for releases.
+var version = "0.1.0-dev"
+
+const (
+	socket      = 3
+	exitUsage   = 125
+	memoryLimit = 256 << 20
+)
+
+func main() {
+	parent := unix.Getppid()
+	switch kind, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_TYPE); {
+	case len(os.Args) == 2 && (os.Args[1] == "--version" || os.Args[1] == "-v" || os.Args[1] == "version"):
+		fmt.Printf("nsrun-helper %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version())
+		return
+	case len(os.Args) > 1 || err != nil || kind != unix.SOCK_SEQPACKET:
+		fmt.Fprintln(os.Stderr, "nsrun-helper: this is the network helper of nsrun, which starts it by itself for --net allow; it is not run by hand")
+		os.Exit(exitUsage)
+	}
+	unix.CloseOnExec(socket)
+	debug.SetMemoryLimit(memoryLimit)
+	err := run(parent)
+	if err != nil {
+		send(netmessage.Event{Error: err.Error()}, 0)
+		os.Exit(exitUsage)
+	}
+}
+
+// run serves one sandbox. It returns an error if it cannot serve it.
+func run(parent int) error {
+	var start netmessage.Start
+	fds, err := wire.Receive(socket, &start)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("receive what is to be served: %w", err)
+	}
+	sockets := make([]*os.File, len(fds))
+	for i, fd := range fds {
+		sockets[i] = os.NewFile(uintptr(fd), "socket of the sandbox")
+	}
+	if unix.Getppid() != parent {
+		return nil // nsrun has ended before it could ask for a signal at its end (PR_SET_PDEATHSIG, prctl(2))
+	}
+	if err := confine(); err != nil {
+		return fmt.Errorf("confine the network helper: %w", err)
+	}
+	events := make(chan netmessage.Event, 64)
+	server, err := nethost.Serve(start, sockets, nethost.Options{Event: func(e netmessage.Event) {
+		select {
+		case events <- e:
+		default: // nsrun does not read; the summary has it
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	send(netmessage.Event{Ready: true}, 0)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for e := range events {
+			send(e, 0)
+		}
+	}()
+	await()
+	summary := server.Close()
+	close(events)
+	<-ended
+	sendSummary(summary)
+	return nil
+}
+
+// await waits for the end of nsrun's side of the socket.
+func await() {
+	b := make([]byte, 1)
+	for {
+		n, _, err := unix.Recvfrom(socket, b, 0)
+		if !errors.Is(err, unix.EINTR) && n <= 0 {
+			return
+		}
+	}
+}
+
+// send sends an event. It fails if nsrun has ended, which await sees.
+func send(e netmessage.Event, flags int) bool {
+	data, err := json.Marshal(e)
+	if err != nil || len(data) > netmessage.MaxEvent {
+		return false
+	}
+	for {
+		err = unix.Sendto(socket, data, flags|unix.MSG_NOSIGNAL, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return true
+		}
+	}
+}
+
+// sendSummary sends the summary. It leaves out what does not fit into an event.
+func sendSummary(s netmessage.Summary) {
+	for !send(netmessage.Event{Summary: &s}, 0) {
+		names, refusals := len(s.Names)*3/4, len(s.Refusals)*3/4
+		if len(s.Names)+len(s.Refusals) == 0 {
+			return
+		}
+		s.Omitted += len(s.Names) - names + len(s.Refusals) - refusals
+		s.Names, s.Refusals = s.Names[:names], s.Refusals[:refusals]
+	}
+}

@@ -1,0 +1,330 @@
+package nethost
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/netparse"
+	"github.com/nsrun/nsrun/nsrun/netrule"
+)
+
+const (
+	// silence is how long a client may take to say something. Then it waits for the server to speak first, as ssh, smtp and mysql do.
+	silence = 300 * time.Millisecond
+	// readTime is how long a client may take for all that has to be read before it is connected.
+	readTime = 10 * time.Second
+	// maxFirst bounds what is read of a client and not passed on: a ClientHello, the head of a request.
+	maxFirst = 32 << 10
+)
+
+// speech is the protocol that a client's first bytes are.
+type speech int
+
+const (
+	unknown speech = iota // too little has come to say
+	speaksTLS
+	speaksHTTP
+	speaksOther
+)
+
+// client is a connection from the sandbox whose destination is known.
+type client struct {
+	*Server
+	conn  *net.TCPConn
+	to    target
+	first []byte // what was read and is kept: the parsers read it from its beginning
+	sent  int    // bytes of first that were passed on before it was clear what they are
+	good  int    // bytes of first that were checked and may be passed on
+	ended bool   // the client has ended its side
+	kind  speech
+	http  netparse.Requests
+	offer bool // the client has offered an upgrade, and waits for the answer
+	tap   *tap // sees the answer
+	socks bool // the client waits for a reply of SOCKS5
+
+	status int  // of HTTP, for a request that cannot be read
+	reply  byte // likewise of SOCKS5
+
+	proxied bool // an HTTP proxy was asked for, which serves one request of a connection
+}
+
+// run serves the client until its connection ends.
+func (c *client) run() {
+	rule, refused := c.decide(opConnect, c.to)
+	if refused != nil {
+		_ = c.read(time.Now().Add(silence)) // shows in which form to answer
+		c.refuse(refused)
+		return
+	}
+	name, ok := c.enter()
+	if !ok {
+		return
+	}
+	defer c.record.exit(name)
+	if refused := c.listen(rule); refused != nil {
+		c.refuse(refused)
+		return
+	}
+	host, refused := c.reach(c.ctx, c.to, rule)
+	if refused != nil {
+		c.refuse(refused)
+		return
+	}
+	c.relay(rule, name, host)
+}
+
+// enter counts the client's connection with those to its target, or refuses it. The caller calls record.exit at its end.
+func (c *client) enter() (name *reached, ok bool) {
+	name, ok = c.record.enter(c.to.host())
+	if !ok {
+		c.refuse(c.refusal(opConnect, c.to, netmessage.TooMany, "a cap of "+c.to.host()+" is reached"))
+	}
+	return name, ok
+}
+
+// relay carries both ways between the client and a connection of the host.
+func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
+	if !c.keep(conn) {
+		return
+	}
+	defer c.drop(conn)
+	host, ok := conn.(*net.TCPConn)
+	if !ok {
+		c.refuse(c.refusal(opConnect, c.to, netmessage.Unreachable, "bug: not a TCP connection"))
+		return
+	}
+	c.record.connected(name)
+	r := c.newRelay(c.conn, host, name)
+	r.run(func() error { return c.up(r, rule) })
+	if r.spent.Load() {
+		c.record.refuse(*c.refusal(opConnect, c.to, netmessage.TooMany, fmt.Sprintf("%d bytes were carried for %s, which is the cap", c.caps.Bytes, c.to.host())))
+	}
+}
+
+// listen waits for the client's first bytes and checks them. Without a scheme in the rule, a client that says nothing, or too little to see what it
+// is, is let through: up checks the bytes when they come, so that a client gains nothing by waiting.
+func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
+	if rule.Scheme != "" {
+		return c.check(rule, time.Now().Add(readTime))
+	}
+	until := time.Now().Add(silence)
+	for c.kind == unknown && !c.ended {
+		if err := c.read(until); isTimeout(err) {
+			return nil
+		} else if err != nil && !c.ended {
+			return c.refusal(opConnect, c.to, netmessage.Malformed, "the client has gone")
+		}
+		c.look()
+	}
+	return c.check(rule, time.Now().Add(readTime))
+}
+
+// look sees what the first bytes are. The client may have sent all that it will: then nothing more makes a request of what is none yet.
+func (c *client) look() {
+	switch is, done := netparse.Looks(c.first); {
+	case len(c.first) == 0 && !c.ended:
+	case len(c.first) > 0 && c.first[0] == 22: // a handshake record (RFC 8446, 5.1); the parser reports what is none
+		c.kind = speaksTLS
+	case done && is:
+		c.kind = speaksHTTP
+	case done || c.ended:
+		c.kind = speaksOther
+	}
+}
+
+var errTooLong error = &netparse.HTTPError{Status: 431, Text: fmt.Sprintf("more than %d bytes", maxFirst)}
+
+// read reads once more from the client, into first. Its error is that of the connection, and of the deadline if nothing has come.
+func (c *client) read(until time.Time) error {
+	if len(c.first) >= maxFirst {
+		return errTooLong
+	}
+	wait, err := newWaiter(c.conn)
+	if err == nil {
+		err = wait.wait(until) // without a buffer, as it may take long
+	}
+	if err != nil {
+		return err
+	}
+	b := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(b)
+	n, err := c.conn.Read(b[:min(bufferSize, maxFirst-len(c.first))])
+	c.first = append(c.first, b[:n]...)
+	c.ended = errors.Is(err, io.EOF)
+	return err
+}
+
+// more reads until enough returns true or an error. It begins with what has come already.
+func (c *client) more(until time.Time, enough func() (bool, error)) error {
+	for {
+		done, err := enough()
+		if done || err != nil {
+			return err
+		}
+		if c.ended {
+			return errors.New("it has ended too early")
+		}
+		switch err := c.read(until); {
+		case isTimeout(err):
+			return errors.New("it has not come in time")
+		case err != nil && !c.ended:
+			return err
+		}
+	}
+}
+
+// check checks the client's first bytes against what was asked for: a name in TLS and the Host of HTTP must be the name that was looked up.
+func (c *client) check(rule netrule.Rule, until time.Time) *netmessage.Refusal {
+	err := c.more(until, func() (bool, error) {
+		c.look()
+		return c.kind != unknown, nil
+	})
+	if err != nil {
+		return c.refusal(opConnect, c.to, netmessage.Malformed, "what the client sends first: "+err.Error())
+	}
+	if c.kind == speaksTLS && rule.Scheme != "http" {
+		refused, not := c.checkTLS(until)
+		if !not {
+			return refused
+		}
+		c.kind = speaksOther
+	}
+	switch {
+	case c.kind == speaksHTTP && rule.Scheme != "https":
+		return c.checkHTTP(until)
+	case rule.Scheme != "":
+		return c.refusal(opConnect, c.to, netmessage.Mismatch, "the rule is for "+rule.Scheme+", which this is not")
+	}
+	c.good = len(c.first)
+	return nil
+}
+
+// checkTLS reads the ClientHello, and compares the name in it. Under Encrypted ClientHello that is the outer name. not says that the bytes are not of
+// TLS.
+func (c *client) checkTLS(until time.Time) (refused *netmessage.Refusal, not bool) {
+	var hello netparse.Hello
+	err := c.more(until, func() (done bool, err error) {
+		hello, done, err = netparse.ClientHello(c.first)
+		return done, err
+	})
+	if errors.Is(err, netparse.ErrNotTLS) {
+		return nil, true
+	}
+	if err != nil {
+		return c.refusal(opConnect, c.to, netmessage.Malformed, "the ClientHello of TLS: "+err.Error()), false
+	}
+	if why := c.mismatchName(c.to, hello.ServerName); why != "" {
+		return c.refusal(opConnect, c.to, netmessage.Mismatch, why), false
+	}
+	c.good = len(c.first)
+	return nil, false
+}
+
+// mismatchName says why TLS to a target may not name a server, or is empty.
+func (s *Server) mismatchName(to target, server string) string {
+	if server == "" && to.name != "" {
+		return "the handshake names no server, and " + to.name + " was asked for"
+	}
+	if server == "" {
+		return "" // clients name no address
+	}
+	name, addr, err := netrule.Canonical(server)
+	if err != nil {
+		return "the server name: " + err.Error()
+	}
+	return s.mismatch(to, netparse.Target{Name: name, Addr: addr}, "the handshake")
+}
+
+// mismatch says why a connection to a target may not have another one inside, or is empty. A connection to an address may have a name that the
+// rules list with this port.
+func (s *Server) mismatch(to target, in netparse.Target, where string) string {
+	inner := target{name: in.Name, addr: in.Addr, port: in.Port, udp: to.udp}
+	if inner.port == 0 {
+		inner.port = to.port
+	}
+	if inner == to || to.name == "" && inner.name != "" && inner.port == to.port && s.allows(inner) {
+		return ""
+	}
+	if inner.port != to.port {
+		return fmt.Sprintf("%s is for %s, and %s was asked for", where, inner, to)
+	}
+	return fmt.Sprintf("%s is for %s, and %s was asked for", where, inner.host(), to.host())
+}
+
+// up carries what the client sends.
+func (c *client) up(r *relay, rule netrule.Rule) error {
+	if c.kind == unknown {
+		if err := c.late(r, rule); err != nil {
+			return err
+		}
+	}
+	c.listenForUpgrade(r)
+	if err := c.pass(r); err != nil {
+		return err
+	}
+	switch {
+	case c.kind == speaksHTTP:
+		return c.upHTTP(r)
+	case c.ended:
+		return nil
+	}
+	c.first = nil
+	return r.up()
+}
+
+// pass passes on what was checked.
+func (c *client) pass(r *relay) error {
+	if c.good > c.sent {
+		if err := r.write(r.host, c.first[c.sent:c.good], &r.name.sent, nil); err != nil {
+			return err
+		}
+	}
+	c.first = c.first[:copy(c.first, c.first[c.good:])]
+	c.sent, c.good = max(c.sent-c.good, 0), 0
+	return nil
+}
+
+// errRefused ends a relay whose client was refused.
+var errRefused = errors.New("refused")
+
+// late checks the first bytes of a client that is connected already. Where no protocol is required, bytes that do not show yet what they are go on:
+// no server answers half a line, and the connection ends if they turn out to be what is refused.
+func (c *client) late(r *relay, rule netrule.Rule) error {
+	wait, err := newWaiter(c.conn)
+	if err != nil {
+		return err
+	}
+	for c.look(); c.kind == unknown; c.look() {
+		if rule.Scheme == "" && len(c.first) > c.sent {
+			if err := r.write(r.host, c.first[c.sent:], &r.name.sent, nil); err != nil {
+				return err
+			}
+			c.sent = len(c.first)
+		}
+		if err := r.await(wait); err != nil {
+			return err
+		}
+		if err := c.read(time.Now().Add(readTime)); err != nil && !c.ended {
+			return err
+		}
+	}
+	refused := c.check(rule, time.Now().Add(readTime))
+	if refused == nil {
+		return nil
+	}
+	return c.refuseRelayed(r, refused)
+}
+
+// refuseRelayed refuses a client that is connected, and ends the host's connection.
+func (c *client) refuseRelayed(r *relay, refused *netmessage.Refusal) error {
+	r.aborted.Store(true) // c.refuse ends the client's connection
+	reset(r.host)
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	c.refuse(refused)
+	return errRefused
+}

@@ -1,0 +1,161 @@
+package nethost
+
+import (
+	"errors"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/netparse"
+)
+
+// checkHTTP reads the head of the first request, and compares its host.
+func (c *client) checkHTTP(until time.Time) (refused *netmessage.Refusal) {
+	err := c.more(until, func() (done bool, err error) {
+		var head *netparse.Head
+		if c.good, head, err = c.http.Next(c.first); head == nil {
+			return false, err
+		}
+		refused = c.checkHead(head)
+		return true, nil
+	})
+	if err != nil {
+		return c.badRequest(opRequest, err)
+	}
+	return refused
+}
+
+// badRequest refuses what cannot be read as HTTP.
+func (c *client) badRequest(op string, err error) *netmessage.Refusal {
+	if bad := (*netparse.HTTPError)(nil); errors.As(err, &bad) {
+		c.status = bad.Status
+	}
+	return c.refusal(op, c.to, netmessage.Malformed, err.Error())
+}
+
+// checkHead compares the host of a request with what was asked for.
+func (c *client) checkHead(head *netparse.Head) *netmessage.Refusal {
+	c.offer = head.Upgrade
+	if why := c.mismatch(c.to, head.Target, "the request"); why != "" {
+		return c.refusal(opRequest, c.to, netmessage.Mismatch, why)
+	}
+	return nil
+}
+
+// upHTTP carries requests, of which each is checked. The first one's head has been passed on.
+func (c *client) upHTTP(r *relay) error {
+	wait, err := newWaiter(c.conn)
+	if err != nil {
+		return err
+	}
+	for {
+		if opaque, err := c.requests(r); err != nil || opaque {
+			return err
+		}
+		if c.ended {
+			return nil
+		}
+		if err := r.await(wait); err != nil {
+			return err
+		}
+		if err := c.read(time.Now().Add(readTime)); err != nil && !c.ended {
+			return err
+		}
+	}
+}
+
+// requests passes on what has come of requests and is whole. opaque says that the connection has changed its protocol, and has been carried to its end.
+func (c *client) requests(r *relay) (opaque bool, err error) {
+	for {
+		if c.offer {
+			accepted := c.upgraded(r)
+			if c.http.Upgraded(accepted); accepted {
+				c.good = len(c.first)
+				if err := c.pass(r); err != nil || c.ended {
+					return true, err
+				}
+				c.first = nil
+				return true, r.up()
+			}
+		}
+		n, head, err := c.http.Next(c.first)
+		if err != nil {
+			return false, c.refuseRequest(r, c.badRequest(opRequest, err))
+		}
+		if n == 0 {
+			return false, nil
+		}
+		if head != nil && c.proxied {
+			<-r.downEnded // the answer to the first request says that the connection ends after it
+			return true, errRefused
+		}
+		if head != nil {
+			if refused := c.checkHead(head); refused != nil {
+				return false, c.refuseRequest(r, refused)
+			}
+		}
+		c.good = n
+		if err := c.pass(r); err != nil {
+			return false, err
+		}
+	}
+}
+
+// What the answer to a later request that is refused waits for: the answers to those before it.
+const (
+	quiet     = 100 * time.Millisecond
+	quietTime = 5 * time.Second
+)
+
+// refuseRequest refuses a later request of a connection. The server may still be answering an earlier one, so the refusal waits until nothing has
+// come for a while.
+func (c *client) refuseRequest(r *relay, refused *netmessage.Refusal) error {
+	for end := time.Now().Add(quietTime); time.Now().Before(end); {
+		idle := time.Since(time.Unix(0, r.last.Load()))
+		if idle >= quiet {
+			break
+		}
+		select {
+		case <-time.After(quiet - idle):
+		case <-r.downEnded:
+			return errRefused
+		}
+	}
+	return c.refuseRelayed(r, refused)
+}
+
+// tap reads what a server answers to an upgrade. A connection has one upgrade, with its first request, so the answer is the first thing that comes.
+type tap struct {
+	response []byte
+	accepted bool
+	done     chan struct{}
+}
+
+// listenForUpgrade sees the server's answer from here on. The request has not been passed on yet.
+func (c *client) listenForUpgrade(r *relay) {
+	if c.offer {
+		c.tap = &tap{done: make(chan struct{})}
+		r.tap.Store(c.tap)
+	}
+}
+
+// look is called with all that the server sends until the answer is there.
+func (t *tap) look(r *relay, b []byte) {
+	t.response = append(t.response, b...)
+	accepted, done := netparse.Switched(t.response)
+	if done || len(t.response) > maxFirst {
+		t.accepted, t.response = accepted, nil
+		r.tap.Store(nil)
+		close(t.done)
+	}
+}
+
+// upgraded waits for the server's answer to an upgrade, and reports whether the server has accepted it.
+func (c *client) upgraded(r *relay) bool {
+	c.offer = false
+	select {
+	case <-c.tap.done:
+		return c.tap.accepted
+	case <-r.downEnded:
+		return false
+	}
+}

@@ -1,0 +1,191 @@
+package nethost
+
+import (
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, echo))
+	h.put("b.example.com", "93.184.216.35", 22, listen(t, func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) }))
+	socket, kinds, files := enter(t, usual+" udp:99")
+	fds, routines := descriptors(t), runtime.NumGoroutine()
+	server, err := Serve(netmessage.Start{Rules: []string{"*.example.com:22", "*.example.com:80", "udp://a.example.com:99"}, Sockets: kinds}, files, h.options())
+	require.NoError(t, err)
+	b := &box{t: t, host: h, socket: socket, Server: server}
+	var conns []net.Conn
+	for _, to := range []string{"a.example.com:22", "b.example.com:22", "a.example.com:80", "127.0.0.1:15001", "198.18.0.1:53"} {
+		c, err := b.DialContext(t.Context(), "", to)
+		require.NoError(t, err)
+		conns = append(conns, c)
+	}
+	_, err = conns[0].Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(conns[0], make([]byte, 1))
+	require.NoError(t, err)
+	testenv.Returns(t, "Close", func() { server.Close() })
+	for i, c := range conns {
+		assert.ErrorIs(t, ends(c), unix.ECONNRESET, "connection %d", i)
+		c.Close()
+	}
+	testenv.Eventually(t, func() bool { return runtime.NumGoroutine() <= routines+1 }, "the goroutines")
+	testenv.Eventually(t, func() bool { return descriptors(t) <= fds-len(kinds)+1 }, "the descriptors")
+}
+
+// TestManyConnections: two thousand connections that are open at once, most of which say nothing, do not keep another one waiting.
+func TestManyConnections(t *testing.T) {
+	const many = 2000
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, echo))
+	h.put("", "93.184.216.34", 443, listen(t, echo))
+	b := newBoxWith(t, h, usual, netmessage.Start{Rules: []string{"a.example.com:22", "a.example.com:443"}, Caps: netmessage.Caps{PerName: many + 10}})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	addrs, err := b.resolver().LookupHost(t.Context(), "a.example.com.")
+	require.NoError(t, err)
+	var conns []net.Conn
+	for i := range many {
+		port := []string{":22", ":443"}[i%2]
+		c, err := b.open("tcp4", addrs[0]+port)
+		require.NoError(t, err)
+		conns = append(conns, c)
+		defer c.Close()
+	}
+	for _, c := range conns[:many/2] {
+		_, err := c.Write([]byte("\x16")) // on either port it could be TLS
+		require.NoError(t, err)
+	}
+	begin := time.Now()
+	c := b.dial(t, "a.example.com:22")
+	_, err = c.Write([]byte("\x00ping"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, make([]byte, 5))
+	require.NoError(t, err)
+	took := time.Since(begin)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	used := int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)
+	t.Logf("%d connections take %d KiB, of both ends and the test's; another one took %v", many, used>>10, took)
+	assert.Less(t, used, int64(80<<20))
+	assert.Less(t, took, testenv.Scale(2*time.Second))
+}
+
+func TestTheCapOnConnections(t *testing.T) {
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, echo))
+	h.put("b.example.com", "93.184.216.35", 22, listen(t, echo))
+	b := newBoxWith(t, h, usual, netmessage.Start{Rules: []string{"*.example.com:22"}, Caps: netmessage.Caps{Connections: 5, PerName: 3}})
+	talk := func(name string) (*net.TCPConn, error) {
+		c, err := b.try(t, name+":22")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.Write([]byte{0}); err != nil {
+			return nil, err
+		}
+		_, err = io.ReadFull(c, make([]byte, 1))
+		return c, err
+	}
+	var open []*net.TCPConn
+	for range 3 {
+		c, err := talk("a.example.com")
+		require.NoError(t, err)
+		open = append(open, c)
+	}
+	_, err := talk("a.example.com")
+	assert.ErrorIs(t, err, unix.ECONNRESET, "the cap of the name")
+	for range 2 {
+		c, err := talk("b.example.com")
+		require.NoError(t, err, "another name has room")
+		open = append(open, c)
+	}
+	_, err = talk("b.example.com")
+	assert.ErrorIs(t, err, unix.ECONNRESET, "the cap of all")
+	_, err = find(h.refused(), opConnect, "a.example.com:22", netmessage.TooMany)
+	assert.NoError(t, err)
+	_, err = find(h.refused(), opConnect, "b.example.com:22", netmessage.TooMany)
+	assert.NoError(t, err)
+	open[0].Close()
+	testenv.Eventually(t, func() bool {
+		c, err := talk("b.example.com")
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}, "room after an end")
+}
+
+func TestTheCapOnBytes(t *testing.T) {
+	const limit = 1 << 20
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, func(c *net.TCPConn) {
+		for b := make([]byte, 64<<10); ; {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	}))
+	b := newBoxWith(t, h, usual, netmessage.Start{Rules: []string{"*.example.com:22"}, Caps: netmessage.Caps{Bytes: limit}})
+	c := b.dial(t, "a.example.com:22")
+	n, err := io.Copy(io.Discard, c)
+	assert.ErrorIs(t, err, unix.ECONNRESET)
+	assert.LessOrEqual(t, n, int64(limit))
+	testenv.Eventually(t, func() bool { return len(h.refused()) > 0 }, "the refusal")
+	x, err := find(h.refused(), opConnect, "a.example.com:22", netmessage.TooMany)
+	require.NoError(t, err)
+	assert.Contains(t, x.Detail, "bytes")
+	b.isRefused(t, "a.example.com:22", "a.example.com:22", netmessage.TooMany)
+}
+
+func TestAnIdleConnectionEnds(t *testing.T) {
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, echo))
+	b := newBoxWith(t, h, usual, netmessage.Start{Rules: []string{"*.example.com:22"}, Caps: netmessage.Caps{Idle: 1}})
+	c := b.dial(t, "a.example.com:22")
+	for range 6 { // one that is used does not
+		time.Sleep(300 * time.Millisecond)
+		_, err := c.Write([]byte{0})
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 1))
+		require.NoError(t, err)
+	}
+	assert.ErrorIs(t, ends(c), unix.ECONNRESET)
+}
+
+func TestAResetIsPassedOn(t *testing.T) {
+	h := newHost()
+	end := make(chan error, 1)
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, func(c *net.TCPConn) { end <- ends(c) }))
+	h.put("b.example.com", "93.184.216.34", 23, listen(t, func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)); reset(c) }))
+	b := newBox(t, h, "a.example.com:22", "b.example.com:23")
+	c := b.dial(t, "a.example.com:22")
+	_, err := c.Write([]byte{0})
+	require.NoError(t, err)
+	testenv.Eventually(t, func() bool { return h.dials.Load() == 1 }, "the connection")
+	time.Sleep(20 * time.Millisecond)
+	reset(c)
+	assert.ErrorIs(t, testenv.Receive(t, end, "the end at the server"), unix.ECONNRESET)
+	c = b.dial(t, "b.example.com:23")
+	_, err = c.Write([]byte{0})
+	require.NoError(t, err)
+	assert.ErrorIs(t, ends(c), unix.ECONNRESET)
+}

@@ -1,0 +1,233 @@
+package nethost
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/nsrun/netrule"
+)
+
+const (
+	maxPacket  = 64 << 10
+	maxPending = 8 // packets of a flow that wait for the lookup of its name
+)
+
+// flows are the UDP conversations that are open.
+type flows struct {
+	mu   sync.Mutex
+	list map[flowKey]*flow
+}
+
+// flowKey names a flow by its two ends inside of the sandbox.
+type flowKey struct{ from, to netip.AddrPort }
+
+// flow carries packets between a program in the sandbox and one address of a target.
+type flow struct {
+	key    flowKey
+	to     target
+	rule   netrule.Rule
+	socket *net.UDPConn // inside
+	six    bool         // socket is of IPv6
+	name   *reached
+	last   atomic.Int64 // when a packet was carried, as Unix nanoseconds
+	ended  atomic.Bool
+	quic   quic // only the goroutine of the socket uses it
+
+	mu      sync.Mutex
+	host    net.Conn // nil until the target is resolved
+	pending [][]byte
+}
+
+// packets serves a UDP socket of the sandbox.
+func (s *Server) packets(socket *net.UDPConn, kind string) {
+	defer s.drop(socket)
+	local := addrPort(socket.LocalAddr())
+	six := socket.LocalAddr().(*net.UDPAddr).IP.To4() == nil
+	b, oob := make([]byte, maxPacket), make([]byte, packetSpace)
+	for {
+		n, oobn, _, from, err := socket.ReadMsgUDPAddrPort(b, oob)
+		if err != nil {
+			if s.ctx.Err() != nil {
+				return
+			}
+			time.Sleep(acceptPause)
+			continue
+		}
+		to, ok := packetDestination(oob[:oobn])
+		if !ok {
+			continue
+		}
+		t := s.target(netip.AddrPortFrom(to, local.Port()), true)
+		if kind == netmessage.DNS {
+			if !s.allows(t) {
+				if answer := s.answer(b[:n]); answer != nil {
+					_, _, _ = socket.WriteMsgUDPAddrPort(answer, packetSource(to, six), from)
+				}
+				continue
+			}
+		}
+		s.packet(socket, six, flowKey{from, netip.AddrPortFrom(to, local.Port())}, t, b[:n])
+	}
+}
+
+// packet passes a packet of the sandbox on, and begins a flow if there is none for it. It does not block.
+func (s *Server) packet(socket *net.UDPConn, six bool, key flowKey, t target, b []byte) {
+	s.flows.mu.Lock()
+	f := s.flows.list[key]
+	s.flows.mu.Unlock()
+	if f == nil {
+		if f = s.newFlow(socket, six, key, t); f == nil {
+			return
+		}
+	}
+	f.last.Store(time.Now().UnixNano())
+	pass, refused := f.checkQUIC(s, b)
+	if refused != nil {
+		s.record.refuse(*refused)
+		f.end()
+		return
+	}
+	for _, b := range pass {
+		f.send(s, b)
+	}
+}
+
+// newFlow begins a flow, or refuses it.
+func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *flow {
+	rule, refused := s.decide(opSend, t)
+	if refused != nil {
+		s.record.refuse(*refused)
+		return nil
+	}
+	if !s.record.admit() {
+		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "as many connections are open as may be"))
+		return nil
+	}
+	name, ok := s.record.enter(t.host())
+	if !ok {
+		s.record.leave()
+		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "a cap of "+t.host()+" is reached"))
+		return nil
+	}
+	f := &flow{key: key, to: t, rule: rule, socket: socket, six: six, name: name}
+	f.last.Store(time.Now().UnixNano())
+	s.flows.mu.Lock()
+	s.flows.list[key] = f
+	s.flows.mu.Unlock()
+	s.wg.Go(func() {
+		defer s.record.leave()
+		defer s.record.exit(name)
+		defer func() {
+			s.flows.mu.Lock()
+			defer s.flows.mu.Unlock()
+			delete(s.flows.list, key)
+		}()
+		f.run(s)
+	})
+	return f
+}
+
+// send passes a packet on, or keeps it until the target is resolved.
+func (f *flow) send(s *Server, b []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.host == nil {
+		if len(f.pending) < maxPending {
+			f.pending = append(f.pending, append([]byte(nil), b...))
+		}
+		return
+	}
+	f.write(s, b)
+}
+
+// write sends a packet to the host's side. A packet for which there is no room is lost, as it is on any network.
+func (f *flow) write(s *Server, b []byte) {
+	if f.name.room(s.caps.Bytes) == 0 {
+		return
+	}
+	_ = f.host.SetWriteDeadline(time.Now().Add(acceptPause))
+	if n, err := f.host.Write(b); err == nil {
+		f.name.sent.Add(int64(n))
+	}
+}
+
+// end makes run return.
+func (f *flow) end() {
+	f.ended.Store(true)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.host != nil {
+		_ = f.host.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// run resolves the target once, and carries the answers until the flow is idle.
+func (f *flow) run(s *Server) {
+	host, refused := s.reach(s.ctx, f.to, f.rule)
+	if refused != nil {
+		if s.ctx.Err() == nil {
+			s.record.refuse(*refused)
+		}
+		return
+	}
+	if !s.keep(host) {
+		return
+	}
+	defer s.drop(host)
+	s.record.connected(f.name)
+	f.mu.Lock()
+	f.host = host
+	for _, b := range f.pending {
+		f.write(s, b)
+	}
+	f.pending = nil
+	f.mu.Unlock()
+	f.answers(s, host)
+}
+
+// answers carries what the host receives until the flow is idle.
+func (f *flow) answers(s *Server, host net.Conn) {
+	source := packetSource(f.key.to.Addr(), f.six)
+	udp, ok := host.(socket)
+	if !ok {
+		return
+	}
+	wait, err := newWaiter(udp)
+	for err == nil && !f.ended.Load() {
+		idle := time.Until(time.Unix(0, f.last.Load()).Add(s.udpIdle))
+		if idle <= 0 {
+			return
+		}
+		err = wait.wait(time.Now().Add(idle))
+		if isTimeout(err) {
+			err = nil // unless the program has sent something meanwhile, the flow is idle
+			continue
+		}
+		if err == nil {
+			err = f.answer(s, host, source)
+		}
+	}
+}
+
+// answer carries one packet.
+func (f *flow) answer(s *Server, host net.Conn, source []byte) error {
+	b := packetBuffers.Get().(*[maxPacket]byte)
+	defer packetBuffers.Put(b)
+	n, err := host.Read(b[:])
+	if err != nil {
+		return err
+	}
+	if f.name.room(s.caps.Bytes) == 0 {
+		return errSpent
+	}
+	f.last.Store(time.Now().UnixNano())
+	f.name.received.Add(int64(n))
+	_, _, _ = f.socket.WriteMsgUDPAddrPort(b[:n], source, f.key.from)
+	return nil
+}
+
+var packetBuffers = sync.Pool{New: func() any { return new([maxPacket]byte) }}

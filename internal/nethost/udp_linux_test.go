@@ -1,0 +1,125 @@
+package nethost
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// listenPackets answers packets on the host with the same after "re: ".
+func listenPackets(t testing.TB) string {
+	t.Helper()
+	c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		for b := make([]byte, 2048); ; {
+			n, from, err := c.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteTo(append([]byte("re: "), b[:n]...), from)
+		}
+	}()
+	return c.LocalAddr().String()
+}
+
+// say sends a packet and returns the answer.
+func say(t testing.TB, c net.Conn, text string) (string, error) {
+	t.Helper()
+	_, err := c.Write([]byte(text))
+	require.NoError(t, err)
+	_ = c.SetReadDeadline(time.Now().Add(testenv.Limit(0)))
+	b := make([]byte, 2048)
+	n, err := c.Read(b)
+	return string(b[:n]), err
+}
+
+func TestUDPReachesAListedName(t *testing.T) {
+	h := newHost()
+	h.put("time.example.com", "93.184.216.34", 123, listenPackets(t))
+	h.put("", "10.9.9.9", 123, listenPackets(t))
+	h.put("", "2001:db8::9", 123, listenPackets(t))
+	b := newBoxWith(t, h, usual+" udp:123 udp:123/6", netmessage.Start{Rules: []string{"udp://time.example.com:123", "udp://10.9.9.9:123", "udp://[2001:db8::9]:123"}})
+	addrs, err := b.resolver().LookupHost(t.Context(), "time.example.com.")
+	require.NoError(t, err)
+	for _, to := range []struct{ network, addr string }{{"udp4", addrs[0] + ":123"}, {"udp4", "10.9.9.9:123"}, {"udp6", "[2001:db8::9]:123"}} {
+		c, err := b.open(to.network, to.addr) // a connected socket takes answers of that address alone
+		require.NoError(t, err)
+		defer c.Close()
+		for _, text := range []string{"one", "two"} {
+			got, err := say(t, c, text)
+			require.NoError(t, err)
+			assert.Equal(t, "re: "+text, got)
+		}
+	}
+	assert.Equal(t, []string{"time.example.com"}, h.looked(), "one lookup for a flow")
+	assert.EqualValues(t, 3, h.dials.Load())
+
+	c, err := b.open("udp4", "8.8.8.8:123")
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write([]byte("x"))
+	require.NoError(t, err)
+	testenv.Eventually(t, func() bool {
+		_, err := find(h.refused(), opSend, "8.8.8.8:123", netmessage.Unlisted)
+		return err == nil
+	}, "the refusal")
+	x, _ := find(h.refused(), opSend, "8.8.8.8:123", netmessage.Unlisted)
+	assert.Equal(t, "udp://8.8.8.8:123", x.Rule)
+	assert.EqualValues(t, 3, h.dials.Load())
+	names := b.Close().Names
+	require.Len(t, names, 3)
+	assert.Equal(t, netmessage.Name{Name: "time.example.com", Connections: 1, Sent: 6, Received: 14}, names[2])
+}
+
+func TestAnIdleFlowEnds(t *testing.T) {
+	h := newHost()
+	h.put("time.example.com", "93.184.216.34", 123, listenPackets(t))
+	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: []string{"udp://time.example.com:123"}, Caps: netmessage.Caps{Idle: 1}})
+	addrs, err := b.resolver().LookupHost(t.Context(), "time.example.com.")
+	require.NoError(t, err)
+	c, err := b.open("udp4", addrs[0]+":123")
+	require.NoError(t, err)
+	defer c.Close()
+	got, err := say(t, c, "one")
+	require.NoError(t, err)
+	require.Equal(t, "re: one", got)
+	testenv.Eventually(t, func() bool {
+		b.flows.mu.Lock()
+		defer b.flows.mu.Unlock()
+		return len(b.flows.list) == 0
+	}, "the end of the flow")
+	got, err = say(t, c, "two")
+	require.NoError(t, err, "a packet begins a new flow")
+	assert.Equal(t, "re: two", got)
+	assert.Len(t, h.looked(), 2)
+}
+
+func TestTheCapOnFlows(t *testing.T) {
+	h := newHost()
+	h.put("time.example.com", "93.184.216.34", 123, listenPackets(t))
+	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: []string{"udp://time.example.com:123"}, Caps: netmessage.Caps{PerName: 2}})
+	addrs, err := b.resolver().LookupHost(t.Context(), "time.example.com.")
+	require.NoError(t, err)
+	for i := range 3 {
+		c, err := b.open("udp4", addrs[0]+":123")
+		require.NoError(t, err)
+		defer c.Close()
+		if i < 2 {
+			_, err = say(t, c, "one")
+		} else {
+			_, err = c.Write([]byte("one"))
+		}
+		require.NoError(t, err)
+	}
+	testenv.Eventually(t, func() bool {
+		_, err := find(h.refused(), opSend, "time.example.com:123", netmessage.TooMany)
+		return err == nil
+	}, "the refusal")
+}
