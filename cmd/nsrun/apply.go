@@ -52,9 +52,7 @@ func (f *flags) apply(pol policy.Policy) (policy.Policy, error) {
 		}
 		pol.Audit = append(slices.Clip(pol.Audit), abs)
 	}
-	if f.net != "" {
-		pol.Network = policy.Network(f.net)
-	}
+	faults = append(faults, f.applyNet(&pol))
 	faults = append(faults, f.applyEnv(&pol)...)
 	faults = append(faults, f.applyRest(&pol)...)
 	faults = append(faults, f.applyTools(&pol)...)
@@ -147,7 +145,7 @@ func (f *flags) applyAutonomy(pol policy.Policy) (policy.Policy, error) {
 	if f.autonomy != "" {
 		pol.Autonomy = asked
 	}
-	if pol.Autonomy == policy.FullAccess && f.net == string(policy.NetworkNone) {
+	if pol.Autonomy == policy.FullAccess && slices.Contains(f.net, string(policy.NetworkNone)) {
 		return pol, errors.New("--net none: the autonomy full has the host's network; lower it with --autonomy supervised")
 	}
 	return pol, nil

@@ -51,7 +51,7 @@ func (a *app) explainHint(p *plan.Plan, r result.Result) string {
 // deniedLines are what was refused to a command that failed, the last first.
 func deniedLines(r result.Result) []string {
 	const most = 9
-	if r.Receipt.Explain == nil || r.Code == 0 {
+	if r.Receipt.Explain == nil && len(r.Denials) == 0 || r.Code == 0 {
 		return nil
 	}
 	return refusedLines(r, most)
@@ -87,6 +87,9 @@ func deniedLine(d result.Denial) string {
 		"seccomp": "the filter of system calls", "network": "there is no network", "no_new_privs": "set-user-ID programs get no privileges"}[d.Rule]
 	if !known {
 		why = d.Rule
+	}
+	if d.Reason != "" {
+		why = d.Reason
 	}
 	switch d.Kind {
 	case "secret":

@@ -26,7 +26,7 @@ type flags struct {
 	tools                   stringList
 	forceRW, protect        stringList
 	workspace, chdir, home  string
-	net                     string
+	net                     stringList
 	env, labels             stringList
 	timeout, grace          time.Duration
 	limits                  stringList
@@ -69,7 +69,8 @@ func (f *flags) rows() []flagRow {
 		{"--noexec", &f.noExec, "run no programs from writable places, files in memory included", ""},
 		{"--socket PATH", &f.sockets, "show one Unix socket (repeat)", ""},
 		{"-w, -C, --chdir DIR", &f.chdir, "start in DIR, a path inside", "dir"},
-		{"--net none|host", offered{&f.net, policy.Words(policy.Networks)}, "network (default none: only a loopback of its own)", "network"},
+		{"--net none|host|allow:RULE,...", offered{&f.net, netWords}, "network: none (default: only a loopback of its own), host, or what the rules name and nothing else, as in " +
+			"allow:example.com:443,*.pypi.org (repeat); see nsrun help network", "network"},
 		{"-e, --setenv, --env NAME[=VALUE]", &f.env, "pass the caller's variable, unless its name looks like a secret's, or set one (repeat)", "env."},
 		{"--timeout DURATION", durationFlag{into: &f.timeout}, "end the run after so long: SIGTERM, and SIGKILL after --kill-grace " +
 			"(default: 30s with a manifest; else 24h, but none with --tty; 0 for none)", ""},

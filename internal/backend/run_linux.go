@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/denial"
+	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/sys/entry"
@@ -35,6 +36,8 @@ type Options struct {
 	Protected []string
 	// Home is the caller's home directory, for a plan that explains: keys lie below it.
 	Home string
+	// Helper is the path of the network helper, for a plan with an allow-list: see [HelperName].
+	Helper string
 	// Sole means that this process exists only for this run, and no goroutine of it is locked to a thread, so that no thread of it ends. With
 	// plan.Bwrap it also gives up its capabilities, the descriptors that its caller has left open, and Go's handlers of signals.
 	Sole bool
@@ -69,6 +72,7 @@ type Outcome struct {
 	Output   [2]Passed           // of standard output and error
 	Denials  []result.Denial     // what was refused, if the plan explains
 	Explain  *result.Explained   // how that was found out
+	Net      *netmessage.Summary // what was reached and refused, by the network allow
 
 	begun bool // the sandbox has reported the command's pidfd
 }
@@ -116,6 +120,12 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 		}
 		defer unix.Close(w.parent)
 	}
+	served, err := startHelper(p, opts.Helper) // beside all that follows
+	defer served.finish()
+	if err != nil {
+		entry.EndAhead()
+		return Outcome{}, err
+	}
 	group, err := makeGroup(p, w.stop)
 	if err != nil {
 		return Outcome{}, err
@@ -128,7 +138,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 		return Outcome{}, err
 	}
 	s.lowered.Program.Ahead = true
-	r := &run{plan: p, opts: opts, lowered: s.lowered, parent: w.parent, before: w.early, command: -1, ch: s.ch, pumps: s.pumps}
+	r := &run{plan: p, opts: opts, lowered: s.lowered, parent: w.parent, before: w.early, command: -1, ch: s.ch, pumps: s.pumps, helper: served}
 	r.listen()
 	if opts.Sole {
 		settle()
@@ -145,6 +155,9 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	out, err = r.finish()
 	if p.Explain != nil {
 		out.Denials, out.Explain = r.explained()
+	}
+	if out.Net = served.finish(); served != nil {
+		out.Losses = append(out.Losses, helperNote(served)...)
 	}
 	out.Output, out.Losses = s.pumps.passed(), append(out.Losses, s.pumps.notes()...)
 	out.Started, out.Wall, out.Resolved = started, time.Since(started), s.lowered.Resolved
@@ -176,6 +189,10 @@ type run struct {
 	deadline time.Time // when the plan's time is up
 
 	watch *denial.Watch // of the command's listener; nil until it has come
+
+	helper   *helper // serves the network; nil if it needs none
+	helping  *source // of wait
+	reported bool    // pid 1 has said that the caller's end will end it
 
 	mu      sync.Mutex
 	command int       // pidfd of the command; -1 until it is known
@@ -215,6 +232,10 @@ func (r *run) listen() {
 	r.report.ready = func() bool { r.readReport(); r.report.fd = -1; return true }
 	status := &source{fd: r.ch.status, ready: func() bool { return r.readStatus() && r.exit == nil }}
 	r.sources = append(r.pumps.sources(r.kill), r.report, status, r.orphan(), r.signals())
+	if r.helper != nil {
+		r.helping = &source{fd: r.helper.socket, ready: r.heard}
+		r.sources = append(r.sources, r.helping)
+	}
 }
 
 // wait serves the channels, the clock and the end of the caller until pid 1 has sent everything, and reaps pid 1. One thread does all of
@@ -287,8 +308,12 @@ func (r *run) readReport() {
 	}
 }
 
-// release lets the command's process go on, or ends the sandbox if the message cannot be sent: see [sendRelease].
+// release lets the command's process go on, or ends the sandbox if the message cannot be sent: see [sendRelease]. With a helper it does so when that is
+// ready.
 func (r *run) release() {
+	if r.reported = true; r.helper != nil && !r.helper.ready {
+		return
+	}
 	if err := sendRelease(r.ch.status); err != nil {
 		r.breaks(err)
 		return
@@ -339,6 +364,12 @@ func passedFD(oob []byte) (int, bool) {
 
 // passed takes a descriptor that pid 1 sent: the command's pidfd (P), whose early signals it then delivers, or the terminal's master (T).
 func (r *run) passed(kind byte, fd int) {
+	if socket, ok := stages.NetSocket(kind); ok && r.helper != nil && !r.helper.served {
+		if err := r.helper.take(socket, fd); err != nil {
+			r.breaks(err)
+		}
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

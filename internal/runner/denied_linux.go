@@ -18,10 +18,10 @@ const mostDenials = 100
 
 // denied returns the denials of a result: those that its ending shows, the likeliest cause first, before those that the listener has found.
 func denied(p *plan.Plan, r result.Result, out backend.Outcome) []result.Denial {
+	all := netDenials(out.Net)
 	if out.Explain == nil {
-		return out.Denials
+		return append(all, out.Denials...)
 	}
-	var all []result.Denial
 	if r.Signal == "SIGSYS" && p.Seccomp != nil {
 		all = append(all, killedFor(p.Seccomp))
 	}

@@ -20,6 +20,7 @@ func receipt(p *plan.Plan, out backend.Outcome) result.Receipt {
 	if p.Backend == plan.BackendNone {
 		r.Capabilities, r.NoNewPrivs = "the caller's", false
 	}
+	r.Allow = allowReceipt(p.Allow, out)
 	r.Limits, r.Protect = limitReceipts(p), p.Protect
 	r.Lost = p.Lost()
 	r.Notes = notes(p, out)
@@ -53,8 +54,10 @@ func limitReceipts(p *plan.Plan) (all []result.LimitReceipt) {
 
 func networkBy(p *plan.Plan) string {
 	switch {
-	case p.Network != string(policy.NetworkNone):
+	case !policy.Network(p.Network).Own():
 		return ""
+	case p.Allow != nil && p.Allow.Step == plan.StepRedirect:
+		return "network namespace, nf_tables"
 	case slices.Contains(p.Namespaces, plan.Net):
 		return "network namespace"
 	}

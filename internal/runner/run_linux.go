@@ -264,6 +264,9 @@ func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 	if p.Explain != nil {
 		opts.Home, _ = Home()
 	}
+	if p.Allow != nil {
+		opts.Helper = helperPath()
+	}
 	out, err := backend.Run(p, opts)
 	if err != nil {
 		return failed(p, err), err

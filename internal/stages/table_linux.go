@@ -10,6 +10,7 @@ import (
 // call these functions; a test of importcheck checks that.
 func stage(id verify.StageID) func(*Lowering) error {
 	return [...]func(*Lowering) error{
+		verify.Allow:            (*Lowering).allow,
 		verify.AmbientCaps:      (*Lowering).ambientCaps,
 		verify.Announce:         (*Lowering).announce,
 		verify.AssertNoUsers:    (*Lowering).assertNoUsers,

@@ -64,6 +64,12 @@ func Name(nr uintptr) string {
 		return "ftruncate"
 	case unix.SYS_GETPID:
 		return "getpid"
+	case unix.SYS_BIND:
+		return "bind"
+	case unix.SYS_LISTEN:
+		return "listen"
+	case unix.SYS_SETSOCKOPT:
+		return "setsockopt"
 	case unix.SYS_GETPPID:
 		return "getppid"
 	case unix.SYS_GETPRIORITY:

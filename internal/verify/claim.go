@@ -20,6 +20,7 @@ const (
 	Users                        // user namespaces and ids
 	Tolerance                    // errors that are no failure
 	Lifetime                     // which process ends with which, and which can look into which
+	Network                      // where all that the command sends arrives
 )
 
 // Claims has, for each claim, the promise and the attack that it excludes.
@@ -42,6 +43,8 @@ var Claims = map[Claim]struct{ Claim, Excludes string }{
 		"protection that is silently not there"},
 	Lifetime: {"The sandbox asks to die with its caller and then checks that the caller is alive; pid 1 cannot be traced or read.",
 		"a sandbox that outlives its owner; CVE-2019-5736: the runner's own binary, reached through pid 1"},
+	Network: {"With an allow-list every address belongs to the sandbox's own loopback device, and the sockets that answer there are sent to the caller and closed before the command's process exists.",
+		"a way around the list; a socket by which the command answers in nsrun's place"},
 }
 
 // Violation is the first call at which a program differs from the plan.

@@ -75,6 +75,8 @@ func (c *checker) stage(s StageID) {
 		}
 	case Loopback:
 		c.loopback()
+	case Allow:
+		c.allow()
 	case HostName:
 		c.call(Order, unix.SYS_SETHOSTNAME).str(c.Plan.Hostname).num(len(c.Plan.Hostname))
 		c.call(Order, unix.SYS_SETDOMAINNAME).str("").num(0)

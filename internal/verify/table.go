@@ -46,7 +46,8 @@ type StageID uint8
 
 // The stages, in alphabetical order.
 const (
-	AmbientCaps StageID = iota
+	Allow StageID = iota
+	AmbientCaps
 	Announce
 	AssertNoUsers
 	AwaitChildren
@@ -131,7 +132,7 @@ const (
 )
 
 var stageNames = [numStages]string{
-	"ambient capabilities", "announce", "assert no users", "await children", "become init", "block", "bounding set", "capabilities", "cgroup",
+	"allow-list", "ambient capabilities", "announce", "assert no users", "await children", "become init", "block", "bounding set", "capabilities", "cgroup",
 	"clear arguments", "clear umask", "close all", "close consumed", "close inherited", "close rest", "close the caller's", "command's users", "death signal",
 	"die with subreaper", "die with waiter", "directory", "end", "enter namespaces", "enter users", "exec", "exec label", "file label", "files", "first id maps",
 	"grants", "handlers", "handshake", "hostname", "hostnames", "ignored signals", "inotify instances", "keep capabilities", "keyring", "kill scope", "landlock",
@@ -167,6 +168,7 @@ var Init = [...]Stage{
 	{InotifyInstances, pid1s, "while /proc/sys can be written; those of the host's user are not used up"},
 	{PidMax, pid1s, "while /proc/sys can be written"},
 	{Loopback, pid1s | Compat, "while pid 1 has its capabilities"},
+	{Allow, Pid1, "once the loopback is up, and before there is a command"},
 	{HostName, pid1s, "while pid 1 has its capabilities"},
 	{ClearArguments, pid1s, "before there is a procfs that shows them"},
 	{OpenProc, Compat, "to be reached after the root has changed"},

@@ -46,5 +46,8 @@ var (
 	noHeader         = tolerated{syscall.ENOEXEC, "a file without a header is run by /bin/sh, as execvp(3) does"}
 	notThere         = tolerated{syscall.ENOENT, "the next place of PATH is tried"}
 	notDirectory     = tolerated{syscall.ENOTDIR, "the next place of PATH is tried"}
+	kernelContent    = tolerated{syscall.EAGAIN, "the kernel has answered nothing, so it has nothing against what it was sent"}
+	noIPv6           = tolerated{syscall.EAFNOSUPPORT, "without IPv6 in the kernel nothing can be sent by it"}
+	noIPv6Address    = tolerated{syscall.EADDRNOTAVAIL, "without an IPv6 address in the namespace nothing can be sent by it"}
 	notExecutable    = tolerated{syscall.EACCES, "the next place of PATH is tried, and the error is remembered"}
 )

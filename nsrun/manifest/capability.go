@@ -95,10 +95,18 @@ func (b *builder) fs(c Capability, key string) {
 	}
 }
 
-// reach opens the network.
-func (b *builder) reach(c Capability, _ string) {
+// reach opens the network: for what the hints name, or all of it without hints.
+func (b *builder) reach(c Capability, key string) {
 	b.network = true
-	if len(c.Hints) > 0 {
-		b.note("capabilities", "the hints of network:"+c.Mode+" are not enforced; the whole host network can be reached", "leave the capability out")
+	if len(c.Hints) == 0 {
+		b.wide = true
+	}
+	for i, h := range c.Hints {
+		if err := policy.CheckRule(h); err != nil {
+			problem, fix := ruleFault(err)
+			b.fault(indexed(key+".hints", i), problem, fix)
+			continue
+		}
+		b.hints = append(b.hints, h)
 	}
 }

@@ -12,13 +12,13 @@ import (
 )
 
 func TestParseCeiling(t *testing.T) {
-	want := policy.Ceiling{FSRead: []string{"/"}, FSWrite: []string{"/srv"}, Sockets: []string{"/run/mcp"}, Network: "host", PassEnv: []string{"CI_*", "*"},
+	want := policy.Ceiling{FSRead: []string{"/"}, FSWrite: []string{"/srv"}, Sockets: []string{"/run/mcp"}, Network: "allow", Allow: []string{"example.com", "*.pypi.org:443"}, PassEnv: []string{"CI_*", "*"},
 		Limits: []policy.Limit{{Name: "pids", Value: 5}}, Timeout: time.Hour, KillGrace: 3 * time.Second, Seccomp: []string{"default", "off"}, Fallback: "degrade", NoLandlock: true, HostEtc: true, Force: true, KeepHome: true,
 		Tools:     []string{"go", "/etc/nsrun/tool.json"},
 		Isolation: "subprocess", Protect: "off", Explain: "on", Require: []string{"view"}, Commands: []string{"passive"}}
 	for _, text := range []string{
-		`{"version":1,"fs_read":["/"],"fs_write":["/srv"],"sockets":["/run/mcp"],"network":"host","pass_env":["CI_*","*"],"limits":{"pids":5,"timeout":"1h","kill_grace":3},"seccomp":["default","off"],"fallback":"degrade","isolation":"subprocess","protect":"off","explain":"on","require":["view"],"commands":["passive"],"landlock":false,"force":true,"keep_home":true,"tools":["go","/etc/nsrun/tool.json"],"host_etc":true}`,
-		"fs_read: [/]\nfs_write:\n- /srv\nsockets: [/run/mcp]\nnetwork: host\npass_env: [\"CI_*\", \"*\"]\nlimits: {pids: 5, timeout: 1h, kill_grace: 3}\nseccomp: [default, \"off\"]\nfallback: degrade\nisolation: subprocess\nprotect: \"off\"\nexplain: \"on\"\nrequire: [view]\ncommands: [passive]\nlandlock: false\nforce: true\nkeep_home: true\ntools: [go, /etc/nsrun/tool.json]\nhost_etc: true\n",
+		`{"version":1,"fs_read":["/"],"fs_write":["/srv"],"sockets":["/run/mcp"],"network":{"allow":["example.com","*.pypi.org:443"]},"pass_env":["CI_*","*"],"limits":{"pids":5,"timeout":"1h","kill_grace":3},"seccomp":["default","off"],"fallback":"degrade","isolation":"subprocess","protect":"off","explain":"on","require":["view"],"commands":["passive"],"landlock":false,"force":true,"keep_home":true,"tools":["go","/etc/nsrun/tool.json"],"host_etc":true}`,
+		"fs_read: [/]\nfs_write:\n- /srv\nsockets: [/run/mcp]\nnetwork:\n  allow: [example.com, \"*.pypi.org:443\"]\npass_env: [\"CI_*\", \"*\"]\nlimits: {pids: 5, timeout: 1h, kill_grace: 3}\nseccomp: [default, \"off\"]\nfallback: degrade\nisolation: subprocess\nprotect: \"off\"\nexplain: \"on\"\nrequire: [view]\ncommands: [passive]\nlandlock: false\nforce: true\nkeep_home: true\ntools: [go, /etc/nsrun/tool.json]\nhost_etc: true\n",
 	} {
 		c, err := ParseCeiling("c", []byte(text))
 		require.NoError(t, err)

@@ -57,7 +57,11 @@ func FuzzManifest(f *testing.F) {
 			require.False(t, e.Kind == policy.Bind && e.Write && e.System)
 		}
 		full := m.Wishes.Autonomy == policy.FullAccess
-		require.Equal(t, p.Network == policy.NetworkHost, m.Wishes.Autonomy != policy.ReadOnly && (full || m.Wishes.Network == "host" || m.Wishes.Network == "" && slices.ContainsFunc(m.Capabilities, func(c Capability) bool { return c.Kind == "network" })))
+		unsaid := m.Wishes.Network == ""
+		some := slices.ContainsFunc(m.Capabilities, func(c Capability) bool { return c.Kind == "network" })
+		wide := slices.ContainsFunc(m.Capabilities, func(c Capability) bool { return c.Kind == "network" && len(c.Hints) == 0 })
+		listed := m.Wishes.Network == policy.NetworkAllow || unsaid && some && !wide
+		require.Equal(t, p.Network == policy.NetworkHost, m.Wishes.Autonomy != policy.ReadOnly && (m.Wishes.Network == "host" || unsaid && wide || full && !listed))
 	})
 }
 

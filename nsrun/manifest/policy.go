@@ -75,9 +75,11 @@ type builder struct {
 	ctx           Context
 	grants        []grant
 	notes         []policy.Note
-	network       bool   // a capability asks for it
-	code          string // directory of the program
-	workspace, at string // on the host, inside
+	network       bool     // a capability asks for it
+	wide          bool     // for all of it
+	hints         []string // for these alone
+	code          string   // directory of the program
+	workspace, at string   // on the host, inside
 }
 
 // grant is an entry, with the words and key that ask for it.
@@ -221,8 +223,14 @@ func (b *builder) amounts(p *policy.Policy) {
 func (b *builder) net(p *policy.Policy) {
 	p.Network = p.Network.Mode()
 	switch {
-	case b.network && b.Wishes.Network == "":
+	case b.wide && b.Wishes.Network == "":
 		p.Network = policy.NetworkHost
+	case b.network && b.Wishes.Network == "", !b.wide && p.Network == policy.NetworkAllow:
+		p.Network, p.Allow = policy.NetworkAllow, append(p.Allow[:len(p.Allow):len(p.Allow)], b.hints...)
+	case b.wide && p.Network == policy.NetworkAllow:
+		b.note("capabilities", "one asks for the whole network, and \"network\" lists what can be reached; there is no more", "remove one of them")
+	case len(b.hints) > 0 && p.Network == policy.NetworkHost:
+		b.note("capabilities", "the hints of one that asks for the network are not enforced; \"network\" says host", "leave \"network\" out")
 	case b.network && p.Network == policy.NetworkNone:
 		b.note("capabilities", "one asks for the network, and \"network\" says none; there is none", "remove one of them")
 	}

@@ -31,7 +31,7 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 		"{}": "", everything: "",
 		`{"capabilities":["mail:x",{"kind":"mail","mode":"x","hints":["$HOME"]},{"kind":"fs","mode":"read"}]}`: "",
 		`{"seccomp":"off","limits":{"timeout":1,"kill_grace":"1.5s","core":0},"workspace":"~/x"}`:              "",
-		`{"network":"allow"}`: "bad", `{"network":{"allow":[]}}`: "bad", `{"x":1}`: "bad", `{"version":2}`: "bad", `{"name":1}`: "bad",
+		`{"network":"allow"}`: "bad", `{"network":{"allow":[]}}`: "", `{"network":{"allow":["a.b:443"],"x":1}}`: "bad", `{"network":{"allow":["*"]}}`: unseen, `{"x":1}`: "bad", `{"version":2}`: "bad", `{"name":1}`: "bad",
 		`{"capabilities":["fs"]}`: "bad", `{"capabilities":["fs:x"]}`: "bad", `{"capabilities":[{"kind":"fs"}]}`: "bad",
 		`{"capabilities":[{"kind":"fs","mode":"x"}]}`: "bad", `{"capabilities":[{"kind":"fs","mode":"read","hints":["$HOME"]}]}`: "bad",
 		`{"capabilities":[{"kind":"x","mode":"read","hint":[]}]}`: "bad", `{"capabilities":[1]}`: "bad", `{"workspace":"x"}`: "bad",

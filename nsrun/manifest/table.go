@@ -52,8 +52,8 @@ func manifestForm() record[Manifest] {
 			listForm[string]{stringForm{validate: toolWord, pattern: toolPattern}}, func(m *Manifest) any { return &m.Tools }},
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
 		{"chdir", "the working directory inside", stringForm{validate: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
-		{"network", "what can be reached; default none, or host where a capability asks for it", network{oneOf(policy.Networks)},
-			func(m *Manifest) any { return (*string)(&m.Wishes.Network) }},
+		{"network", "what can be reached: none (default), host, or an object whose allow lists it; a network capability asks for what its hints name, or for host",
+			network{}, func(m *Manifest) any { return &netWish{&m.Wishes.Network, &m.Wishes.Allow} }},
 		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.Wishes.Env.Pass }},
 		{"set_env", "variables to set", settings(envName, envValue, envPattern), func(m *Manifest) any { return &m.Wishes.Env.Set }},
 		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Wishes.Limits, &m.Wishes.Timeout, &m.Wishes.KillGrace} }},
@@ -100,18 +100,6 @@ func limitsForm() record[limits] {
 		row[limits]{"timeout", "wall-clock time of the run, as seconds or a Go duration; default 30s", durationForm{}, func(l *limits) any { return l.timeout }},
 		row[limits]{"kill_grace", "time between SIGTERM and SIGKILL; default 2s", durationForm{}, func(l *limits) any { return l.grace }})
 	return r
-}
-
-// network is one of a few words; the form that lists hosts is known, so that its error says why it is refused.
-type network struct{ stringForm }
-
-func (f network) read(d *decoder, n *node, key string, into any) {
-	if n.kind == object || n.kind == list || n.text == "allow" {
-		d.places[key] = n.at
-		d.add(n.at, key, "a list of permitted hosts is not supported by this version", "use none or host")
-		return
-	}
-	f.stringForm.read(d, n, key, into)
 }
 
 // filter is a filter's name or an object.

@@ -36,7 +36,7 @@ func (c *compiler) selfTest() error {
 		promised := true
 		switch act {
 		case ActSocket:
-			promised = p.Network == string(policy.NetworkNone) || p.Landlock != nil && p.Landlock.Scoped != 0
+			promised = policy.Network(p.Network).Own() || p.Landlock != nil && p.Landlock.Scoped != 0
 		case ActVsock, ActUser:
 			promised = builtin
 		case ActTrace: // bubblewrap's own pid 1 is kept away by either

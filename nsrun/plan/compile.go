@@ -153,12 +153,12 @@ func passes(backend string) []func(*compiler) error {
 	type C = compiler
 	switch backend {
 	case BackendLandlock:
-		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).private, (*C).agents, (*C).copies, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).allow, (*C).noNamespaces, (*C).protect, (*C).private, (*C).agents, (*C).copies, (*C).grants, (*C).landlock, (*C).seccomp, (*C).refuse,
 			(*C).explain, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	case BackendNone:
-		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).explain, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
+		return []func(*C) error{(*C).mechanisms, (*C).identity, (*C).allow, (*C).noNamespaces, (*C).protect, (*C).hostFiles, (*C).explain, (*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 	}
-	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).namespaces, (*C).protect, (*C).agents, (*C).copies, (*C).explain, (*C).fileSystem, (*C).landlock, (*C).seccomp,
+	return []func(*C) error{(*C).mechanisms, (*C).terminal, (*C).identity, (*C).outside, (*C).allow, (*C).namespaces, (*C).protect, (*C).agents, (*C).copies, (*C).explain, (*C).fileSystem, (*C).landlock, (*C).seccomp,
 		(*C).limits, (*C).environment, (*C).selfTest, (*C).guarantees}
 }
 
@@ -288,7 +288,7 @@ func (c *compiler) namespaces() error {
 	}{
 		{User, facts.UserNS, c.plan.Backend != BackendDocker, true}, {Mount, facts.MountNS, true, true}, {Pid, facts.PidNS, true, true},
 		{Ipc, facts.IpcNS, true, true}, {Uts, facts.UtsNS, true, true},
-		{Net, facts.NetNS, c.pol.Network.Mode() == policy.NetworkNone, true},
+		{Net, facts.NetNS, c.pol.Network.Own(), true},
 		{Cgroup, facts.CgroupNS, true, false},
 	}
 	for _, ns := range want {

@@ -202,9 +202,9 @@ func (c *compiler) appendEtc(ops []mounts.Op) []mounts.Op {
 	file("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: "+hosts+"\nnetworks: files\nprotocols: files\nservices: files\n")
 	file("hostname", c.plan.Hostname+"\n")
 	file("machine-id", "")
-	if c.pol.Network.Mode() == policy.NetworkNone {
+	if c.pol.Network.Own() {
 		file("hosts", "127.0.0.1 localhost "+c.plan.Hostname+"\n::1 localhost "+c.plan.Hostname+"\n")
-		file("resolv.conf", "# no network in this sandbox\noptions timeout:0 attempts:1\n") // musl reads no nsswitch.conf, and waits for five seconds
+		file("resolv.conf", c.resolver())
 	} else if !c.asked("/etc/resolv.conf") {
 		ops = append(ops, mounts.Op{Kind: mounts.Bind, Source: "/etc/resolv.conf", Dest: "/etc/resolv.conf", Optional: true, Quiet: true, FollowDest: true,
 			Flags: mounts.Flags{mounts.ReadOnly, mounts.NoSuid, mounts.NoDev, mounts.NoExec}, Why: "resolver of the host's network"})
@@ -219,6 +219,17 @@ func (c *compiler) appendEtc(ops []mounts.Op) []mounts.Op {
 	}
 	return ops
 }
+
+// resolver is resolv.conf of a sandbox with a network of its own.
+func (c *compiler) resolver() string {
+	if c.pol.Network.Mode() == policy.NetworkAllow {
+		return "# the names of the network's allow-list\nnameserver " + resolverAddress + "\n"
+	}
+	return "# no network in this sandbox\noptions timeout:0 attempts:1\n" // musl reads no nsswitch.conf, and waits for five seconds
+}
+
+// resolverAddress is where nsrun's helper answers. It does so at every other address, too.
+const resolverAddress = "198.18.0.1"
 
 // asked reports whether the policy itself says what is at a place.
 func (c *compiler) asked(dest string) bool {

@@ -55,7 +55,7 @@ func (c *compiler) guarantees() error {
 func (c *compiler) matters(trait string) bool {
 	switch trait {
 	case "network", "loopback":
-		return c.pol.Network.Mode() == policy.NetworkNone
+		return c.pol.Network.Own()
 	case "device_modes":
 		return c.facts.UID == 0
 	case "terminal":
@@ -124,7 +124,7 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 	case "seccomp":
 		return weaker(!builtin, c.otherFilters())
 	case "network", "loopback":
-		if trait == "network" && !builtin && !alone && c.pol.Network.Mode() == policy.NetworkNone {
+		if trait == "network" && !builtin && !alone && c.pol.Network.Own() {
 			return weaker(true, unless+"sockets to the machine's hypervisor (AF_VSOCK) can be made, which no namespace keeps away")
 		}
 		return weaker(c.pol.Network.Mode() == policy.NetworkHost, "the policy keeps the host's network")

@@ -29,6 +29,7 @@ type Plan struct {
 	Namespaces     []string      `json:"namespaces"`
 	Hostname       string        `json:"hostname"`
 	Network        string        `json:"network"`
+	Allow          *Allow        `json:"allow,omitempty"` // what can be reached by the network allow
 	Mounts         []mount       `json:"mounts"`
 	BoundedHome    string        `json:"bounded_home,omitempty"` // the home directory, if the limit home_mb bounds it
 	Tmpfs          Tmpfs         `json:"tmpfs,omitzero"`         // the one that has the root and all mounts that are shared

@@ -292,6 +292,8 @@ func TestEveryFieldIsInTheText(t *testing.T) {
 			changed.EnforcedBy = []Enforcement{{Limit: "a=1", By: "b"}}
 		case "SelfTest":
 			changed.SelfTest = []Act{ActMount}
+		case "Allow":
+			changed.Allow = &Allow{Rules: []string{"example.com"}, Step: StepRedirect}
 		case "Explain":
 			changed.Explain = &Explain{Calls: []string{"open"}}
 		case "Tools":
@@ -336,6 +338,8 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 			p.Env = policy.Env{Pass: []string{"EDITOR"}}
 		case "Network":
 			p.Network = policy.NetworkHost
+		case "Allow":
+			p.Network, p.Allow = policy.NetworkAllow, []string{"example.com"}
 		case "UID", "GID":
 			v.Set(reflect.ValueOf(&id))
 		case "Limits":

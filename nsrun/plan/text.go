@@ -41,7 +41,7 @@ func (p *Plan) String() string {
 		line("namespaces", strings.Join(p.Namespaces, " "))
 		line("hostname", p.Hostname)
 	}
-	line("network", p.Network)
+	line("network", p.networkText())
 	if p.KillScope {
 		line("kill scope", "the Landlock domain")
 	}

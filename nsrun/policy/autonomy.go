@@ -118,9 +118,11 @@ func (p Policy) byAutonomy() (Policy, []Note) {
 	was := p.Network.Mode()
 	switch p.Autonomy.effect(grantNetwork) {
 	case NoNetwork:
-		p.Network = NetworkNone
+		p.Network, p.Allow = NetworkNone, nil
 	case HostNetwork:
-		p.Network = NetworkHost
+		if was != NetworkAllow { // a list that is written stays
+			p.Network = NetworkHost
+		}
 	}
 	if p.Network.Mode() != was {
 		note(fmt.Sprintf("the network is %s, not %s,", p.Network.Mode(), was))

@@ -23,6 +23,8 @@ type Ceiling struct {
 	Sockets []string `json:"sockets,omitempty"`
 	// Network is the widest network.
 	Network Network `json:"network,omitempty"`
+	// Allow lists what may be reached, where Network is allow: see package netrule.
+	Allow []string `json:"allow,omitempty"`
 	// PassEnv names variables that may be passed; * in a name matches any text. Secrets are dropped later whatever stands here.
 	PassEnv []string `json:"pass_env,omitempty"`
 	// Limits are the largest values. A policy that sets none gets the largest, unless the kernel goes by a smaller one then: [LimitRow.Unset].
@@ -68,13 +70,7 @@ type Ceiling struct {
 func (p Policy) under(c Ceiling) (Policy, []Note) {
 	k := cutter{Policy: p}
 	k.fs(c)
-	if p.Network.Mode() == NetworkHost && c.Network.Mode() != NetworkHost {
-		k.Network = NetworkNone
-		if k.Autonomy == FullAccess { // which is the host's network, and nothing else
-			k.Autonomy = Supervised
-		}
-		k.note("network", "the host's network is beyond the ceiling; there is none", `"network": "host"`)
-	}
+	k.network(c)
 	k.env(c)
 	k.limits(c)
 	k.times(c)

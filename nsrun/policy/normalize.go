@@ -12,12 +12,13 @@ type Operator struct {
 }
 
 // Normalize makes of wishes, which front ends only append, the policy that a sandbox is planned by. It is called once for each request, and has
-// six passes. A ceiling has the last word: nothing that comes after it could widen what it has cut.
+// seven passes. A ceiling has the last word: nothing that comes after it could widen what it has cut.
 //
 //   - mistakes refuses writable grants that are probably none, unless autonomy makes them read-only: see [FS.Force];
 //   - homeFits leaves the private home directory out where a grant shows another;
 //   - arrange orders the entries, so that none hides another, and makes one of those at one place;
 //   - Validate returns every fault, joined; each is a *[Fault];
+//   - spelled writes the rules of the network as they are understood;
 //   - byAutonomy does to grants what the policy's Autonomy says, see [AutonomyTable], and NoExec takes execution from what is writable;
 //   - under takes away what a ceiling of the operator's does not permit, where that does not refuse the policy.
 //
@@ -33,6 +34,7 @@ func Normalize(p Policy, op Operator) (Policy, error) {
 	if err := p.Validate(); err != nil {
 		return p, err
 	}
+	p.narrow(p.spelled())
 	p.narrow(p.byAutonomy())
 	if p.NoExec {
 		p.FS = withoutExec(p.FS)

@@ -30,6 +30,8 @@ type Policy struct {
 	Env Env `json:"env"`
 	// Network says what can be reached. The zero value is none.
 	Network Network `json:"network,omitempty"`
+	// Allow lists what can be reached by the network allow: see package netrule. Nothing can be if it is empty. No other network has any.
+	Allow []string `json:"allow,omitempty"`
 	// Hostname is the name in the UTS namespace. Empty means "sandbox".
 	Hostname string `json:"hostname,omitempty"`
 	// UID and GID are the command's ids inside; nil keeps the caller's.
@@ -184,10 +186,15 @@ type Network string
 const (
 	NetworkNone Network = "none" // an empty network namespace with loopback up
 	NetworkHost Network = "host" // the host's network
+	// NetworkAllow is a network of its own, from which what [Policy].Allow lists can be reached, and nothing else.
+	NetworkAllow Network = "allow"
 )
 
 // Networks lists them.
-var Networks = []Network{NetworkNone, NetworkHost}
+var Networks = []Network{NetworkNone, NetworkHost, NetworkAllow}
+
+// Own reports whether a sandbox has a network of its own, not the host's.
+func (n Network) Own() bool { return n.Mode() != NetworkHost }
 
 // Mode returns n with the zero value spelled out.
 func (n Network) Mode() Network { return cmp.Or(n, NetworkNone) }

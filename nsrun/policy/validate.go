@@ -33,6 +33,7 @@ func (p Policy) Validate() error {
 	}
 	p.Env.check(say)
 	oneOf(say, "network", p.Network, Networks)
+	p.checkAllow(say)
 	if err := CheckHostname(p.Hostname); p.Hostname != "" && err != nil {
 		say("hostname", "%v", err)
 	}

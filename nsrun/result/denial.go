@@ -15,6 +15,8 @@ type Denial struct {
 	Host string `json:"host,omitempty"`
 	// Rule is what refused: "view", "read-only", "landlock", "seccomp", "network", "no_new_privs", or the name of a limit.
 	Rule string `json:"rule"`
+	// Reason says why, of what the network allow refused: "no rule names it".
+	Reason string `json:"reason,omitempty"`
 	// Count is how often it was asked for.
 	Count int `json:"count"`
 	// FirstComm is the name of the first process that did.

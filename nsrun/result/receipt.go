@@ -11,10 +11,12 @@ type Receipt struct {
 	Container *plan.Container `json:"container,omitempty"`
 	// Namespaces are those that were the sandbox's own.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Network is what could be reached: "none" or "host".
+	// Network is what could be reached: "none", "host" or "allow".
 	Network string `json:"network,omitempty"`
 	// NetworkBy is what kept the rest of the network away: a namespace, a filter, or nothing.
 	NetworkBy string `json:"network_by,omitempty"`
+	// Allow says what could be reached by the network allow, and what was.
+	Allow *AllowReceipt `json:"allow,omitempty"`
 	// Capabilities is "none", or "the caller's".
 	Capabilities string `json:"capabilities,omitempty"`
 	// NoNewPrivs says that no program could gain privileges.
@@ -39,6 +41,25 @@ type Receipt struct {
 	Lost []string `json:"lost,omitempty"`
 	// Notes says what was not as asked for, and how to get it back.
 	Notes []plan.Note `json:"notes,omitempty"`
+}
+
+// AllowReceipt is about the network allow.
+type AllowReceipt struct {
+	Rules []string `json:"rules"`
+	// Step is how connections got to nsrun's helper: "redirect" or "ports".
+	Step string `json:"step"`
+	// Reached lists the names and addresses that were reached most, sorted. There are at most 256.
+	Reached []Reached `json:"reached,omitempty"`
+	// Omitted counts names and refusals that there was no room for.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// Reached counts what went to one name or address, and what came from it.
+type Reached struct {
+	Name        string `json:"name"`
+	Connections int    `json:"connections"`
+	Sent        int64  `json:"sent"`     // bytes, from the sandbox
+	Received    int64  `json:"received"` // bytes, to the sandbox
 }
 
 // LandlockReceipt says what Landlock confined.

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// netWords are the values that completion offers for --net.
+var netWords = []string{string(policy.NetworkNone), string(policy.NetworkHost), allowWord}
+
+const allowWord = "allow:"
+
+// applyNet puts the network of --net in the place of the manifest's. Rules add to the manifest's rules.
+func (f *flags) applyNet(pol *policy.Policy) error {
+	if len(f.net) == 0 {
+		return nil
+	}
+	if rules, ok := strings.CutPrefix(f.net[0], allowWord); !ok {
+		return f.netWord(pol, rules)
+	}
+	if pol.Network != policy.NetworkAllow {
+		pol.Network, pol.Allow = policy.NetworkAllow, nil
+	}
+	pol.Allow = slices.Clip(pol.Allow)
+	for _, value := range f.net {
+		list, ok := strings.CutPrefix(value, allowWord)
+		if !ok {
+			return twoNetworks(f.net)
+		}
+		for rule := range strings.SplitSeq(list, ",") {
+			if rule == "" {
+				return fmt.Errorf("--net %s: a rule is missing; name what can be reached, as in --net allow:example.com:443, or use --net none", value)
+			}
+			if err := policy.CheckRule(rule); err != nil {
+				return fmt.Errorf("--net %s: %w", value, err)
+			}
+			pol.Allow = append(pol.Allow, rule)
+		}
+	}
+	return nil
+}
+
+// netWord is --net none or --net host.
+func (f *flags) netWord(pol *policy.Policy, word string) error {
+	if slices.ContainsFunc(f.net, func(other string) bool { return other != word }) {
+		return twoNetworks(f.net)
+	}
+	switch policy.Network(word) {
+	case policy.NetworkNone, policy.NetworkHost:
+		pol.Network, pol.Allow = policy.Network(word), nil
+		return nil
+	case policy.NetworkAllow:
+		return fmt.Errorf("--net allow: name what can be reached, as in --net allow:example.com:443")
+	}
+	return fmt.Errorf("--net %s: use none, host or allow:RULE,..., as in --net allow:example.com:443", word)
+}
+
+func twoNetworks(given []string) error {
+	return fmt.Errorf("--net %s: these are different networks; give none, host, or rules of allow", strings.Join(given, " --net "))
+}

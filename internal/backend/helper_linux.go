@@ -1,0 +1,173 @@
+package backend
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// helperStage is the stage of errors about the network helper.
+const helperStage = "network helper"
+
+// helperEnd is how long the helper has for its summary, once nobody is left who could connect.
+const helperEnd = 2 * time.Second
+
+// HelperName is the program that serves the network of a plan with an allow-list. It lies beside nsrun.
+const HelperName = "nsrun-helper"
+
+// helper is the program that serves a sandbox's network. It is started before the sandbox, which it then is ready for when the sockets come.
+type helper struct {
+	start   netmessage.Start
+	socket  int
+	process *os.Process
+	sockets []int // of start.Sockets, until they are sent
+	served  bool  // they are
+	ready   bool
+	ended   bool // it can be heard no more
+	err     error
+	summary *netmessage.Summary
+}
+
+// startHelper starts the helper of a plan. It is nil where the plan needs none.
+func startHelper(p *plan.Plan, path string) (*helper, error) {
+	if p.Allow == nil {
+		return nil, nil
+	}
+	if path == "" {
+		return nil, &Error{Stage: helperStage, Err: errors.New("nobody has said where it is")}
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, &Error{Stage: helperStage, Op: "socketpair", Err: err}
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "helper")
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, &Error{Stage: helperStage, Err: err}
+	}
+	defer null.Close()
+	h := &helper{socket: pair[0], start: netmessage.Start{Rules: p.Allow.Rules}}
+	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
+	h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+		Files: []*os.File{null, null, os.Stderr, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}})
+	if err != nil {
+		unix.Close(pair[0])
+		e := &Error{Stage: helperStage, Op: "start", Path: path, Err: errors.Unwrap(err)}
+		if errors.Is(err, fs.ErrNotExist) {
+			e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use --net none or host"
+		}
+		return nil, e
+	}
+	return h, nil
+}
+
+// take keeps a socket that the sandbox has sent. With the last one all go to the helper, and this process keeps none.
+func (h *helper) take(kind string, fd int) error {
+	h.start.Sockets, h.sockets = append(h.start.Sockets, kind), append(h.sockets, fd)
+	if kind != netmessage.DNS {
+		return nil
+	}
+	h.served = true
+	err := wire.Send(h.socket, h.start, h.sockets...)
+	wire.CloseAll(h.sockets)
+	h.sockets = nil
+	if err != nil {
+		return &Error{Stage: helperStage, Op: "send", Err: err}
+	}
+	return nil
+}
+
+// read reads one event.
+func (h *helper) read() {
+	buf := make([]byte, netmessage.MaxEvent)
+	n, err := unix.Read(h.socket, buf)
+	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
+		return
+	}
+	var event netmessage.Event
+	if err == nil && n > 0 {
+		err = json.Unmarshal(buf[:n], &event)
+	}
+	switch {
+	case err != nil:
+		h.ended, h.err = true, err
+	case n == 0:
+		h.ended = true
+	case event.Error != "":
+		h.ended, h.err = true, errors.New(event.Error)
+	case event.Summary != nil:
+		h.summary, h.ended = event.Summary, true
+	case event.Ready:
+		h.ready = true
+	}
+}
+
+// failure is why the network is not served.
+func (h *helper) failure() error {
+	err := h.err
+	if err == nil {
+		err = errors.New("it ended before it was ready")
+	}
+	return &Error{Stage: helperStage, Err: err}
+}
+
+// finish ends the helper, and returns what it has to say of what was reached and refused; nil if it was not heard to the end. It may be called twice.
+func (h *helper) finish() *netmessage.Summary {
+	if h == nil {
+		return nil
+	}
+	if h.socket >= 0 {
+		_ = unix.Shutdown(h.socket, unix.SHUT_WR)
+		for until := time.Now().Add(helperEnd); h.served && !h.ended; {
+			if ok, err := await(h.socket, time.Until(until)); !ok || err != nil {
+				break
+			}
+			h.read()
+		}
+		unix.Close(h.socket)
+		h.socket = -1
+		wire.CloseAll(h.sockets)
+		if h.summary == nil {
+			_ = h.process.Kill()
+		}
+		_, _ = h.process.Wait()
+	}
+	return h.summary
+}
+
+// helperNote says that the helper was lost on the way.
+func helperNote(h *helper) (notes []plan.Note) {
+	if h != nil && h.served && h.summary == nil {
+		notes = append(notes, plan.Note{Feature: "network", Loss: fmt.Sprintf("the network helper ended before the command did, or could not report: connections after that were refused, "+
+			"and what was reached or refused is not known: %v", h.failure())})
+	}
+	return notes
+}
+
+// heard serves what the helper says while the sandbox runs.
+func (r *run) heard() bool {
+	h := r.helper
+	was := h.ready
+	h.read()
+	if h.ended {
+		r.helping.fd = -1
+		if !h.ready {
+			r.breaks(h.failure())
+		}
+	}
+	if h.ready && !was && r.reported {
+		r.release()
+	}
+	return true
+}

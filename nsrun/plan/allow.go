@@ -1,0 +1,115 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/facts"
+	"github.com/nsrun/nsrun/nsrun/netrule"
+	"github.com/nsrun/nsrun/nsrun/policy"
+)
+
+// Allow is the network of a plan with an allow-list: everything that the command sends arrives at sockets of the sandbox's own network namespace, and
+// nsrun's helper connects from the host to what the rules name.
+type Allow struct {
+	// Rules are what can be reached, in the form of [netrule.Rule.String].
+	Rules []string `json:"rules"`
+	// Step is how connections get to the helper: [StepRedirect] or [StepPorts].
+	Step string `json:"step"`
+	// TCP are the ports that are listened on one by one. There are none by StepRedirect, which needs none.
+	TCP []uint16 `json:"tcp,omitempty"`
+	// UDP are the ports of UDP that rules name.
+	UDP []uint16 `json:"udp,omitempty"`
+}
+
+// The steps.
+const (
+	StepRedirect = "redirect" // nf_tables redirects every TCP connection: what is refused is reported, whatever its port
+	StepPorts    = "ports"    // a listener for each port of the rules: connections to other ports are refused by the kernel, and not reported
+)
+
+// mostPorts bounds the ports that are listened on one by one.
+const mostPorts = 100
+
+// allow plans the network allow.
+func (c *compiler) allow() error {
+	if c.pol.Network.Mode() != policy.NetworkAllow {
+		return nil
+	}
+	if c.plan.Backend != BackendNative {
+		return c.noAllow("a network cut down to some hosts takes a network namespace of nsrun's own making", "use the backend native")
+	}
+	a := &Allow{Rules: []string{}, Step: StepRedirect}
+	rules, err := netrule.ParseAll(c.pol.Allow)
+	if err != nil {
+		return err
+	}
+	for _, r := range rules {
+		a.Rules = append(a.Rules, r.String())
+	}
+	var tooMany bool
+	if a.UDP, tooMany = ports(rules, true); tooMany {
+		return c.tooManyPorts("UDP")
+	}
+	if !c.facts.Can(facts.Nftables) {
+		a.Step = StepPorts
+		if a.TCP, tooMany = ports(rules, false); tooMany {
+			return c.tooManyPorts("TCP")
+		}
+		row, _ := facts.Lookup(facts.Nftables)
+		c.plan.Notes = append(c.plan.Notes, Note{Feature: string(facts.Nftables), Loss: row.Loss, Found: c.facts.Answers[facts.Nftables].Detail, Fix: c.facts.Fix(facts.Nftables)})
+	}
+	c.plan.Allow = a
+	return nil
+}
+
+// tooManyPorts refuses rules that would take more listeners than there should be.
+func (c *compiler) tooManyPorts(protocol string) error {
+	return c.noAllow(fmt.Sprintf("the rules name more than %d ports of %s, and each takes a socket here", mostPorts, protocol), "name fewer ports")
+}
+
+// noAllow refuses the network allow or, if the policy allows to degrade, leaves no network at all.
+func (c *compiler) noAllow(loss, fix string) error {
+	c.lose(Note{Feature: "network", Loss: "the backend " + c.plan.Backend + " cannot do this: " + loss, Fix: fix}, false)
+	c.pol.Network, c.pol.Allow = policy.NetworkNone, nil
+	c.plan.Network = string(policy.NetworkNone)
+	return nil
+}
+
+// ports lists the ports of the rules of one protocol, sorted.
+func ports(rules netrule.Rules, udp bool) (all []uint16, tooMany bool) {
+	for _, r := range rules {
+		if r.UDP() != udp {
+			continue
+		}
+		for _, p := range r.Ports {
+			if int(p.To)-int(p.From) >= mostPorts {
+				return nil, true
+			}
+			for port := int(p.From); port <= int(p.To); port++ {
+				if !udp || port != 53 { // which is always there
+					all = append(all, uint16(port))
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all, len(all) > mostPorts
+}
+
+// text is the plan's network line.
+func (p *Plan) networkText() string {
+	if p.Allow == nil {
+		return p.Network
+	}
+	text := p.Network + ": nothing"
+	if len(p.Allow.Rules) > 0 {
+		text = p.Network + ": " + strings.Join(p.Allow.Rules, " ")
+	}
+	if p.Allow.Step == StepPorts {
+		text += "; without nf_tables, by a listener for each port"
+	}
+	return text
+}

@@ -1,0 +1,105 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nsrun/nsrun/nsrun/netrule"
+)
+
+// checkAllow checks the rules of the network allow.
+func (p Policy) checkAllow(say sayer) {
+	if len(p.Allow) > 0 && p.Network.Mode() != NetworkAllow {
+		say("allow", "there are rules for a network that is %s; use the network allow, or leave them out", p.Network.Mode())
+	}
+	for i, text := range p.Allow {
+		if _, _, err := netrule.Parse(text); err != nil {
+			say(fmt.Sprintf("allow[%d]", i), "%v", err)
+		}
+	}
+}
+
+// CheckRule returns the fault of a text that is no rule of the network allow.
+func CheckRule(text string) error {
+	_, _, err := netrule.Parse(text)
+	return err
+}
+
+// WithAllow returns p with rules added to its network, which becomes allow. The network host is a mistake then.
+func (p Policy) WithAllow(rules ...string) (Policy, error) {
+	if p.Network == NetworkHost {
+		return p, errors.New("the network is the host's already; leave out the rules, or the network host")
+	}
+	p.Network = NetworkAllow
+	p.Allow = append(p.Allow[:len(p.Allow):len(p.Allow)], rules...)
+	return p, nil
+}
+
+// spelled writes the rules as they are understood, with a note for each that was written in another way.
+func (p Policy) spelled() (Policy, []Note) {
+	if len(p.Allow) == 0 {
+		return p, nil
+	}
+	var notes []Note
+	all := make([]string, len(p.Allow))
+	for i, text := range p.Allow {
+		r, said, err := netrule.Parse(text)
+		if err != nil { // Validate has the error
+			return p, nil
+		}
+		all[i] = r.String()
+		for _, s := range said {
+			notes = append(notes, Note{Feature: "network", Loss: s})
+		}
+	}
+	p.Allow = all
+	return p, notes
+}
+
+// network cuts the network down to the ceiling's.
+func (k *cutter) network(c Ceiling) {
+	has, most := k.Network.Mode(), c.Network.Mode()
+	switch {
+	case has == NetworkNone, most == NetworkHost:
+		return
+	case has == NetworkHost && most == NetworkAllow:
+		k.Network, k.Allow = NetworkAllow, append([]string{}, c.Allow...)
+		k.supervise()
+		k.note("network", "the host's network is beyond the ceiling; there is "+strings.Join(c.Allow, " "), `"network": "host"`)
+	case has == NetworkHost:
+		k.Network = NetworkNone
+		k.supervise()
+		k.note("network", "the host's network is beyond the ceiling; there is none", `"network": "host"`)
+	case most == NetworkNone:
+		k.Network = NetworkNone
+		k.note("network", "the rules "+strings.Join(k.Allow, " ")+" are beyond the ceiling; there is no network", `"network": {"allow": [...]}`)
+		k.Allow = nil
+	default:
+		k.rules(c)
+	}
+}
+
+// supervise takes an autonomy away that is the host's network, and nothing else.
+func (k *cutter) supervise() {
+	if k.Autonomy == FullAccess {
+		k.Autonomy = Supervised
+	}
+}
+
+func (k *cutter) rules(c Ceiling) {
+	rules, err := netrule.ParseAll(k.Allow)
+	most, err2 := netrule.ParseAll(c.Allow)
+	if errors.Join(err, err2) != nil { // both were checked
+		k.Network, k.Allow = NetworkNone, nil
+		return
+	}
+	kept, lost := rules.Cut(most)
+	k.Allow = nil
+	for _, r := range kept {
+		k.Allow = append(k.Allow, r.String())
+	}
+	for _, r := range lost {
+		k.note("network", "the rule "+r.String()+" is beyond the ceiling", fmt.Sprintf(`"network": {"allow": [%q]}`, r.String()))
+	}
+}
