@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
@@ -193,8 +194,30 @@ func note(p []byte) {
 	internet.mu.Unlock()
 }
 
+// marker is a packet that nothing else sends.
+const marker = "17 203.0.113.99:9"
+
+// mark sends it, and waits until it was captured: so was everything before it.
+func mark() {
+	conn, err := net.Dial("udp4", "203.0.113.99:9")
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	internet.mu.Lock()
+	was := internet.packets[marker]
+	internet.mu.Unlock()
+	for seen := false; !seen; time.Sleep(time.Millisecond) {
+		_, _ = conn.Write([]byte("mark"))
+		internet.mu.Lock()
+		seen = internet.packets[marker] > was
+		internet.mu.Unlock()
+	}
+}
+
 // forget begins a new count.
 func forget() {
+	mark()
 	internet.mu.Lock()
 	defer internet.mu.Unlock()
 	clear(internet.asked)
@@ -203,12 +226,16 @@ func forget() {
 
 // left returns the names that were asked for, and the places that packets were sent to, since forget.
 func left() (asked, packets []string) {
+	mark()
 	internet.mu.Lock()
 	defer internet.mu.Unlock()
 	for name := range internet.asked {
 		asked = append(asked, name)
 	}
 	for key := range internet.packets {
+		if key == marker {
+			continue
+		}
 		packets = append(packets, key)
 	}
 	return asked, packets
