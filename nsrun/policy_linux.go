@@ -158,6 +158,13 @@ func (b *Builder) Protect(level policy.Protect, paths ...string) *Builder {
 // Dir is where commands start, a path inside.
 func (b *Builder) Dir(path string) *Builder { b.spec.Dir = path; return b }
 
+// Allow adds rules for what can be reached, such as "example.com:443": see package netrule. The network is [policy.NetworkAllow] then. It is for
+// [Run]; sessions refuse it. The program nsrun-helper has to lie beside this one.
+func (b *Builder) Allow(rules ...string) *Builder {
+	b.spec.Network, b.spec.Allow = policy.NetworkAllow, append(b.spec.Allow, rules...)
+	return b
+}
+
 // Network says what can be reached; the default is [policy.NetworkNone].
 func (b *Builder) Network(n policy.Network) *Builder { b.spec.Network = n; return b }
 

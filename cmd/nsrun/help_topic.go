@@ -19,6 +19,7 @@ var topics = []struct {
 	{"autonomy", "what readonly, supervised and full make of grants", autonomyHelp},
 	{"guarantees", "what each promises, and which backends give it", guaranteesHelp},
 	{"limits", "their names, units and defaults, and what holds each", limitsHelp},
+	{"network", "none, host, and the rules of allow: what can be reached", networkHelp},
 	{"protect", "what is done about git hooks and the like that a program leaves", protectHelp},
 	{"verdicts", "how a run can have ended, by what exit code and evidence", verdictsHelp},
 }

@@ -47,6 +47,9 @@ func (c *compiler) allow() error {
 	}
 	for _, r := range rules {
 		a.Rules = append(a.Rules, r.String())
+		if r.Prefix.IsValid() && r.Prefix.Addr().IsLoopback() {
+			c.note("network", "the rule "+r.String()+" counts for names that lead there: inside, that address is the sandbox's own", "")
+		}
 	}
 	var tooMany bool
 	if a.UDP, tooMany = ports(rules, true); tooMany {

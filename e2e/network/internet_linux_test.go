@@ -1,0 +1,242 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+)
+
+// The addresses of the internet. Those of addresses are in its resolver's zone.
+const (
+	hostAddress = "192.0.2.1"
+	nameServer  = "192.0.2.53"
+	webAddress  = "203.0.113.10" // of all names below test, unless the zone has another one
+)
+
+// zone is what the resolver knows beside *.test, which is webAddress.
+var zone = map[string]string{
+	"private.test": "10.1.2.3", "loop.test": "127.0.0.1", "meta.test": "169.254.169.254", "own.test": hostAddress, "dead.test": "203.0.113.250",
+}
+
+// internet is a network namespace, its resolver's count of questions, and the packets that have gone there.
+var internet struct {
+	namespace *os.File
+	mu        sync.Mutex
+	asked     map[string]int // by name
+	packets   map[string]int // by "protocol address:port", of what the host has sent to it
+}
+
+// in runs f on a thread in the internet's network namespace. Sockets that f opens stay there.
+func in(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if err := unix.Setns(int(internet.namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// makeInternet makes the namespace, the pair of devices, the files that name the resolver, and the resolver.
+func makeInternet(dir string) error {
+	internet.asked, internet.packets = map[string]int{}, map[string]int{}
+	holder := exec.Command("sleep", "infinity")
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
+	if err := holder.Start(); err != nil {
+		return err
+	}
+	var err error
+	if internet.namespace, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid)); err != nil {
+		return err
+	}
+	pid := fmt.Sprint(holder.Process.Pid)
+	err = ip("link set lo up", "link add up0 type veth peer name down0 netns "+pid, "addr add "+hostAddress+"/24 dev up0", "link set up0 up", "route add default via 192.0.2.2")
+	err = errors.Join(err, in(func() error {
+		return ip("link set lo up", "addr add 192.0.2.2/24 dev down0", "link set down0 up", "route add local 203.0.113.0/24 dev lo", "route add local "+nameServer+" dev lo")
+	}))
+	err = errors.Join(err, holder.Process.Kill())
+	_ = holder.Wait() // the namespace stays by its descriptor
+	if err != nil {
+		return err
+	}
+	return errors.Join(nameFiles(dir), serveNames(), capture())
+}
+
+func ip(commands ...string) error {
+	for _, c := range commands {
+		if out, err := exec.Command("ip", strings.Fields(c)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", c, err, out)
+		}
+	}
+	return nil
+}
+
+// nameFiles mounts files over those of /etc that resolvers read, in this mount namespace.
+func nameFiles(dir string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{
+		"resolv.conf": "nameserver " + nameServer + "\n", "hosts": "127.0.0.1 localhost\n203.0.113.77 listed.hosts.test\n", "nsswitch.conf": "hosts: files dns\npasswd: files\ngroup: files\n",
+	} {
+		file := filepath.Join(dir, name)
+		target, err := filepath.EvalSymlinks("/etc/" + name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o644), unix.Mount(file, target, "", unix.MS_BIND, "")); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// serveNames answers and counts.
+func serveNames() error {
+	return in(func() error {
+		conn, err := net.ListenPacket("udp4", nameServer+":53")
+		if err != nil {
+			return err
+		}
+		go func() {
+			buf := make([]byte, 1500)
+			for {
+				n, from, err := conn.ReadFrom(buf)
+				if err != nil {
+					return
+				}
+				if answer, err := resolve(buf[:n]); err == nil {
+					_, _ = conn.WriteTo(answer, from)
+				}
+			}
+		}()
+		return nil
+	})
+}
+
+func resolve(query []byte) ([]byte, error) {
+	var m dnsmessage.Message
+	if err := m.Unpack(query); err != nil || len(m.Questions) != 1 {
+		return nil, errors.New("no query")
+	}
+	q := m.Questions[0]
+	name := strings.TrimSuffix(q.Name.String(), ".")
+	internet.mu.Lock()
+	internet.asked[name]++
+	internet.mu.Unlock()
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	address, ok := zone[name]
+	if !ok && strings.HasSuffix(name, ".test") {
+		address, ok = webAddress, name != "missing.test"
+	}
+	switch {
+	case !ok:
+		m.RCode = dnsmessage.RCodeNameError
+	case q.Type == dnsmessage.TypeA:
+		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 0},
+			Body: &dnsmessage.AResource{A: [4]byte(net.ParseIP(address).To4())}}}
+	}
+	return m.Pack()
+}
+
+// capture notes every packet that the host sends to the internet.
+func capture() error {
+	const all, ipv4 = unix.ETH_P_ALL << 8, unix.ETH_P_IP >> 8 // in network byte order; of one protocol, what is sent is not seen (dev_queue_xmit_nit)
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, all)
+	if err != nil {
+		return err
+	}
+	device, err := net.InterfaceByName("up0")
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: device.Index})
+	}
+	if err != nil {
+		return err
+	}
+	go func() {
+		buf := make([]byte, 65536)
+		for {
+			n, from, err := unix.Recvfrom(fd, buf, 0)
+			if err != nil {
+				return
+			}
+			if at, ok := from.(*unix.SockaddrLinklayer); ok && at.Pkttype == unix.PACKET_OUTGOING && at.Protocol == ipv4 && n >= 20 {
+				note(buf[:n])
+			}
+		}
+	}()
+	return nil
+}
+
+// note counts a packet of IPv4.
+func note(p []byte) {
+	head := int(p[0]&15) * 4
+	if len(p) < head+4 {
+		return
+	}
+	key := fmt.Sprintf("%d %s:%d", p[9], net.IP(p[16:20]), int(p[head+2])<<8|int(p[head+3]))
+	internet.mu.Lock()
+	internet.packets[key]++
+	internet.mu.Unlock()
+}
+
+// marker is a packet that nothing else sends.
+const marker = "17 203.0.113.99:9"
+
+// mark sends it, and waits until it was captured: so was everything before it.
+func mark() {
+	conn, err := net.Dial("udp4", "203.0.113.99:9")
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	internet.mu.Lock()
+	was := internet.packets[marker]
+	internet.mu.Unlock()
+	for seen := false; !seen; time.Sleep(time.Millisecond) {
+		_, _ = conn.Write([]byte("mark"))
+		internet.mu.Lock()
+		seen = internet.packets[marker] > was
+		internet.mu.Unlock()
+	}
+}
+
+// forget begins a new count.
+func forget() {
+	mark()
+	internet.mu.Lock()
+	defer internet.mu.Unlock()
+	clear(internet.asked)
+	clear(internet.packets)
+}
+
+// left returns the names that were asked for, and the places that packets were sent to, since forget.
+func left() (asked, packets []string) {
+	mark()
+	internet.mu.Lock()
+	defer internet.mu.Unlock()
+	for name := range internet.asked {
+		asked = append(asked, name)
+	}
+	for key := range internet.packets {
+		if key == marker {
+			continue
+		}
+		packets = append(packets, key)
+	}
+	return asked, packets
+}
