@@ -8,7 +8,7 @@
 // What the package does not protect against: it compares names, so it sees nothing inside of TLS, neither the Host of a request there nor the
 // inner name of Encrypted Client Hello, of which [Hello] reports that it is there. TLS that begins later in a connection (STARTTLS) is not
 // looked for. A server may route by other headers than Host, may be reached by another name of the same address, and may read requests in ways
-// that no standard has, such as ignoring the body of GET.
+// that no standard has, such as ignoring the body of GET or the one after a refused Expect.
 package netparse
 
 import (
