@@ -107,7 +107,7 @@ func samePorts(a, b []Ports) bool {
 	return true
 }
 
-// Rules is an allow-list. What no rule names is refused.
+// Rules is an allow-list. Everything that no rule names is refused.
 type Rules []Rule
 
 // Name returns the rule that allows a connection to a canonical name, or UDP to it. If several rules do, it is one without a scheme if
