@@ -91,9 +91,7 @@ func ports(rules netrule.Rules, udp bool) (all []uint16, tooMany bool) {
 				return nil, true
 			}
 			for port := int(p.From); port <= int(p.To); port++ {
-				if !udp || port != 53 { // which is always there
-					all = append(all, uint16(port))
-				}
+				all = append(all, uint16(port))
 			}
 		}
 	}

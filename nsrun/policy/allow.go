@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/netrule"
@@ -14,17 +15,25 @@ func (p Policy) checkAllow(say sayer) {
 		say("allow", "there are rules for a network that is %s; use the network allow, or leave them out", p.Network.Mode())
 	}
 	for i, text := range p.Allow {
-		if _, _, err := netrule.Parse(text); err != nil {
+		if err := CheckRule(text); err != nil {
 			say(fmt.Sprintf("allow[%d]", i), "%v", err)
 		}
 	}
 }
 
-// CheckRule returns the fault of a text that is no rule of the network allow.
+// CheckRule returns the fault of a text that is no rule of the network allow: a [*netrule.Fault].
 func CheckRule(text string) error {
-	_, _, err := netrule.Parse(text)
-	return err
+	r, _, err := netrule.Parse(text)
+	if err != nil {
+		return err
+	}
+	if r.UDP() && slices.ContainsFunc(r.Ports, func(p netrule.Ports) bool { return p.From <= dns && dns <= p.To }) {
+		return &netrule.Fault{Rule: text, Text: "UDP to port 53 is answered inside, by the names of the list", Fix: "leave that port out"}
+	}
+	return nil
 }
+
+const dns = 53
 
 // WithAllow returns p with rules added to its network, which becomes allow. The network host is a mistake then.
 func (p Policy) WithAllow(rules ...string) (Policy, error) {
