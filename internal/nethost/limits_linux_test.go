@@ -86,7 +86,7 @@ func TestManyConnections(t *testing.T) {
 	used := int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)
 	t.Logf("%d connections take %d KiB, of both ends and the test's; another one took %v", many, used>>10, took)
 	assert.Less(t, used, int64(80<<20))
-	assert.Less(t, took, testenv.Scale(2*time.Second))
+	assert.Less(t, took, testenv.Scale(readTime/2))
 }
 
 func TestTheCapOnConnections(t *testing.T) {

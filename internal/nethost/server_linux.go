@@ -13,6 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/nsrun/netrule"
+	"golang.org/x/sys/unix"
 )
 
 // Options replace what reaches the host. The zero value is the host itself.
@@ -98,6 +99,7 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	if s.caps.Connections <= 0 {
 		s.caps.Connections = defaultConnections
 	}
+	s.caps.Connections = min(s.caps.Connections, descriptorRoom())
 	if s.caps.PerName <= 0 {
 		s.caps.PerName = defaultPerName
 	}
@@ -120,6 +122,17 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	s.flows = &flows{list: map[flowKey]*flow{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// descriptorRoom returns how many connections the limit on open files has room for: two descriptors each, and some for pipes, listeners and the
+// resolver.
+func descriptorRoom() int {
+	const others, most = 128, 1 << 20
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return most
+	}
+	return max((int(min(r.Cur, most))-others)/2, 1)
 }
 
 // add begins to serve one socket.

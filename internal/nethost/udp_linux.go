@@ -13,7 +13,8 @@ import (
 
 const (
 	maxPacket  = 64 << 10
-	maxPending = 8 // packets of a flow that wait for the lookup of its name
+	maxPending = 8    // packets of a flow that wait for the lookup of its name
+	maxFlows   = 1024 // that are open at once
 )
 
 // flows are the UDP conversations that are open.
@@ -35,7 +36,7 @@ type flow struct {
 	name   *reached
 	last   atomic.Int64 // when a packet was carried, as Unix nanoseconds
 	ended  atomic.Bool
-	quic   quic // only the goroutine of the socket uses it
+	quic   helloReader // only the goroutine of the socket uses it
 
 	mu      sync.Mutex
 	host    net.Conn // nil until the target is resolved
@@ -103,8 +104,11 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 		s.record.refuse(*refused)
 		return nil
 	}
-	if !s.record.admit() {
-		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "as many connections are open as may be"))
+	s.flows.mu.Lock()
+	full := len(s.flows.list) >= maxFlows
+	s.flows.mu.Unlock()
+	if full || !s.record.admit() {
+		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "as many connections or flows are open as may be"))
 		return nil
 	}
 	name, ok := s.record.enter(t.host())
