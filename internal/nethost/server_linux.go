@@ -43,7 +43,6 @@ type Server struct {
 	pool    *pool
 	record  *record
 	flows   *flows
-	splices chan struct{}
 
 	own struct {
 		sync.Mutex
@@ -88,7 +87,7 @@ func Serve(start netmessage.Start, sockets []*os.File, options Options) (*Server
 }
 
 func newServer(start netmessage.Start, options Options) (*Server, error) {
-	s := &Server{caps: start.Caps, options: options, pool: newPool(), splices: make(chan struct{}, splices), open: map[io.Closer]struct{}{}}
+	s := &Server{caps: start.Caps, options: options, pool: newPool(), open: map[io.Closer]struct{}{}}
 	for _, text := range start.Rules {
 		rule, _, err := netrule.Parse(text)
 		if err != nil {
