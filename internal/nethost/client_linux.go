@@ -111,7 +111,7 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 // is, is let through: up checks the bytes when they come, so that a client gains nothing by waiting.
 func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 	if rule.Scheme != "" {
-		return c.check(rule, time.Now().Add(readTime))
+		return c.check(rule, c.deadline())
 	}
 	wait := shortSilence
 	if c.to.port == httpPort || c.to.port == httpsPort {
@@ -126,7 +126,7 @@ func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 		}
 		c.look()
 	}
-	return c.check(rule, time.Now().Add(readTime))
+	return c.check(rule, c.deadline())
 }
 
 // look sees what the first bytes are. The client may have sent all that it will: then nothing more makes a request of what is none yet.
@@ -314,11 +314,11 @@ func (c *client) late(r *relay, rule netrule.Rule) error {
 		if err := r.await(wait); err != nil {
 			return err
 		}
-		if err := c.read(time.Now().Add(readTime)); err != nil && !c.ended {
+		if err := c.read(c.deadline()); err != nil && !c.ended {
 			return err
 		}
 	}
-	refused := c.check(rule, time.Now().Add(readTime))
+	refused := c.check(rule, c.deadline())
 	if refused == nil {
 		return nil
 	}

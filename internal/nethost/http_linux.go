@@ -63,7 +63,7 @@ func (c *client) upHTTP(r *relay) error {
 		if err := r.await(wait); err != nil {
 			return err
 		}
-		if err := c.read(time.Now().Add(readTime)); err != nil && !c.ended {
+		if err := c.read(c.deadline()); err != nil && !c.ended {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (c *client) requests(r *relay) (opaque bool, err error) {
 		}
 		if head != nil && c.proxied {
 			<-r.downEnded // the answer to the first request says that the connection ends after it
-			return true, errRefused
+			return true, nil
 		}
 		if head != nil {
 			if refused := c.checkHead(head); refused != nil {

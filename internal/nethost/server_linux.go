@@ -1,6 +1,7 @@
 package nethost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type Options struct {
 	Dial   func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) // network is tcp, for a *net.TCPConn, or udp
 	Own    func() ([]netip.Addr, error)                                                   // lists the host's own addresses
 	Event  func(netmessage.Event)                                                         // is called at the first refusal of each kind, from several goroutines; it should not block
+
+	readTime time.Duration // of tests
 }
 
 // The defaults of [netmessage.Caps], and what bounds them.
@@ -34,15 +37,16 @@ const (
 
 // Server serves one sandbox. [Serve] makes it.
 type Server struct {
-	rules   netrule.Rules
-	caps    netmessage.Caps
-	options Options
-	idle    time.Duration // of TCP
-	udpIdle time.Duration
-	tick    time.Duration // at which an idle connection looks whether it is idle for too long
-	pool    *pool
-	record  *record
-	flows   *flows
+	rules    netrule.Rules
+	caps     netmessage.Caps
+	options  Options
+	idle     time.Duration // of TCP
+	udpIdle  time.Duration
+	readTime time.Duration // for all that has to be read before a client is connected
+	tick     time.Duration // at which an idle connection looks whether it is idle for too long
+	pool     *pool
+	record   *record
+	flows    *flows
 
 	own struct {
 		sync.Mutex
@@ -106,6 +110,7 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	if s.idle <= 0 {
 		s.idle = defaultIdle
 	}
+	s.readTime = cmp.Or(options.readTime, readTime)
 	s.udpIdle = min(s.udpIdle, s.idle)
 	s.tick = min(s.idle/4, 15*time.Second)
 	if s.options.Lookup == nil {
@@ -122,6 +127,9 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
+
+// deadline is when what is read before a client is connected has to be whole.
+func (s *Server) deadline() time.Time { return time.Now().Add(s.readTime) }
 
 // descriptorRoom returns how many connections the limit on open files has room for: two descriptors each, and some for pipes, listeners and the
 // resolver.

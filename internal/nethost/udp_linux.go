@@ -71,6 +71,9 @@ func (s *Server) packets(socket *net.UDPConn, kind string) {
 				continue
 			}
 		}
+		if to.IsLoopback() { // the sandbox's own, where nothing else listens
+			continue
+		}
 		s.packet(socket, six, flowKey{from, netip.AddrPortFrom(to, local.Port())}, t, b[:n])
 	}
 }
