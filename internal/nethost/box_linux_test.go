@@ -44,7 +44,7 @@ type host struct {
 	lookups []string
 	dials   atomic.Int64
 
-	readTime time.Duration // of the server, if it is not the usual one
+	readTime, tick time.Duration // of the server, if they are not the usual ones
 }
 
 func newHost() *host {
@@ -66,7 +66,7 @@ func (h *host) put(name, addr string, port uint16, server string) {
 
 func (h *host) options() Options {
 	return Options{
-		readTime: h.readTime,
+		readTime: h.readTime, tick: h.tick,
 		Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -171,6 +171,22 @@ func TestAnIdleConnectionEnds(t *testing.T) {
 	assert.ErrorIs(t, ends(c), unix.ECONNRESET)
 }
 
+// TestALookAtTheClockLosesNothing: bytes that come while an idle connection is looked at are carried.
+func TestALookAtTheClockLosesNothing(t *testing.T) {
+	h := newHost()
+	h.tick = 200 * time.Microsecond
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, echo))
+	b := newBox(t, h, "a.example.com:22")
+	c := b.dial(t, "a.example.com:22")
+	for i := range testenv.Times(3000) {
+		time.Sleep(time.Duration(i%300) * time.Microsecond)
+		_, err := c.Write([]byte{0})
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 1))
+		require.NoError(t, err, "round %d", i)
+	}
+}
+
 func TestAResetIsPassedOn(t *testing.T) {
 	h := newHost()
 	end := make(chan error, 1)

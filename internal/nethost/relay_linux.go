@@ -115,6 +115,9 @@ func (r *relay) move(dst, src *net.TCPConn, count *atomic.Int64, lock *sync.Mute
 	b := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(b)
 	n, err := src.Read(b[:min(room, bufferSize)])
+	if n == 0 && isTimeout(err) {
+		return nil // the deadline of await has passed since: a read fails then even if there is something to read
+	}
 	if n == 0 {
 		return err
 	}

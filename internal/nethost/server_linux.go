@@ -24,7 +24,7 @@ type Options struct {
 	Own    func() ([]netip.Addr, error)                                                   // lists the host's own addresses
 	Event  func(netmessage.Event)                                                         // is called at the first refusal of each kind, from several goroutines; it should not block
 
-	readTime time.Duration // of tests
+	readTime, tick time.Duration // of tests
 }
 
 // The defaults of [netmessage.Caps], and what bounds them.
@@ -112,7 +112,7 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	}
 	s.readTime = cmp.Or(options.readTime, readTime)
 	s.udpIdle = min(s.udpIdle, s.idle)
-	s.tick = min(s.idle/4, 15*time.Second)
+	s.tick = cmp.Or(options.tick, min(s.idle/4, 15*time.Second))
 	if s.options.Lookup == nil {
 		s.options.Lookup = lookupHost
 	}

@@ -225,6 +225,9 @@ func (f *flow) answer(s *Server, host net.Conn, source []byte) error {
 	b := packetBuffers.Get().(*[maxPacket]byte)
 	defer packetBuffers.Put(b)
 	n, err := host.Read(b[:])
+	if isTimeout(err) {
+		return nil // the deadline of the wait has passed since
+	}
 	if err != nil {
 		return err
 	}
