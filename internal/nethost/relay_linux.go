@@ -26,7 +26,7 @@ type relay struct {
 	client, host *net.TCPConn
 	name         *reached
 	last         atomic.Int64 // when something was carried, as Unix nanoseconds
-	writing      sync.Mutex   // by whoever writes to the client
+	writing      sync.Mutex   // is held to write to the client
 	aborted      atomic.Bool
 	spent        atomic.Bool // the cap on the name's bytes is reached
 	tap          atomic.Pointer[tap]
