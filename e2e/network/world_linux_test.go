@@ -80,7 +80,7 @@ type outcome struct {
 // run runs a script of the shell in a sandbox with these flags.
 func (w *world) run(t *testing.T, flags []string, script string) outcome {
 	t.Helper()
-	return w.start(t, []string{built.nsrun}, flags, script).wait(t)
+	return w.start(t, []string{built.nsrun}, append([]string{"--timeout", "60s"}, flags...), script).wait(t)
 }
 
 // running is a run of nsrun that has not ended.
@@ -95,7 +95,7 @@ func (w *world) start(t *testing.T, nsrun, flags []string, script string) runnin
 	t.Helper()
 	r := running{out: &bytes.Buffer{}, file: filepath.Join(w.from, "result")}
 	_ = os.Remove(r.file)
-	argv := slices.Concat(nsrun, []string{"run", "--workspace", ".", "--ro", shared(), "--timeout", "60s", "--result", r.file}, flags, []string{"--", "sh", "-c", script})
+	argv := slices.Concat(nsrun, []string{"run", "--workspace", ".", "--ro", shared(), "--result", r.file}, flags, []string{"--", "sh", "-c", script})
 	r.cmd = w.command(argv...)
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
 	require.NoError(t, r.cmd.Start())
