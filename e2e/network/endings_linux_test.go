@@ -170,6 +170,7 @@ func TestAHelperThatIsNone(t *testing.T) {
 		{name: "not executable", script: "#!/bin/sh\n", mode: 0o644, want: "permission denied"},
 		{name: "no program", script: "\x00\x01", mode: 0o755, want: "exec format error"},
 		{name: "fails", script: "#!/bin/sh\nexit 1\n", mode: 0o755, want: "it ended before it was ready"},
+		{name: "fails later", script: "#!/bin/sh\nsleep 1\nexit 1\n", mode: 0o755, want: "it ended before it was ready"},
 		{name: "succeeds", script: "#!/bin/sh\nexit 0\n", mode: 0o755, want: "it ended before it was ready"},
 		{name: "speaks another language", script: "#!/bin/sh\necho hello >&3\nexec sleep 1000\n", mode: 0o755, want: "it sent something that is no event"},
 		{name: "is silent", script: "#!/bin/sh\nexec sleep 1000\n", mode: 0o755, want: "it was not ready in time"},

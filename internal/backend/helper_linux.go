@@ -110,6 +110,8 @@ func (h *helper) read() {
 		}
 	}
 	switch {
+	case errors.Is(err, unix.ECONNRESET): // it has ended with what was sent unread: unix_release_sock
+		h.ended = true
 	case err != nil:
 		h.ended, h.err = true, err
 	case n == 0:
