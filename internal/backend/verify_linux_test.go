@@ -67,7 +67,7 @@ func strictPlans(t *testing.T) map[string]*plan.Plan {
 		"native, explain": of(nil, explaining),
 		"native, allow":   of(allowing, nil),
 		"native, allow by ports": of(allowing, func(p *plan.Plan) {
-			p.Allow.Step, p.Allow.TCP = plan.StepPorts, []uint16{80, 443}
+			p.Allow.Step, p.Allow.TCP, p.Allow.Proxy = plan.StepPorts, []uint16{80, 443}, true
 		}),
 		"native, home":     of(func(pol *policy.Policy) { *pol = pol.WithLimit("home_mb", 8) }, nil),
 		"native, terminal": of(nil, func(p *plan.Plan) { p.Terminal = true }),
