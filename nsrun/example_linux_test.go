@@ -76,7 +76,7 @@ func ExampleBuilder() {
 func ExampleFromPolicy() {
 	_, err := nsrun.FromPolicy(policy.Policy{Network: "moon"}, policy.Operator{})
 	fmt.Println(err)
-	// Output: network: "moon" is unknown; use none or host
+	// Output: network: "moon" is unknown; use none, host or allow
 }
 
 func ExampleCommandContext() {

@@ -165,6 +165,9 @@ func (b *Builder) Allow(rules ...string) *Builder {
 	return b
 }
 
+// ProxyEnv has a proxy for HTTP and SOCKS5 on the loopback of a network with rules, and sets the variables that name it: see [policy.Policy].
+func (b *Builder) ProxyEnv() *Builder { b.spec.ProxyEnv = true; return b }
+
 // Network says what can be reached; the default is [policy.NetworkNone].
 func (b *Builder) Network(n policy.Network) *Builder { b.spec.Network = n; return b }
 

@@ -48,7 +48,7 @@ type helper struct {
 }
 
 // start starts the helper, and sends it what to serve.
-func start(t testing.TB, s netmessage.Start, fds ...int) *helper {
+func start(t testing.TB, s netmessage.Start, sockets ...*os.File) *helper {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -58,6 +58,10 @@ func start(t testing.TB, s netmessage.Start, fds ...int) *helper {
 	require.NoError(t, cmd.Start())
 	theirs.Close()
 	t.Cleanup(func() { unix.Close(pair[0]); _ = cmd.Wait() })
+	fds := make([]int, len(sockets))
+	for i, f := range sockets {
+		fds[i] = int(f.Fd())
+	}
 	require.NoError(t, wire.Send(pair[0], s, fds...))
 	return &helper{t, cmd, pair[0]}
 }
@@ -74,16 +78,16 @@ func (h *helper) event() (e netmessage.Event) {
 	return e
 }
 
-// proxy opens a listener, and returns a descriptor of it and its address.
-func proxy(t testing.TB) (fd int, addr string) {
+// proxy opens a listener, and returns its address.
+func proxy(t testing.TB) (f *os.File, addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	f, err := l.(*net.TCPListener).File()
+	f, err = l.(*net.TCPListener).File()
 	require.NoError(t, err)
 	l.Close()
 	t.Cleanup(func() { f.Close() })
-	return int(f.Fd()), l.Addr().String()
+	return f, l.Addr().String()
 }
 
 // connect asks a proxy for a connection, and returns it and the first line of the answer.
@@ -110,8 +114,8 @@ func TestTheHelperServesUntilNsrunEndsIt(t *testing.T) {
 			c.Close()
 		}
 	}()
-	fd, addr := proxy(t)
-	h := start(t, netmessage.Start{Rules: []string{l.Addr().String(), "no-such-host.invalid:443"}, Sockets: []string{netmessage.Proxy}}, fd)
+	f, addr := proxy(t)
+	h := start(t, netmessage.Start{Rules: []string{l.Addr().String(), "no-such-host.invalid:443"}, Sockets: []string{netmessage.Proxy}}, f)
 	require.Equal(t, netmessage.Event{Ready: true}, h.event())
 
 	c, line := connect(t, addr, l.Addr().String())
@@ -143,23 +147,42 @@ func TestTheHelperServesUntilNsrunEndsIt(t *testing.T) {
 }
 
 func TestTheHelperEndsWithNsrun(t *testing.T) {
-	fd, _ := proxy(t)
-	h := start(t, netmessage.Start{Sockets: []string{netmessage.Proxy}}, fd)
+	f, _ := proxy(t)
+	h := start(t, netmessage.Start{Sockets: []string{netmessage.Proxy}}, f)
 	require.True(t, h.event().Ready)
 	unix.Close(h.socket)
 	testenv.Returns(t, "the helper", func() { _ = h.cmd.Wait() })
 	h.socket = -1
 }
 
+// TestAKilledHelperLeavesNoWay: connections are reset, and there is no listener any more.
+func TestAKilledHelperLeavesNoWay(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	f, addr := proxy(t)
+	h := start(t, netmessage.Start{Rules: []string{l.Addr().String()}, Sockets: []string{netmessage.Proxy}}, f)
+	require.True(t, h.event().Ready)
+	f.Close()
+	c, line := connect(t, addr, l.Addr().String())
+	require.Contains(t, line, "200")
+	require.NoError(t, h.cmd.Process.Kill())
+	_ = h.cmd.Wait()
+	_, err = c.Read(make([]byte, 1))
+	assert.Error(t, err)
+	_, err = net.Dial("tcp4", addr)
+	assert.ErrorIs(t, err, unix.ECONNREFUSED)
+}
+
 func TestTheHelperReportsWhatItCannotServe(t *testing.T) {
-	fd, _ := proxy(t)
+	f, _ := proxy(t)
 	for _, s := range []netmessage.Start{
 		{Rules: []string{"*"}, Sockets: []string{netmessage.Proxy}},
 		{Sockets: []string{"telepathy"}},
 		{Sockets: []string{netmessage.Proxy, netmessage.DNS}},
 		{Sockets: []string{netmessage.UDP}},
 	} {
-		h := start(t, s, fd)
+		h := start(t, s, f)
 		assert.NotEmpty(t, h.event().Error)
 		var exit *exec.ExitError
 		require.ErrorAs(t, h.cmd.Wait(), &exit)
@@ -169,8 +192,8 @@ func TestTheHelperReportsWhatItCannotServe(t *testing.T) {
 
 // TestTheHelperIsConfined reads what the kernel reports of every thread.
 func TestTheHelperIsConfined(t *testing.T) {
-	fd, _ := proxy(t)
-	h := start(t, netmessage.Start{Sockets: []string{netmessage.Proxy}}, fd)
+	f, _ := proxy(t)
+	h := start(t, netmessage.Start{Sockets: []string{netmessage.Proxy}}, f)
 	require.True(t, h.event().Ready)
 	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(h.cmd.Process.Pid) + "/task/*/status")
 	require.NoError(t, err)
@@ -200,10 +223,10 @@ func TestByHandItSaysWhatItIs(t *testing.T) {
 
 // BenchmarkStart is the time from exec to Ready.
 func BenchmarkStart(b *testing.B) {
-	fd, _ := proxy(b)
+	f, _ := proxy(b)
 	for b.Loop() {
 		begin := time.Now()
-		h := start(b, netmessage.Start{Rules: []string{"example.com"}, Sockets: []string{netmessage.Proxy}}, fd)
+		h := start(b, netmessage.Start{Rules: []string{"example.com"}, Sockets: []string{netmessage.Proxy}}, f)
 		require.True(b, h.event().Ready)
 		b.ReportMetric(float64(time.Since(begin).Microseconds()), "us/last")
 		b.StopTimer()

@@ -51,7 +51,7 @@ func TestCompletionOfBash(t *testing.T) {
 	}{
 		{"nsrun r|", "run"}, {"nsrun man|", "manifest man"}, {"nsrun --v|", "--version"}, {"nsrun nosuch x|", ""},
 		{"nsrun run --work|", "--workspace"}, {"nsrun run --mo|", "--mount"}, {"nsrun run --he|", "--help"}, {"nsrun plan --js|", "--json"}, {"nsrun run --js|", ""},
-		{"nsrun run --net |", "none host"}, {"nsrun run --net = h|", "host"}, {"nsrun run --net = |", "none host"}, {"nsrun run --net none --fallback d|", "degrade"},
+		{"nsrun run --net |", "none host allow:"}, {"nsrun run --net = h|", "host"}, {"nsrun run --net = |", "none host allow:"}, {"nsrun run --net none --fallback d|", "degrade"},
 		{"nsrun plan --backend la|", "landlock"}, {"nsrun run --isolation s|", "subprocess"}, {"nsrun run --autonomy f|", "full"}, {"nsrun run --commands p|", "passive"},
 		{"nsrun wrap --seccomp b|", "build"}, {"nsrun run --limit mem|", "memory_mb="}, {"nsrun run --require kil|", "kill_tree"},
 		{"nsrun run --manifest so|", "some.json"}, {"nsrun run --workspace s|", "sub"}, {"nsrun run --ro s|", "some.json sub"}, {"nsrun run -w s|", "sub"},
@@ -144,5 +144,5 @@ func TestManualPages(t *testing.T) {
 	for _, v := range shown() {
 		assert.Contains(t, all, ".TP\n.B "+roff(v.name)+"\n")
 	}
-	assert.Contains(t, printedBy(t, "man", "run"), `\fB\-\-net\fR \fInone|host\fR`)
+	assert.Contains(t, printedBy(t, "man", "run"), `\fB\-\-net\fR \fInone|host|allow:RULE,...\fR`)
 }

@@ -45,19 +45,21 @@ func (f *flags) applyNet(pol *policy.Policy) error {
 
 // netWord is --net none or --net host.
 func (f *flags) netWord(pol *policy.Policy, word string) error {
-	if slices.ContainsFunc(f.net, func(other string) bool { return other != word }) {
+	if len(f.net) > 1 {
 		return twoNetworks(f.net)
 	}
-	switch policy.Network(word) {
-	case policy.NetworkNone, policy.NetworkHost:
-		pol.Network, pol.Allow = policy.Network(word), nil
-		return nil
-	case policy.NetworkAllow:
+	if policy.Network(word) == policy.NetworkAllow {
 		return fmt.Errorf("--net allow: name what can be reached, as in --net allow:example.com:443")
 	}
-	return fmt.Errorf("--net %s: use none, host or allow:RULE,..., as in --net allow:example.com:443", word)
+	pol.Network, pol.Allow = policy.Network(word), nil // Validate knows the words
+	return nil
 }
 
+// twoNetworks says of several values of --net, which are not all rules, that one of them is too many.
 func twoNetworks(given []string) error {
-	return fmt.Errorf("--net %s: these are different networks; give none, host, or rules of allow", strings.Join(given, " --net "))
+	other := 1
+	if strings.HasPrefix(given[0], allowWord) {
+		other = slices.IndexFunc(given, func(g string) bool { return !strings.HasPrefix(g, allowWord) })
+	}
+	return fmt.Errorf("--net is given twice, as %q and as %q; give one of them", given[0], given[other])
 }

@@ -51,6 +51,7 @@ s.sendto(q, ('192.0.2.53', 53)); r = s.recv(512); print('rcode', r[3] & 15)"`, r
 		rules: []string{"listed.test:80"}, refused: "listed.test:80", want: "hello from unlisted.test", looksUp: true},
 	{name: "PX15 two Hosts", script: `printf 'GET /hello HTTP/1.1\r\nHost: listed.test\r\nHost: unlisted.test\r\nConnection: close\r\n\r\n' | bash -c 'exec 3<>/dev/tcp/listed.test/80; cat >&3; timeout 5 cat <&3'; true`,
 		rules: []string{"listed.test:80"}, refused: "listed.test:80", want: "400 Bad Request"},
+	{name: "HTTP/2 without TLS", script: `curl -sS --http2-prior-knowledge http://listed.test/hello`, rules: []string{"listed.test:80"}, refused: "listed.test:80", want: "hello from listed.test by HTTP/2.0"},
 	{name: "UDP", script: `/usr/bin/python3 -c "
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(3)

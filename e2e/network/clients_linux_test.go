@@ -14,7 +14,7 @@ import (
 
 // client is an unmodified program that reaches {HOST}, which is replaced in its script.
 type client struct {
-	name, program, script string
+	name, program, script string // without a program it is one of these tests' own
 	want                  string // in what it prints, of a listed host
 	port                  int
 	file                  string // that it runs, in the directory that sandboxes see
@@ -40,6 +40,12 @@ for _ in range(3):
 	{name: "openssl", program: "openssl", script: `printf 'GET /hello HTTP/1.0\r\nHost: {HOST}\r\n\r\n' | openssl s_client -quiet -CAfile {CA} -servername {HOST} -connect {HOST}:443 2>&1`, want: "hello from {HOST}", port: 443},
 	{name: "redis-cli", program: "redis-cli", script: `redis-cli -h {HOST} ping`, want: "PONG", port: redisPort},
 	{name: "bash /dev/tcp", program: "bash", script: `bash -c 'exec 3<>/dev/tcp/{HOST}/2222; head -n 1 <&3'`, want: "220 banner", port: bannerPort},
+	{name: "ssh", program: "ssh", script: `ssh -v -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null {HOST} true 2>&1 | grep 'remote software version'`,
+		want: "remote software version test", port: sshPort},
+	{name: "psql", program: "psql", script: `psql 'host={HOST} user=a dbname=a' -c 'select 1' 2>&1 | grep FATAL`, want: "no such role at the tests' server", port: postgresPort},
+	{name: "Go keep-alive", script: `{ROOM}/goclient keepalive {HOST}`, want: "hello from {HOST} by HTTP/1.1\nhello from {HOST} by HTTP/1.1\nhello from {HOST} by HTTP/1.1\nconnections: 1\n", port: 80},
+	{name: "Go h2", script: `SSL_CERT_FILE={CA} {ROOM}/goclient h2 {HOST}`, want: "hello from {HOST} by HTTP/2.0\nhello from {HOST} by HTTP/2.0\nhello from {HOST} by HTTP/2.0\nconnections: 1\n", port: 443},
+	{name: "Go upgrade", script: `{ROOM}/goclient upgrade {HOST}`, want: "echo \"\\x00\\x01 no HTTP\\n\"\necho \"GET / HTTP/1.1\\n\"\n", port: 80},
 	{name: "git", program: "git", script: `git -c http.sslCAInfo={CA} clone -q https://{HOST}/repo.git copy-$$ && cat copy-$$/file && rm -rf copy-$$`, want: "kept in git", port: 443},
 	{name: "java", program: "java", script: `java {ROOM}/Get.java http://{HOST}/hello`, want: "hello from {HOST}", port: 80, file: "Get.java",
 		text: `public class Get { public static void main(String[] a) throws Exception {
@@ -78,7 +84,7 @@ func TestClients(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {
 		for _, c := range clients {
 			t.Run(c.name, func(t *testing.T) {
-				if _, err := exec.LookPath(c.program); err != nil {
+				if _, err := exec.LookPath(c.program); err != nil && c.program != "" {
 					missing(t, c.program)
 				}
 				forget()

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,19 +20,23 @@ import (
 
 // The addresses of the internet. Those of addresses are in its resolver's zone.
 const (
-	hostAddress = "192.0.2.1"
-	nameServer  = "192.0.2.53"
-	webAddress  = "203.0.113.10" // of all names below test, unless the zone has another one
+	hostAddress  = "192.0.2.1"
+	nameServer   = "192.0.2.53"
+	webAddress   = "203.0.113.10" // of all names below test, unless the zone has another one
+	otherAddress = "203.0.113.11" // of other.test
+	webAddress6  = "2001:db8::10" // of no name
 )
 
 // zone is what the resolver knows beside *.test, which is webAddress.
 var zone = map[string]string{
 	"private.test": "10.1.2.3", "loop.test": "127.0.0.1", "meta.test": "169.254.169.254", "own.test": hostAddress, "dead.test": "203.0.113.250",
+	"other.test": otherAddress, "npm.test": "203.0.113.21", "pypi.test": "203.0.113.22", "goproxy.test": "203.0.113.23",
 }
 
 // internet is a network namespace, its resolver's count of questions, and the packets that have gone there.
 var internet struct {
 	namespace *os.File
+	v6        bool // it has IPv6
 	mu        sync.Mutex
 	asked     map[string]int // by name
 	packets   map[string]int // by "protocol address:port", of what the host has sent to it
@@ -68,6 +73,12 @@ func makeInternet(dir string) error {
 	err = errors.Join(err, in(func() error {
 		return ip("link set lo up", "addr add 192.0.2.2/24 dev down0", "link set down0 up", "route add local 203.0.113.0/24 dev lo", "route add local "+nameServer+" dev lo")
 	}))
+	if _, without := os.Stat("/proc/sys/net/ipv6"); err == nil && without == nil {
+		internet.v6 = true
+		err = errors.Join(ip("-6 addr add 2001:db8:1::1/64 dev up0 nodad", "-6 route add default via 2001:db8:1::2"), in(func() error {
+			return ip("-6 addr add 2001:db8:1::2/64 dev down0 nodad", "-6 route add local 2001:db8::/64 dev lo")
+		}))
+	}
 	err = errors.Join(err, holder.Process.Kill())
 	_ = holder.Wait() // the namespace stays by its descriptor
 	if err != nil {
@@ -155,7 +166,7 @@ func resolve(query []byte) ([]byte, error) {
 
 // capture notes every packet that the host sends to the internet.
 func capture() error {
-	const all, ipv4 = unix.ETH_P_ALL << 8, unix.ETH_P_IP >> 8 // in network byte order; of one protocol, what is sent is not seen (dev_queue_xmit_nit)
+	const all, ipv4, ipv6 = unix.ETH_P_ALL << 8, unix.ETH_P_IP >> 8, unix.ETH_P_IPV6&0xff<<8 | unix.ETH_P_IPV6>>8 // in network byte order; of one protocol, what is sent is not seen (dev_queue_xmit_nit)
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, all)
 	if err != nil {
 		return err
@@ -174,7 +185,7 @@ func capture() error {
 			if err != nil {
 				return
 			}
-			if at, ok := from.(*unix.SockaddrLinklayer); ok && at.Pkttype == unix.PACKET_OUTGOING && at.Protocol == ipv4 && n >= 20 {
+			if at, ok := from.(*unix.SockaddrLinklayer); ok && at.Pkttype == unix.PACKET_OUTGOING && (at.Protocol == ipv4 || at.Protocol == ipv6) && n >= 20 {
 				note(buf[:n])
 			}
 		}
@@ -182,13 +193,20 @@ func capture() error {
 	return nil
 }
 
-// note counts a packet of IPv4.
+// note counts a packet, but for ICMPv6, by which neighbours find each other.
 func note(p []byte) {
-	head := int(p[0]&15) * 4
+	head, protocol := int(p[0]&15)*4, p[9]
+	to := net.IP(p[16:20])
+	if p[0]>>4 == 6 {
+		if head = 40; len(p) < head || p[6] == unix.IPPROTO_ICMPV6 || p[6] == 0 { // 0: hop-by-hop options, which MLD (ICMPv6) has
+			return
+		}
+		protocol, to = p[6], net.IP(p[24:40])
+	}
 	if len(p) < head+4 {
 		return
 	}
-	key := fmt.Sprintf("%d %s:%d", p[9], net.IP(p[16:20]), int(p[head+2])<<8|int(p[head+3]))
+	key := fmt.Sprintf("%d %s", protocol, net.JoinHostPort(to.String(), strconv.Itoa(int(p[head+2])<<8|int(p[head+3]))))
 	internet.mu.Lock()
 	internet.packets[key]++
 	internet.mu.Unlock()

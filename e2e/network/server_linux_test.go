@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -24,10 +25,12 @@ import (
 
 // The ports of the internet's servers, all at 203.0.113.0/24 and on the host's loopback.
 const (
-	echoPort   = 7000 // what is sent comes back
-	bannerPort = 2222 // the server speaks first
-	redisPort  = 6379 // +PONG
-	udpPort    = 9999
+	echoPort     = 7000 // what is sent comes back
+	bannerPort   = 2222 // the server speaks first
+	sshPort      = 22   // likewise
+	redisPort    = 6379 // +PONG
+	postgresPort = 5432 // an error in the protocol of PostgreSQL
+	udpPort      = 9999 // "echo ", or "other " at otherAddress, and what was sent
 )
 
 // hits counts what the servers got, by "host path" of HTTP, and by "tcp port".
@@ -57,16 +60,26 @@ func serve(www, ca string) error {
 	if err != nil {
 		return err
 	}
-	all := func(udp string) error { return errors.Join(serveHTTP(www, config), serveOthers(udp)) }
-	return errors.Join(in(func() error { return all(webAddress) }), all(hostAddress))
+	packages, err := makeRegistries()
+	if err != nil {
+		return err
+	}
+	return errors.Join(in(func() error {
+		return errors.Join(serveHTTP(www, config, packages), serveOthers(), serveUDP(webAddress, "echo "), serveUDP(otherAddress, "other "))
+	}), serveHTTP(www, config, packages), serveOthers(), serveUDP(hostAddress, "echo "))
 }
 
-func serveHTTP(www string, config *tls.Config) error {
+// serveHTTP serves HTTP/1.1 and HTTP/2, on port 80 also without TLS. Hosts with a handler in packages have that.
+func serveHTTP(www string, config *tls.Config, packages map[string]http.Handler) error {
 	files := http.FileServer(http.Dir(www))
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := strings.Cut(r.Host, ":")
 		hit(host + " " + r.URL.Path)
 		switch {
+		case packages[host] != nil && r.URL.Path != "/hello":
+			packages[host].ServeHTTP(w, r)
+		case r.URL.Path == "/upgrade":
+			upgrade(w)
 		case r.URL.Path == "/upload":
 			n, _ := io.Copy(io.Discard, r.Body)
 			fmt.Fprintf(w, "%d bytes\n", n)
@@ -76,25 +89,42 @@ func serveHTTP(www string, config *tls.Config) error {
 			http.StripPrefix("", files).ServeHTTP(w, r)
 		}
 	})
-	plain, err := net.Listen("tcp4", "0.0.0.0:80")
+	plain, err := net.Listen("tcp", ":80")
 	if err != nil {
 		return err
 	}
-	secure, err := net.Listen("tcp4", "0.0.0.0:443")
+	secure, err := net.Listen("tcp", ":443")
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: handler, TLSConfig: config}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: handler, TLSConfig: config, Protocols: &protocols}
 	go func() { _ = server.Serve(plain) }()
 	go func() { _ = server.ServeTLS(secure, "", "") }()
 	return nil
 }
 
-// serveOthers serves UDP at one address, as it answers from that.
-func serveOthers(udp string) error {
+// upgrade leaves HTTP, as a WebSocket does, and echoes.
+func upgrade(w http.ResponseWriter) {
+	conn, from, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	_, _ = io.Copy(conn, from)
+}
+
+// serveOthers serves the other ports of TCP, by IPv4 and IPv6.
+func serveOthers() error {
 	for port, talk := range map[int]func(net.Conn){
-		echoPort:   func(c net.Conn) { _, _ = io.Copy(c, c) },
-		bannerPort: func(c net.Conn) { fmt.Fprint(c, "220 banner\r\n"); _, _ = io.Copy(io.Discard, c) },
+		sshPort:      func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-test\r\n") },
+		postgresPort: postgres,
+		echoPort:     func(c net.Conn) { _, _ = io.Copy(c, c) },
+		bannerPort:   func(c net.Conn) { fmt.Fprint(c, "220 banner\r\n"); _, _ = io.Copy(io.Discard, c) },
 		redisPort: func(c net.Conn) {
 			lines := bufio.NewScanner(c)
 			for lines.Scan() {
@@ -104,7 +134,7 @@ func serveOthers(udp string) error {
 			}
 		},
 	} {
-		l, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port))
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
 			return err
 		}
@@ -115,11 +145,40 @@ func serveOthers(udp string) error {
 					return
 				}
 				hit(fmt.Sprintf("tcp %d", port))
-				go func() { defer c.Close(); talk(c) }()
+				go func() {
+					defer hit(fmt.Sprintf("end of tcp %d", port))
+					defer c.Close()
+					talk(c)
+				}()
 			}
 		}()
 	}
-	conn, err := net.ListenPacket("udp4", fmt.Sprintf("%s:%d", udp, udpPort))
+	return nil
+}
+
+// postgres refuses TLS, and then the session: PostgreSQL's protocol 3.0, "Message Formats".
+func postgres(c net.Conn) {
+	const sslRequest, gssRequest = 80877103, 80877104
+	for {
+		head := make([]byte, 8)
+		if _, err := io.ReadFull(c, head); err != nil {
+			return
+		}
+		switch binary.BigEndian.Uint32(head[4:]) {
+		case sslRequest, gssRequest:
+			fmt.Fprint(c, "N")
+			continue
+		}
+		_, _ = io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(head))-8)
+		text := "SFATAL\x00C28000\x00Mno such role at the tests' server\x00\x00"
+		_, _ = c.Write(append(binary.BigEndian.AppendUint32([]byte("E"), uint32(4+len(text))), text...))
+		return
+	}
+}
+
+// serveUDP answers from one address with what was sent, after a prefix.
+func serveUDP(address, prefix string) error {
+	conn, err := net.ListenPacket("udp4", fmt.Sprintf("%s:%d", address, udpPort))
 	if err != nil {
 		return err
 	}
@@ -131,7 +190,7 @@ func serveOthers(udp string) error {
 				return
 			}
 			hit(fmt.Sprintf("udp %d", udpPort))
-			_, _ = conn.WriteTo(append([]byte("echo "), buf[:n]...), from)
+			_, _ = conn.WriteTo(append([]byte(prefix), buf[:n]...), from)
 		}
 	}()
 	return nil

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -79,15 +80,34 @@ type outcome struct {
 // run runs a script of the shell in a sandbox with these flags.
 func (w *world) run(t *testing.T, flags []string, script string) outcome {
 	t.Helper()
-	file := filepath.Join(w.from, "result")
-	argv := append([]string{built.nsrun, "run", "--workspace", ".", "--ro", shared(), "--timeout", "60s", "--result", file}, flags...)
-	cmd := w.command(append(argv, "--", "sh", "-c", script)...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(t, cmd.Start())
-	testenv.Returns(t, "nsrun", func() { _ = cmd.Wait() })
-	got := outcome{out: out.String()}
-	data, err := os.ReadFile(file)
+	return w.start(t, []string{built.nsrun}, append([]string{"--timeout", "60s"}, flags...), script).wait(t)
+}
+
+// running is a run of nsrun that has not ended.
+type running struct {
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+	file string // of the result
+}
+
+// start starts a script of the shell in a sandbox. nsrun is the program, with what starts it before.
+func (w *world) start(t *testing.T, nsrun, flags []string, script string) running {
+	t.Helper()
+	r := running{out: &bytes.Buffer{}, file: filepath.Join(w.from, "result")}
+	_ = os.Remove(r.file)
+	argv := slices.Concat(nsrun, []string{"run", "--workspace", ".", "--ro", shared(), "--result", r.file}, flags, []string{"--", "sh", "-c", script})
+	r.cmd = w.command(argv...)
+	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
+	require.NoError(t, r.cmd.Start())
+	return r
+}
+
+// wait waits for the end of nsrun, and returns its result.
+func (r running) wait(t *testing.T) outcome {
+	t.Helper()
+	testenv.Returns(t, "nsrun", func() { _ = r.cmd.Wait() })
+	got := outcome{out: r.out.String()}
+	data, err := os.ReadFile(r.file)
 	require.NoError(t, err, got.out)
 	require.NoError(t, json.Unmarshal(data, &got.Result), "%s %s", data, got.out)
 	return got

@@ -12,6 +12,7 @@ import (
 	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -97,6 +98,7 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 		},
 		"landlock": func(p *plan.Plan) {},
 		"cgroup":   func(p *plan.Plan) {},
+		"allow":    func(p *plan.Plan) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "landlock" && !probe.Quick().Can(facts.Landlock) {
@@ -109,29 +111,37 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 				if name == "cgroup" { // or, where none can be made, rlimits
 					*pol = pol.WithLimit("memory_mb", 512).WithLimit("output_bytes", 1000)
 				}
+				if name == "allow" {
+					allowing(pol)
+				}
 			})
 			change(p)
+			helper := ""
+			if name == "allow" {
+				helper = filepath.Join(t.TempDir(), HelperName)
+				require.NoError(t, testenv.Build(helper, "../../cmd/"+HelperName))
+			}
 			f := newPoints(t, p, stages.Lower)
 			good := func(when string) {
-				_, err := Run(p, Options{seam: f.seam()})
+				_, err := Run(p, Options{seam: f.seam(), Helper: helper})
 				require.NoError(t, err, "the good run, %s", when)
 				require.FileExists(t, marker, "positive control, %s", when)
 				require.NoError(t, os.Remove(marker))
 			}
 			good("before")
 			require.Greater(t, f.lowered.Program.Len(), 150, "a refactoring must not shrink what is injected unnoticed")
-			inBatches(t, f.sample(), func(i int) { injectOne(t, f, marker, i) }, func() {})
+			inBatches(t, f.sample(), func(i int) { injectOne(t, f, marker, helper, i) }, func() {})
 			good("after")
 			require.Less(t, f.times, 3, "one program serves all runs")
 		})
 	}
 }
 
-func injectOne(t *testing.T, points *points, marker string, i int) {
+func injectOne(t *testing.T, points *points, marker, helper string, i int) {
 	t.Helper()
 	reached, refused := true, false
 	f := injection{i: i}
-	out, err := Run(points.plan, Options{seam: points.seam(), Inject: func(program *sys.Program) {
+	out, err := Run(points.plan, Options{seam: points.seam(), Helper: helper, Inject: func(program *sys.Program) {
 		f.inject(program, func(program *sys.Program) {
 			// What comes after the first execve that succeeds is reached only when that one fails.
 			reached = !program.IsFail(i) && (f.step.Stage != "exec" || f.step.Op != stages.NoHeader && i <= firstHit(program))

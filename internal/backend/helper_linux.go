@@ -18,6 +18,9 @@ import (
 // helperStage is the stage of errors about the network helper.
 const helperStage = "network helper"
 
+// helperStart is how long the helper has until it is ready. It takes some milliseconds.
+const helperStart = 30 * time.Second
+
 // helperEnd is how long the helper has for its summary, once nobody is left who could connect.
 const helperEnd = 2 * time.Second
 
@@ -27,6 +30,7 @@ const HelperName = "nsrun-helper"
 // helper is the program that serves a sandbox's network. It is started before the sandbox, which it then is ready for when the sockets come.
 type helper struct {
 	start   netmessage.Start
+	path    string
 	socket  int
 	process *os.Process
 	sockets []int // of start.Sockets, until they are sent
@@ -34,6 +38,7 @@ type helper struct {
 	ready   bool
 	ended   bool // it can be heard no more
 	err     error
+	own     bool // err is what the helper reported
 	summary *netmessage.Summary
 }
 
@@ -57,7 +62,7 @@ func startHelper(p *plan.Plan, path string) (*helper, error) {
 		return nil, &Error{Stage: helperStage, Err: err}
 	}
 	defer null.Close()
-	h := &helper{socket: pair[0], start: netmessage.Start{Rules: p.Allow.Rules}}
+	h := &helper{socket: pair[0], path: path, start: netmessage.Start{Rules: p.Allow.Rules}}
 	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
 	h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		Files: []*os.File{null, null, os.Stderr, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}})
@@ -82,6 +87,9 @@ func (h *helper) take(kind string, fd int) error {
 	err := wire.Send(h.socket, h.start, h.sockets...)
 	wire.CloseAll(h.sockets)
 	h.sockets = nil
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) { // it has closed its side: unix(7)
+		return h.failure()
+	}
 	if err != nil {
 		return &Error{Stage: helperStage, Op: "send", Err: err}
 	}
@@ -97,15 +105,19 @@ func (h *helper) read() {
 	}
 	var event netmessage.Event
 	if err == nil && n > 0 {
-		err = json.Unmarshal(buf[:n], &event)
+		if err = json.Unmarshal(buf[:n], &event); err != nil {
+			err = fmt.Errorf("it sent something that is no event: %w", err)
+		}
 	}
 	switch {
+	case errors.Is(err, unix.ECONNRESET): // it has ended with what was sent unread: unix_release_sock
+		h.ended = true
 	case err != nil:
 		h.ended, h.err = true, err
 	case n == 0:
 		h.ended = true
 	case event.Error != "":
-		h.ended, h.err = true, errors.New(event.Error)
+		h.ended, h.err, h.own = true, errors.New(event.Error), true
 	case event.Summary != nil:
 		h.summary, h.ended = event.Summary, true
 	case event.Ready:
@@ -113,13 +125,24 @@ func (h *helper) read() {
 	}
 }
 
-// failure is why the network is not served.
-func (h *helper) failure() error {
-	err := h.err
-	if err == nil {
-		err = errors.New("it ended before it was ready")
+// cause is why the helper does not serve.
+func (h *helper) cause() error {
+	switch {
+	case h.err != nil:
+		return h.err
+	case h.ready:
+		return errors.New("it ended without a summary")
 	}
-	return &Error{Stage: helperStage, Err: err}
+	return errors.New("it ended before it was ready")
+}
+
+// failure is why the network is not served from the beginning.
+func (h *helper) failure() error {
+	e := &Error{Stage: helperStage, Op: "start", Path: h.path, Err: h.cause()}
+	if !h.own {
+		e.Hint = "install " + HelperName + " again beside nsrun, both of the same version"
+	}
+	return e
 }
 
 // finish ends the helper, and returns what it has to say of what was reached and refused; nil if it was not heard to the end. It may be called twice.
@@ -150,7 +173,7 @@ func (h *helper) finish() *netmessage.Summary {
 func helperNote(h *helper) (notes []plan.Note) {
 	if h != nil && h.served && h.summary == nil {
 		notes = append(notes, plan.Note{Feature: "network", Loss: fmt.Sprintf("the network helper ended before the command did, or could not report: connections after that were refused, "+
-			"and what was reached or refused is not known: %v", h.failure())})
+			"and what was reached or refused is not known: %v", h.cause())})
 	}
 	return notes
 }
@@ -166,8 +189,29 @@ func (r *run) heard() bool {
 			r.breaks(h.failure())
 		}
 	}
+	if h.ready || h.ended {
+		r.helperBy = time.Time{}
+	}
 	if h.ready && !was && r.reported {
 		r.release()
 	}
 	return true
+}
+
+// helperTime is how long the helper has until it is ready: until the command's time is up at most.
+func (r *run) helperTime() time.Duration {
+	if r.deadline.IsZero() {
+		return helperStart
+	}
+	return min(max(time.Until(r.deadline), 0), helperStart)
+}
+
+// helperLate ends the sandbox if the helper is not ready in time: the command has not begun, and would not.
+func (r *run) helperLate() {
+	if r.helperBy.IsZero() || time.Now().Before(r.helperBy) {
+		return
+	}
+	r.helperBy, r.deadline, r.helping.fd = time.Time{}, time.Time{}, -1
+	r.helper.ended, r.helper.err = true, errors.New("it was not ready in time")
+	r.breaks(r.helper.failure())
 }

@@ -190,9 +190,10 @@ type run struct {
 
 	watch *denial.Watch // of the command's listener; nil until it has come
 
-	helper   *helper // serves the network; nil if it needs none
-	helping  *source // of wait
-	reported bool    // pid 1 has said that the caller's end will end it
+	helper   *helper   // serves the network; nil if it needs none
+	helping  *source   // of wait
+	helperBy time.Time // when it has to be ready; zero before it has the sockets, and once it is ready or has failed
+	reported bool      // pid 1 has said that the caller's end will end it
 
 	mu      sync.Mutex
 	command int       // pidfd of the command; -1 until it is known
@@ -367,6 +368,8 @@ func (r *run) passed(kind byte, fd int) {
 	if socket, ok := stages.NetSocket(kind); ok && r.helper != nil && !r.helper.served {
 		if err := r.helper.take(socket, fd); err != nil {
 			r.breaks(err)
+		} else if r.helper.served {
+			r.helperBy = time.Now().Add(r.helperTime())
 		}
 		return
 	}
@@ -397,13 +400,18 @@ func (r *run) killOn(cancel, done <-chan struct{}) {
 	}
 }
 
-// clock calls timeUp, and returns the time that is left until the deadline.
+// clock calls timeUp, and returns the time that is left until the next deadline.
 func (r *run) clock(bool) (time.Duration, bool) {
+	r.helperLate() // first: a command that has not begun is not out of time
 	r.timeUp()
-	if r.deadline.IsZero() {
+	next := r.deadline
+	if !r.helperBy.IsZero() && (next.IsZero() || r.helperBy.Before(next)) {
+		next = r.helperBy
+	}
+	if next.IsZero() {
 		return -1, true
 	}
-	return max(time.Until(r.deadline), 0), true
+	return max(time.Until(next), 0), true
 }
 
 // timeUp requests the command's end when the plan's time is up.

@@ -41,6 +41,10 @@ func explaining(p *plan.Plan) {
 	p.Explain = &plan.Explain{Calls: []string{"openat", "execve", "mkdirat"}, Killable: true}
 }
 
+func allowing(pol *policy.Policy) {
+	pol.Network, pol.Allow = policy.NetworkAllow, []string{"example.com", "udp://example.com:123"}
+}
+
 // strictPlans are plans of every backend that this process lowers for itself, in all forms.
 func strictPlans(t *testing.T) map[string]*plan.Plan {
 	t.Helper()
@@ -60,7 +64,11 @@ func strictPlans(t *testing.T) map[string]*plan.Plan {
 		"native, cgroup": of(func(pol *policy.Policy) {
 			*pol = pol.WithLimit("memory_mb", 512).WithLimit("output_bytes", 1000).WithLimit("pids", 100)
 		}, nil),
-		"native, explain":  of(nil, explaining),
+		"native, explain": of(nil, explaining),
+		"native, allow":   of(allowing, nil),
+		"native, allow by ports": of(allowing, func(p *plan.Plan) {
+			p.Allow.Step, p.Allow.TCP, p.Allow.Proxy = plan.StepPorts, []uint16{80, 443}, true
+		}),
 		"native, home":     of(func(pol *policy.Policy) { *pol = pol.WithLimit("home_mb", 8) }, nil),
 		"native, terminal": of(nil, func(p *plan.Plan) { p.Terminal = true }),
 		"native, own filter": of(func(pol *policy.Policy) {

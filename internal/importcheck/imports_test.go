@@ -70,6 +70,7 @@ var imports = map[string]string{
 	"scripts/runtests":            "internal/testenv",
 	"e2e/host":                    "internal/testenv",
 	"e2e/explain":                 "",
+	"e2e/network":                 "",
 	"e2e/container":               "e2e/docker/daemon internal/testenv",
 	"e2e/docker":                  "e2e/docker/daemon internal/testenv",
 	"e2e/docker/daemon":           "",

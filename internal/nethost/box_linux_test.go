@@ -43,7 +43,8 @@ type host struct {
 	events  []netmessage.Event
 	lookups []string
 	dials   atomic.Int64
-	slow    time.Duration // that a lookup takes
+
+	readTime, tick time.Duration // of the server, if they are not the usual ones
 }
 
 func newHost() *host {
@@ -65,8 +66,8 @@ func (h *host) put(name, addr string, port uint16, server string) {
 
 func (h *host) options() Options {
 	return Options{
+		readTime: h.readTime, tick: h.tick,
 		Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
-			time.Sleep(h.slow)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.lookups = append(h.lookups, name)

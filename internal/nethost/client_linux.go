@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// silence is how long a client may take to say something. Then it waits for the server to speak first, as ssh, smtp and mysql do.
-	silence = 300 * time.Millisecond
+	// silence is how long a client may take to say something on the ports of HTTP and TLS. Then it waits for the server to speak first, as ssh, smtp
+	// and mysql do. On other ports that is usual, and the wait is what each connection to such a server takes longer.
+	silence      = 300 * time.Millisecond
+	shortSilence = 20 * time.Millisecond
 	// readTime is how long a client may take for all that has to be read before it is connected.
 	readTime = 10 * time.Second
 	// maxFirst bounds what is read of a client and not passed on: a ClientHello, the head of a request.
@@ -109,9 +111,13 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 // is, is let through: up checks the bytes when they come, so that a client gains nothing by waiting.
 func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 	if rule.Scheme != "" {
-		return c.check(rule, time.Now().Add(readTime))
+		return c.check(rule, c.deadline())
 	}
-	until := time.Now().Add(silence)
+	wait := shortSilence
+	if c.to.port == httpPort || c.to.port == httpsPort {
+		wait = silence
+	}
+	until := time.Now().Add(wait)
 	for c.kind == unknown && !c.ended {
 		if err := c.read(until); isTimeout(err) {
 			return nil
@@ -120,7 +126,7 @@ func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 		}
 		c.look()
 	}
-	return c.check(rule, time.Now().Add(readTime))
+	return c.check(rule, c.deadline())
 }
 
 // look sees what the first bytes are. The client may have sent all that it will: then nothing more makes a request of what is none yet.
@@ -308,11 +314,11 @@ func (c *client) late(r *relay, rule netrule.Rule) error {
 		if err := r.await(wait); err != nil {
 			return err
 		}
-		if err := c.read(time.Now().Add(readTime)); err != nil && !c.ended {
+		if err := c.read(c.deadline()); err != nil && !c.ended {
 			return err
 		}
 	}
-	refused := c.check(rule, time.Now().Add(readTime))
+	refused := c.check(rule, c.deadline())
 	if refused == nil {
 		return nil
 	}

@@ -82,6 +82,10 @@ func (s *Server) decide(op string, t target) (netrule.Rule, *netmessage.Refusal)
 		return rule, nil
 	case why != "":
 		return rule, s.refusal(op, t, netmessage.Guarded, "no rule lists "+t.host()+", which is "+why)
+	case synthetic.Contains(t.addr):
+		x := s.refusal(op, t, netmessage.Unlisted, t.host()+" is an address that nsrun gives to names, and no name of this run has it")
+		x.Rule = ""
+		return rule, x
 	}
 	return rule, s.refusal(op, t, netmessage.Unlisted, "no rule lists "+t.host())
 }
@@ -103,7 +107,7 @@ func (s *Server) refusal(op string, t target, reason, detail string) *netmessage
 
 // line is a refusal in one line, for the program that was refused.
 func line(t target, x *netmessage.Refusal) string {
-	if x.Reason == netmessage.Unlisted || x.Reason == netmessage.Port {
+	if x.Rule != "" && (x.Reason == netmessage.Unlisted || x.Reason == netmessage.Port) {
 		return fmt.Sprintf("nsrun: %s is not in the network's allow-list; add --net allow:%s", t, x.Rule)
 	}
 	text := fmt.Sprintf("nsrun: %s: %s", t, x.Detail)

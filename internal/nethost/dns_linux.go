@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/netparse"
@@ -24,7 +23,7 @@ const (
 // serveDNS answers the queries of a connection (RFC 7766) until it ends, is silent for long, or sends what is no query.
 func (s *Server) serveDNS(conn *net.TCPConn) {
 	for {
-		_ = conn.SetDeadline(time.Now().Add(readTime))
+		_ = conn.SetDeadline(s.deadline())
 		var size [2]byte
 		if _, err := io.ReadFull(conn, size[:]); err != nil {
 			return

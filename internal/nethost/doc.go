@@ -19,8 +19,8 @@
 // Refusals are answered in the form that the client understands, counted, and reported.
 //
 // What the package does not protect against: data that leaves through a listed host, in the port, the timing or the first bytes of a connection, or
-// by another name inside of TLS (the Host there, or Encrypted ClientHello). TLS that begins later in a connection (STARTTLS) and the requests inside
-// of a protocol that is neither TLS nor HTTP are not read. A client that is connected before it speaks shows a listed server that it is there. A
-// listed name leads to whatever address its owner gives it that the guard allows. The package reads bytes of an attacker; cmd/nsrun-helper is confined for that
-// reason.
+// by another name inside of TLS (the Host there, or Encrypted ClientHello). A rule such as *.example.com lets data leave in the names that are looked
+// up. TLS that begins later in a connection (STARTTLS) and the requests inside of a protocol that is neither TLS nor HTTP are not read. A client that
+// is connected before it speaks shows a listed server that it is there. A listed name leads to whatever address its owner gives it that the
+// guard allows. The package reads bytes of an attacker; cmd/nsrun-helper is confined for that reason.
 package nethost

@@ -2,10 +2,12 @@ package nethost
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/netparse"
+	"github.com/nsrun/nsrun/nsrun/netrule"
 )
 
 // checkHTTP reads the head of the first request, and compares its host.
@@ -36,7 +38,11 @@ func (c *client) badRequest(op string, err error) *netmessage.Refusal {
 func (c *client) checkHead(head *netparse.Head) *netmessage.Refusal {
 	c.offer = head.Upgrade
 	if why := c.mismatch(c.to, head.Target, "the request"); why != "" {
-		return c.refusal(opRequest, c.to, netmessage.Mismatch, why)
+		x := c.refusal(opRequest, c.to, netmessage.Mismatch, why)
+		if c.to.name == "" && head.Target.Name != "" { // to a listed address, with a name that could be listed too
+			x.Rule = netrule.Suggest(head.Target.Name, netip.Addr{}, c.to.port, false)
+		}
+		return x
 	}
 	return nil
 }
@@ -57,7 +63,7 @@ func (c *client) upHTTP(r *relay) error {
 		if err := r.await(wait); err != nil {
 			return err
 		}
-		if err := c.read(time.Now().Add(readTime)); err != nil && !c.ended {
+		if err := c.read(c.deadline()); err != nil && !c.ended {
 			return err
 		}
 	}
@@ -86,7 +92,7 @@ func (c *client) requests(r *relay) (opaque bool, err error) {
 		}
 		if head != nil && c.proxied {
 			<-r.downEnded // the answer to the first request says that the connection ends after it
-			return true, errRefused
+			return true, nil
 		}
 		if head != nil {
 			if refused := c.checkHead(head); refused != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,11 +31,13 @@ type request struct {
 	Dial    string   // address to connect to; the connected socket comes back
 	Network string   // tcp4, tcp6, udp4 or udp6
 	Exec    []string // program to run inside
+	Times   int      // how often to connect to Dial and exchange one byte; the reply has the median time
 }
 
 type reply struct {
 	Err    string
 	Output string
+	Median time.Duration
 }
 
 // inside is the process in the namespace: it sets the namespace up as a sandbox's pid 1 does, sends the sockets, and then opens connections for the
@@ -88,6 +91,12 @@ func answer(socket int, r request) {
 		}()
 		return
 	}
+	if r.Times > 0 {
+		median, err := roundTrips(r.Network, r.Dial, r.Times)
+		must(err, "round trips")
+		must(wire.Send(socket, reply{Median: median}), "reply")
+		return
+	}
 	d := net.Dialer{Timeout: 5 * time.Second, KeepAlive: -1}
 	d.SetMultipathTCP(false)
 	conn, err := d.Dial(r.Network, r.Dial)
@@ -100,6 +109,29 @@ func answer(socket int, r request) {
 	must(wire.Send(socket, reply{}, int(file.Fd())), "reply")
 	file.Close()
 	conn.Close()
+}
+
+// roundTrips connects n times, exchanges a byte with a server that echoes, and returns the median time.
+func roundTrips(network, addr string, n int) (time.Duration, error) {
+	times := make([]time.Duration, n)
+	for i := range times {
+		begin := time.Now()
+		c, err := net.Dial(network, addr)
+		if err != nil {
+			return 0, err
+		}
+		b := []byte{0}
+		if _, err = c.Write(b); err == nil {
+			_, err = c.Read(b)
+		}
+		times[i] = time.Since(begin)
+		c.Close()
+		if err != nil {
+			return 0, err
+		}
+	}
+	slices.Sort(times)
+	return times[n/2], nil
 }
 
 // openSocket opens a socket of a kind of netmessage. "redirect" also makes the rule that redirects.

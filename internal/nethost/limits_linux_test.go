@@ -86,7 +86,7 @@ func TestManyConnections(t *testing.T) {
 	used := int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)
 	t.Logf("%d connections take %d KiB, of both ends and the test's; another one took %v", many, used>>10, took)
 	assert.Less(t, used, int64(80<<20))
-	assert.Less(t, took, testenv.Scale(2*time.Second))
+	assert.Less(t, took, testenv.Scale(readTime/2))
 }
 
 func TestTheCapOnConnections(t *testing.T) {
@@ -171,6 +171,22 @@ func TestAnIdleConnectionEnds(t *testing.T) {
 	assert.ErrorIs(t, ends(c), unix.ECONNRESET)
 }
 
+// TestALookAtTheClockLosesNothing: bytes that come while an idle connection is looked at are carried.
+func TestALookAtTheClockLosesNothing(t *testing.T) {
+	h := newHost()
+	h.tick = 200 * time.Microsecond
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, echo))
+	b := newBox(t, h, "a.example.com:22")
+	c := b.dial(t, "a.example.com:22")
+	for i := range testenv.Times(3000) {
+		time.Sleep(time.Duration(i%300) * time.Microsecond)
+		_, err := c.Write([]byte{0})
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 1))
+		require.NoError(t, err, "round %d", i)
+	}
+}
+
 func TestAResetIsPassedOn(t *testing.T) {
 	h := newHost()
 	end := make(chan error, 1)
@@ -188,4 +204,41 @@ func TestAResetIsPassedOn(t *testing.T) {
 	_, err = c.Write([]byte{0})
 	require.NoError(t, err)
 	assert.ErrorIs(t, ends(c), unix.ECONNRESET)
+}
+
+// TestSlowClients: what has to be read before a client is connected comes in time, or the connection ends.
+func TestSlowClients(t *testing.T) {
+	h := newHost()
+	h.readTime = 500 * time.Millisecond
+	h.put("a.example.com", "93.184.216.34", 443, listen(t, echo))
+	b := newBox(t, h, "a.example.com:443", "https://a.example.com:8443", "http://a.example.com:80")
+	for addr, first := range map[string]string{
+		"a.example.com:443":  "\x16\x03\x01\x02\x00\x01",
+		"a.example.com:8443": "",
+		"a.example.com:80":   "GET / HTTP/1.1\r\nHost: a.exa",
+		proxyAddr:            "CONNECT a.exa",
+		"198.18.0.1:53":      "\x00",
+	} {
+		begin := time.Now()
+		c := b.dial(t, addr)
+		_, err := c.Write([]byte(first))
+		require.NoError(t, err)
+		stop := make(chan struct{})
+		go func() { // one byte now and then
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Millisecond):
+					if first != "" {
+						_, _ = c.Write([]byte("x"))
+					}
+				}
+			}
+		}()
+		_ = ends(c)
+		close(stop)
+		assert.Less(t, time.Since(begin), testenv.Scale(readTime/2), addr)
+	}
+	assert.Zero(t, h.dials.Load())
 }

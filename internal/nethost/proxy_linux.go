@@ -17,7 +17,7 @@ const httpPort = 80
 // serveProxy serves a client of the proxy, which speaks SOCKS5 or HTTP. The rules decide as they do for other connections.
 func (s *Server) serveProxy(conn *net.TCPConn) {
 	c := &client{Server: s, conn: conn}
-	until := time.Now().Add(readTime)
+	until := s.deadline()
 	const connect = "CONNECT "
 	err := c.more(until, func() (bool, error) {
 		n := min(len(c.first), len(connect))
@@ -113,7 +113,7 @@ func (c *client) tunnel(to netparse.Target, success []byte) {
 		c.refuse(refused)
 		return
 	}
-	_ = c.conn.SetWriteDeadline(time.Now().Add(readTime))
+	_ = c.conn.SetWriteDeadline(c.deadline())
 	if _, err := c.conn.Write(success); err != nil {
 		host.Close()
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/nsrun/nsrun/internal/netparse"
 )
 
-// quic reads the server name in a flow to port 443.
-type quic struct {
+// helloReader reads the server name in a flow to port 443.
+type helloReader struct {
 	initials netparse.Initials
 	held     [][]byte // datagrams of a ClientHello that is not whole yet
 }

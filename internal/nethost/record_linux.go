@@ -11,7 +11,7 @@ import (
 
 const (
 	maxRefusals = 100     // that are kept
-	maxEvents   = 1000    // that a run reports at once
+	maxEvents   = 1000    // that a run reports as they happen
 	maxNames    = 256     // that a summary has
 	maxCounted  = 1 << 17 // names and addresses that are counted
 )
@@ -61,10 +61,10 @@ func (r *record) refuse(x netmessage.Refusal) {
 	r.refusals = append(r.refusals, &x)
 	r.events++
 	report := r.events <= maxEvents && r.event != nil
-	told := x
+	reported := x
 	r.mu.Unlock()
 	if report {
-		r.event(netmessage.Event{Refusal: &told})
+		r.event(netmessage.Event{Refusal: &reported})
 	}
 }
 

@@ -1,6 +1,7 @@
 package nethost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/nsrun/netrule"
+	"golang.org/x/sys/unix"
 )
 
 // Options replace what reaches the host. The zero value is the host itself.
@@ -21,6 +23,8 @@ type Options struct {
 	Dial   func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) // network is tcp, for a *net.TCPConn, or udp
 	Own    func() ([]netip.Addr, error)                                                   // lists the host's own addresses
 	Event  func(netmessage.Event)                                                         // is called at the first refusal of each kind, from several goroutines; it should not block
+
+	readTime, tick time.Duration // of tests
 }
 
 // The defaults of [netmessage.Caps], and what bounds them.
@@ -33,16 +37,16 @@ const (
 
 // Server serves one sandbox. [Serve] makes it.
 type Server struct {
-	rules   netrule.Rules
-	caps    netmessage.Caps
-	options Options
-	idle    time.Duration // of TCP
-	udpIdle time.Duration
-	tick    time.Duration // at which an idle connection looks whether it is idle for too long
-	pool    *pool
-	record  *record
-	flows   *flows
-	splices chan struct{}
+	rules    netrule.Rules
+	caps     netmessage.Caps
+	options  Options
+	idle     time.Duration // of TCP
+	udpIdle  time.Duration
+	readTime time.Duration // for all that has to be read before a client is connected
+	tick     time.Duration // at which an idle connection looks whether it is idle for too long
+	pool     *pool
+	record   *record
+	flows    *flows
 
 	own struct {
 		sync.Mutex
@@ -87,7 +91,7 @@ func Serve(start netmessage.Start, sockets []*os.File, options Options) (*Server
 }
 
 func newServer(start netmessage.Start, options Options) (*Server, error) {
-	s := &Server{caps: start.Caps, options: options, pool: newPool(), splices: make(chan struct{}, splices), open: map[io.Closer]struct{}{}}
+	s := &Server{caps: start.Caps, options: options, pool: newPool(), open: map[io.Closer]struct{}{}}
 	for _, text := range start.Rules {
 		rule, _, err := netrule.Parse(text)
 		if err != nil {
@@ -98,6 +102,7 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	if s.caps.Connections <= 0 {
 		s.caps.Connections = defaultConnections
 	}
+	s.caps.Connections = min(s.caps.Connections, descriptorRoom())
 	if s.caps.PerName <= 0 {
 		s.caps.PerName = defaultPerName
 	}
@@ -105,8 +110,9 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	if s.idle <= 0 {
 		s.idle = defaultIdle
 	}
+	s.readTime = cmp.Or(options.readTime, readTime)
 	s.udpIdle = min(s.udpIdle, s.idle)
-	s.tick = min(s.idle/4, 15*time.Second)
+	s.tick = cmp.Or(options.tick, min(s.idle/4, 15*time.Second))
 	if s.options.Lookup == nil {
 		s.options.Lookup = lookupHost
 	}
@@ -120,6 +126,20 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	s.flows = &flows{list: map[flowKey]*flow{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// deadline is when what is read before a client is connected has to be whole.
+func (s *Server) deadline() time.Time { return time.Now().Add(s.readTime) }
+
+// descriptorRoom returns how many connections the limit on open files has room for: two descriptors each, and some for pipes, listeners and the
+// resolver.
+func descriptorRoom() int {
+	const others, most = 128, 1 << 20
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return most
+	}
+	return max((int(min(r.Cur, most))-others)/2, 1)
 }
 
 // add begins to serve one socket.

@@ -55,11 +55,18 @@ func listenUDP(file *os.File) (*net.UDPConn, error) {
 	return udp, nil
 }
 
+// errLoopback refuses a client that has connected to the listener itself, by the sandbox's own loopback. A rule for an address of the loopback is for
+// the host's, which only the proxy can mean.
+var errLoopback = errors.New("the listener itself, on the sandbox's loopback")
+
 // destination returns the address that the client of a connection asked for. kind is the listener's: [netmessage.Redirect] or [netmessage.Direct].
 // A client that has connected to the redirect listener itself is an error: that is no destination.
 func destination(c *net.TCPConn, kind string) (netip.AddrPort, error) {
 	local := addrPort(c.LocalAddr())
 	if kind != netmessage.Redirect {
+		if local.Addr().IsLoopback() {
+			return netip.AddrPort{}, errLoopback
+		}
 		return local, nil
 	}
 	raw, err := c.SyscallConn()
@@ -73,7 +80,7 @@ func destination(c *net.TCPConn, kind string) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("SO_ORIGINAL_DST: %w", err)
 	}
 	if to == local || to.Addr().IsLoopback() {
-		return netip.AddrPort{}, errors.New("the listener itself")
+		return netip.AddrPort{}, errLoopback
 	}
 	return to, nil
 }

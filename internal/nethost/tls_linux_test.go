@@ -2,7 +2,10 @@ package nethost
 
 import (
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/binary"
 	"io"
 	"log"
 	"net"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -136,4 +140,58 @@ func TestASlowLookupKeepsNobodyWaiting(t *testing.T) {
 	assert.Contains(t, b.raw(t, "none.example.com:80", "GET / HTTP/1.1\r\nHost: none.example.com\r\n\r\n"), "502")
 	assert.Less(t, time.Since(begin), 3*time.Second)
 	close(stop)
+}
+
+// echConfig is a list of one ECHConfig (RFC 9849, 4) with a public name.
+func echConfig(t *testing.T, public string) []byte {
+	t.Helper()
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	u16 := func(b []byte, n int) []byte { return binary.BigEndian.AppendUint16(b, uint16(n)) }
+	pub := key.PublicKey().Bytes()
+	c := append(u16(u16([]byte{1}, 0x20), len(pub)), pub...) // X25519
+	c = u16(u16(u16(c, 4), 1), 1)                            // HKDF-SHA256, AES-128-GCM
+	c = append(append(c, 0, byte(len(public))), public...)   // no longest name
+	c = u16(c, 0)                                            // no extensions
+	one := append(u16(u16(nil, 0xfe0d), len(c)), c...)
+	return append(u16(nil, len(one)), one...)
+}
+
+// TestEncryptedClientHello: the outer name decides, as the inner one cannot be read.
+func TestEncryptedClientHello(t *testing.T) {
+	b, _ := tlsBox(t, "a.example.com")
+	try := func(public, inner string) error {
+		c := b.dial(t, "a.example.com:443")
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		return tls.Client(c, &tls.Config{ServerName: inner, InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfig(t, public)}).HandshakeContext(t.Context())
+	}
+	var answered *tls.CertificateVerificationError
+	assert.ErrorAs(t, try("a.example.com", "a.example.com"), &answered, "the server has answered, which knows no such key")
+	dials := b.host.dials.Load()
+	assert.ErrorContains(t, try("public.example.org", "a.example.com"), "access denied")
+	assert.Equal(t, dials, b.host.dials.Load())
+}
+
+// TestAFloodOfRefusedConnectionsKeepsNobodyWaiting: each of them waits for the client's first bytes.
+func TestAFloodOfRefusedConnectionsKeepsNobodyWaiting(t *testing.T) {
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 22, listen(t, echo))
+	b := newBox(t, h, "a.example.com:22")
+	for range 500 {
+		c := b.dial(t, "8.8.8.8:443")
+		_ = c
+	}
+	begin := time.Now()
+	c := b.dial(t, "a.example.com:22")
+	_, err := c.Write([]byte{0})
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, make([]byte, 1))
+	require.NoError(t, err)
+	assert.Less(t, time.Since(begin), testenv.Scale(2*time.Second))
+	testenv.Eventually(t, func() bool {
+		b.record.mu.Lock()
+		defer b.record.mu.Unlock()
+		return b.record.open == 1
+	}, "the end of the others")
+	assert.Equal(t, 500, b.Close().Refusals[0].Count)
 }

@@ -13,7 +13,8 @@ import (
 
 const (
 	maxPacket  = 64 << 10
-	maxPending = 8 // packets of a flow that wait for the lookup of its name
+	maxPending = 8    // packets of a flow that wait for the lookup of its name
+	maxFlows   = 1024 // that are open at once
 )
 
 // flows are the UDP conversations that are open.
@@ -35,7 +36,7 @@ type flow struct {
 	name   *reached
 	last   atomic.Int64 // when a packet was carried, as Unix nanoseconds
 	ended  atomic.Bool
-	quic   quic // only the goroutine of the socket uses it
+	quic   helloReader // only the goroutine of the socket uses it
 
 	mu      sync.Mutex
 	host    net.Conn // nil until the target is resolved
@@ -70,6 +71,9 @@ func (s *Server) packets(socket *net.UDPConn, kind string) {
 				continue
 			}
 		}
+		if to.IsLoopback() { // the sandbox's own, where nothing else listens
+			continue
+		}
 		s.packet(socket, six, flowKey{from, netip.AddrPortFrom(to, local.Port())}, t, b[:n])
 	}
 }
@@ -103,8 +107,11 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 		s.record.refuse(*refused)
 		return nil
 	}
-	if !s.record.admit() {
-		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "as many connections are open as may be"))
+	s.flows.mu.Lock()
+	full := len(s.flows.list) >= maxFlows
+	s.flows.mu.Unlock()
+	if full || !s.record.admit() {
+		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "as many connections or flows are open as may be"))
 		return nil
 	}
 	name, ok := s.record.enter(t.host())
@@ -218,6 +225,9 @@ func (f *flow) answer(s *Server, host net.Conn, source []byte) error {
 	b := packetBuffers.Get().(*[maxPacket]byte)
 	defer packetBuffers.Put(b)
 	n, err := host.Read(b[:])
+	if isTimeout(err) {
+		return nil // the deadline of the wait has passed since
+	}
 	if err != nil {
 		return err
 	}

@@ -123,3 +123,25 @@ func TestTheCapOnFlows(t *testing.T) {
 		return err == nil
 	}, "the refusal")
 }
+
+func TestUDPToANameThatLeadsInside(t *testing.T) {
+	h := newHost()
+	h.put("in.example.com", "10.0.0.1", 123, listenPackets(t))
+	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: []string{"udp://*.example.com:123", "in.example.com:124"}})
+	addrs, err := b.resolver().LookupHost(t.Context(), "in.example.com.")
+	require.NoError(t, err)
+	for _, to := range []string{addrs[0] + ":123", "127.0.0.1:123", "169.254.169.254:123", "10.0.0.1:123"} {
+		c, err := b.open("udp4", to)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Write([]byte("x"))
+		require.NoError(t, err)
+	}
+	for _, target := range []string{"in.example.com:123", "169.254.169.254:123", "10.0.0.1:123"} {
+		testenv.Eventually(t, func() bool {
+			_, err := find(h.refused(), opSend, target, netmessage.Guarded)
+			return err == nil
+		}, "the refusal of "+target)
+	}
+	assert.Zero(t, h.dials.Load())
+}

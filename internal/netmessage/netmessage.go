@@ -13,7 +13,7 @@ const MaxEvent = 64 << 10
 // The kinds of sockets. All belong to the sandbox's network namespace.
 const (
 	Redirect = "redirect" // a TCP listener to which all connections are redirected: SO_ORIGINAL_DST has where they were to go, of either family
-	Direct   = "direct"   // a TCP listener of a single port, for all addresses: the local address of a connection is where it was to go
+	Direct   = "direct"   // a TCP listener of a single port, for all addresses: the local address of a connection is where it was to go; the loopback is refused
 	DNS      = "dns"      // a UDP socket of port 53, for all addresses, with IP_PKTINFO or IPV6_RECVPKTINFO
 	UDP      = "udp"      // a UDP socket of another port, likewise
 	Proxy    = "proxy"    // a TCP listener on the loopback for HTTP CONNECT and SOCKS5
@@ -28,7 +28,7 @@ type Start struct {
 
 // Caps bound what a sandbox can ask of the host. 0 takes the default.
 type Caps struct {
-	Connections int   `json:"connections,omitempty"` // that are open at once, UDP flows included; default 4096
+	Connections int   `json:"connections,omitempty"` // that are open at once, UDP flows included; default 4096, and no more than the limit on open files has room for
 	PerName     int   `json:"per_name,omitempty"`    // likewise, of one name or address; default 1024
 	Bytes       int64 `json:"bytes,omitempty"`       // both ways, of one name or address; default none
 	Idle        int   `json:"idle_s,omitempty"`      // seconds after which a connection without traffic is ended; default 3600; UDP flows end after 60

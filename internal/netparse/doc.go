@@ -1,14 +1,14 @@
 // Package netparse reads what a sandboxed program sends to the network, so that cmd/nsrun-helper can compare the names in it with the rules:
 // DNS queries, the ClientHello of TLS and of QUIC, HTTP/1 requests, and the requests of SOCKS5 and HTTP CONNECT.
 //
-// The parsers are pure. They take bytes, never panic, and keep at most 64 KiB. A parser that takes the first bytes of a stream is called again with
+// The parsers are pure. They take bytes, never panic, and keep at most 64 KiB of a stream. A parser that takes the first bytes of a stream is called again with
 // more of them until it reports done; it never asks for more than its bound. Where two programs might read the same bytes differently, a parser refuses them:
 // a filter that reads a request in one way in front of a server that reads it in another does not filter.
 //
 // What the package does not protect against: it compares names, so it sees nothing inside of TLS, neither the Host of a request there nor the
 // inner name of Encrypted Client Hello, of which [Hello] reports that it is there. TLS that begins later in a connection (STARTTLS) is not
 // looked for. A server may route by other headers than Host, may be reached by another name of the same address, and may read requests in ways
-// that no standard has, such as ignoring the body of GET.
+// that no standard has, such as ignoring the body of GET or the one after a refused Expect.
 package netparse
 
 import (

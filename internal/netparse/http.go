@@ -30,7 +30,7 @@ var ErrHTTP2 error = &HTTPError{505, "HTTP/2 without TLS is not supported"}
 const (
 	maxChunkLine  = 512     // of a chunk's size with its extensions
 	maxExtensions = 8 << 10 // of all chunks' extensions of one body
-	maxTrailer    = 8 << 10
+	maxTrailer    = 8 << 10 // also of an interim answer
 )
 
 // state is which part of the stream comes next.
@@ -66,7 +66,7 @@ type Head struct {
 	Upgrade bool   // the client offers to change the protocol
 }
 
-// Next says how many of the bytes b may be passed on. b begins after what earlier calls have passed on, and has what has come since.
+// Next returns how many of the bytes b may be passed on. b has all bytes that have come and that earlier calls have not passed on.
 //
 // If head is set, the n bytes are exactly the head of a request: check its Target before passing them on. This happens for each request of a
 // connection. Otherwise they are of a body. If n is 0 and err is nil, Next needs more bytes, or, after a head with Upgrade, a call of [Requests.Upgraded].
@@ -210,8 +210,8 @@ func (r *Requests) trailer(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// Looks says whether the first bytes of a stream are of an HTTP/1 request, which is a word, a blank and a target. It also says so of bytes that
-// only lenient servers take for one, which [Requests] then refuses. Without done it needs more bytes, at most 4 KiB in all.
+// Looks reports whether a stream begins with an HTTP/1 request: a method, a blank and a target. It also reports so for bytes that
+// only lenient servers take for a request, which [Requests] then refuses. Without done it needs more bytes, at most 4 KiB in all.
 //
 // A client of another protocol may wait for the server after bytes that are not enough. Those may be passed on if Looks goes on seeing the stream from
 // its first byte, and the connection is reset when it turns out to be HTTP.
@@ -255,7 +255,7 @@ func Switched(response []byte) (switched, done bool) {
 		}
 		_, after, found := bytes.Cut(response, []byte("\r\n\r\n"))
 		if !found {
-			return false, len(response) >= maxHead
+			return false, len(response) >= maxTrailer
 		}
 		response = after
 	}

@@ -116,7 +116,7 @@ func (t Target) web() Target {
 	return t
 }
 
-// bodyOf reads how long the body is (RFC 9112, 6). What servers and proxies read in different ways is refused: two lengths, a length and chunks,
+// bodyOf reads how long the body is (RFC 9112, 6). Forms that servers and proxies read in different ways are refused: two lengths, a length and chunks,
 // another coding than chunks, and chunks in HTTP/1.0.
 func bodyOf(fields []field, version string) (length int64, chunked bool, err error) {
 	lengths, codings := values(fields, "content-length"), values(fields, "transfer-encoding")
@@ -187,7 +187,7 @@ func parseFields(text string) (fields []field, err error) {
 	return fields, nil
 }
 
-// framing reports whether a field says where a request goes and where it ends.
+// framing reports whether a field decides where a request goes or where it ends.
 func framing(name string) bool {
 	return slices.Contains([]string{"host", "content-length", "transfer-encoding", "trailer"}, name)
 }

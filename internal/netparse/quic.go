@@ -39,7 +39,7 @@ const (
 // value is ready. It keeps at most four ClientHellos.
 //
 // The keys of Initial packets derive from a number in the packet, so everybody on the path can read them (RFC 9001, 5.2). Anybody can also write
-// them: the name is what the client says, as in TLS.
+// them: the name is the client's claim, as in TLS.
 type Initials struct {
 	connections []*connection
 }

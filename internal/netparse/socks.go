@@ -9,6 +9,9 @@ import (
 	"github.com/nsrun/nsrun/nsrun/netrule"
 )
 
+// maxConnect bounds the head of a CONNECT request, which is read from its beginning each time.
+const maxConnect = 8 << 10
+
 // SocksVersion is the first byte of a SOCKS5 client.
 const SocksVersion = 5
 
@@ -107,7 +110,7 @@ func SocksReply(reply byte) []byte { return []byte{SocksVersion, reply, 0, 1, 0,
 // requests are for [Requests], and begin with another word than "CONNECT ".
 func Connect(b []byte) (n int, t Target, err error) {
 	var r Requests
-	if n, err = r.fieldsEnd(b, maxHead, "\r\n\r\n"); n == 0 || err != nil {
+	if n, err = r.fieldsEnd(b, maxConnect, "\r\n\r\n"); n == 0 || err != nil {
 		return 0, Target{}, err
 	}
 	line, rest, _ := strings.Cut(string(b[:n]), "\r\n")

@@ -5,13 +5,13 @@ import "errors"
 // ErrNotTLS means that a stream does not begin as TLS does.
 var ErrNotTLS = errors.New("not TLS")
 
-// Hello is what a ClientHello says of the server.
+// Hello has the parts of a ClientHello that name the server and its protocols.
 type Hello struct {
 	ServerName string   // as it was sent; empty if there is none
 	ALPN       []string // protocols, such as "h2" and "http/1.1"
 
 	// ECH reports Encrypted Client Hello (RFC 9849), in which the server may find another name. Some browsers always send the extension with nothing
-	// in it, and only the server can tell the two apart.
+	// in it, and only the server can distinguish the two.
 	ECH bool
 }
 

@@ -99,7 +99,9 @@ func TestExplainAtOnce(t *testing.T) {
 				r, err := s.Exec(context.Background(), []string{"cat", name}, opts)
 				if assert.NoError(t, err) {
 					assert.Equal(t, 1, r.Code)
-					assert.Len(t, r.Denials, 1-i%2)
+					if r.Receipt.Explain.NotLookedAt == 0 { // there is a bound on how long a report waits
+						assert.Len(t, r.Denials, 1-i%2)
+					}
 				}
 			})
 		}

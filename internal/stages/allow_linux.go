@@ -22,6 +22,8 @@ func NetSocket(message byte) (kind string, ok bool) {
 		return netmessage.Direct, true
 	case verify.SentDNS:
 		return netmessage.DNS, true
+	case verify.SentProxy:
+		return netmessage.Proxy, true
 	case verify.SentUDP:
 		return netmessage.UDP, true
 	}
@@ -47,6 +49,9 @@ func (l *Lowering) allow() error {
 	}
 	for _, port := range a.TCP {
 		l.tcp(verify.SentDirect, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	}
+	if a.Proxy {
+		l.tcp(verify.SentProxy, netip.MustParseAddrPort(plan.ProxyAddress))
 	}
 	for _, port := range a.UDP {
 		l.udp(verify.SentUDP, port)

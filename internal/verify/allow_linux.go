@@ -14,6 +14,7 @@ import (
 const (
 	SentRedirect = 'R'
 	SentDirect   = 'C'
+	SentProxy    = 'X'
 	SentUDP      = 'U'
 	SentDNS      = 'D' // the last one
 )
@@ -40,6 +41,9 @@ func (c *checker) allow() {
 	}
 	for _, port := range a.TCP {
 		c.tcp(SentDirect, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	}
+	if a.Proxy {
+		c.tcp(SentProxy, netip.MustParseAddrPort("127.0.0.1:15002"))
 	}
 	for _, port := range a.UDP {
 		c.udp(SentUDP, port)

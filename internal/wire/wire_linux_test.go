@@ -82,3 +82,20 @@ func TestTheEndRacesTheLastMessage(t *testing.T) {
 		require.Equal(t, i, got)
 	}
 }
+
+// TestAMessageCarriesManyDescriptors: as many as the kernel takes, of which the memory file is one.
+func TestAMessageCarriesManyDescriptors(t *testing.T) {
+	a, b := pair(t)
+	many := make([]int, maxPassed-1)
+	for i := range many {
+		many[i] = a
+	}
+	require.NoError(t, Send(a, "many", many...))
+	var got string
+	fds, err := Receive(b, &got)
+	require.NoError(t, err)
+	assert.Len(t, fds, len(many))
+	assert.Equal(t, "many", got)
+	CloseAll(fds)
+	assert.ErrorIs(t, Send(a, "too many", append(many, a)...), unix.EINVAL)
+}

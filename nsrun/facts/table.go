@@ -143,7 +143,7 @@ var Table = [...]Feature{
 		Fix:  "loginctl enable-linger $USER, and log in again",
 		On:   [6]FixOn{{"alpine", "use a cgroup that is delegated in another way: there is no systemd"}}},
 	{Name: Nftables, Group: Network, Since: "3.13",
-		Loss: "a network that is cut down to some addresses cannot be had", Fix: "modprobe nf_tables"},
+		Loss: "--net allow listens for each port of its rules: connections to others are refused and not reported", Fix: "modprobe nf_tables"},
 	{Name: LandlockNet, Group: Network, Since: "6.7",
 		Loss: "no second check on TCP ports", Fix: "use a kernel with Landlock ABI 4 (Linux 6.7)"},
 	{Name: Bwrap, Group: Backends, Since: "3.8",

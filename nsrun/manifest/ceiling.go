@@ -23,7 +23,7 @@ func ceilingForm() record[policy.Ceiling] {
 		{"fs_read", "directories that may be shown", listForm[string]{rootText}, func(c *C) any { return &c.FSRead }},
 		{"fs_write", "directories that may be shown writable", listForm[string]{rootText}, func(c *C) any { return &c.FSWrite }},
 		{"sockets", "sockets that may be bound, or directories of them", listForm[string]{rootText}, func(c *C) any { return &c.Sockets }},
-		{"network", "the widest network: none (default), host, or an object whose allow lists it", network{}, func(c *C) any { return &netWish{&c.Network, &c.Allow} }},
+		{"network", "the widest network: none (default), host, or an object whose allow lists it", network{}, func(c *C) any { return &netWish{&c.Network, &c.Allow, nil} }},
 		{"pass_env", "names of variables that may be passed; * matches any text", listForm[string]{shape}, func(c *C) any { return &c.PassEnv }},
 		{"limits", "the largest limits; one that is not named is unbounded", limitsForm(),
 			func(c *C) any { return &limits{&c.Limits, &c.Timeout, &c.KillGrace} }},

@@ -41,7 +41,7 @@ const everything = `{
   "tools": ["go", "~/tools/mine.json"],
   "code": "bin/tool.py",
   "chdir": "/workspace/sub",
-  "network": {"allow": ["example.com:443", "*.pypi.org"]},
+  "network": {"allow": ["example.com:443", "*.pypi.org"], "proxy_env": true},
   "pass_env": ["FOO"],
   "set_env": {"PATH": "/usr/bin", "A": "b"},
   "limits": {"pids": 64, "memory_mb": 512, "timeout": "1m30s", "kill_grace": 5},
@@ -91,7 +91,7 @@ protect_paths: [/work/ws/deploy.sh]
 tools: [go, ~/tools/mine.json]
 code: bin/tool.py
 chdir: /workspace/sub
-network: {allow: ["example.com:443", "*.pypi.org"]}
+network: {allow: ["example.com:443", "*.pypi.org"], proxy_env: true}
 pass_env: [FOO]
 set_env: {PATH: /usr/bin, A: b}
 limits: {pids: 64, memory_mb: 512, timeout: 1m30s, kill_grace: 5}
@@ -162,7 +162,7 @@ func TestEverything(t *testing.T) {
 		Mounts: []Mount{{From: "~/data", To: "/data", Write: true, NoExec: true}, {From: "/srv/lib", To: "/lib/own"}},
 		Code:   "bin/tool.py", Chdir: "/workspace/sub", RawFilter: "filter.bpf", Audit: "~/audit.jsonl",
 		Wishes: policy.Policy{
-			Name: "all", Network: "allow", Allow: []string{"example.com:443", "*.pypi.org"},
+			Name: "all", Network: "allow", Allow: []string{"example.com:443", "*.pypi.org"}, ProxyEnv: true,
 			Env:     policy.Env{Pass: []string{"FOO"}, Set: []policy.Var{{Name: "A", Value: "b"}, {Name: "PATH", Value: "/usr/bin"}}},
 			Limits:  []policy.Limit{{Name: "memory_mb", Value: 512}, {Name: "pids", Value: 64}},
 			Timeout: 90 * time.Second, KillGrace: 5 * time.Second,
@@ -209,7 +209,7 @@ func TestEveryKeyReachesThePolicy(t *testing.T) {
 			less.Wishes.Seccomp, less.RawFilter, v = policy.Seccomp{}, "", reflect.ValueOf(new(int))
 		}
 		if p, ok := row.at(&less).(*netWish); ok {
-			*p.mode, *p.allow, v = "", nil, reflect.ValueOf(new(int))
+			*p.mode, *p.allow, *p.proxy, v = "", nil, false, reflect.ValueOf(new(int))
 		}
 		v.Elem().SetZero()
 		without, err := less.Policy(Context{here.Home, here.Dir, here.Path, eightBytes})

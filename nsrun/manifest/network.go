@@ -12,18 +12,24 @@ import (
 type netWish struct {
 	mode  *policy.Network
 	allow *[]string
+	proxy *bool // nil in a ceiling
 }
 
 // network is a word, or an object that lists what can be reached.
-type network struct{}
+type network struct{ proxy bool }
 
 var netWords = oneOf([]policy.Network{policy.NetworkNone, policy.NetworkHost})
 
-func netForm() record[netWish] {
-	return record[netWish]{what: "network", rows: []row[netWish]{
+func netForm(proxy bool) record[netWish] {
+	r := record[netWish]{what: "network", rows: []row[netWish]{
 		{"allow", "what can be reached, and nothing else: NAME, *.NAME, ADDRESS or BLOCK, each with :PORT or :FIRST-LAST; see nsrun help network",
 			listForm[string]{netRule}, func(w *netWish) any { return w.allow }},
 	}}
+	if proxy {
+		r.rows = append(r.rows, row[netWish]{"proxy_env", "whether there is a proxy on the sandbox's loopback, too, and the variables that name it are set; it permits no more",
+			boolForm{false}, func(w *netWish) any { return w.proxy }})
+	}
+	return r
 }
 
 var netRule = stringForm{validate: func(s string) (problem, fix string) {
@@ -38,12 +44,12 @@ func ruleFault(err error) (problem, fix string) {
 	return "", ""
 }
 
-func (network) read(d *decoder, n *node, key string, into any) {
+func (f network) read(d *decoder, n *node, key string, into any) {
 	w := into.(*netWish)
 	switch {
 	case n.kind == object:
 		*w.mode = policy.NetworkAllow
-		netForm().read(d, n, key, w)
+		netForm(f.proxy).read(d, n, key, w)
 	case n.kind == list, n.kind == text && n.text == string(policy.NetworkAllow):
 		d.places[key] = n.at
 		d.add(n.at, key, n.kind.String()+" stands where the list needs its key", `write {"allow": ["example.com:443"]}, or none, or host`)
@@ -64,10 +70,14 @@ func (network) json(from any) (string, bool) {
 	if all == nil {
 		all = []string{}
 	}
-	text, err := json.Marshal(map[string]any{"allow": all})
+	fields := map[string]any{"allow": all}
+	if w.proxy != nil && *w.proxy {
+		fields["proxy_env"] = true
+	}
+	text, err := json.Marshal(fields)
 	return string(text), err == nil
 }
 
-func (network) schema() map[string]any {
-	return map[string]any{"oneOf": []any{netWords.schema(), netForm().schema()}}
+func (f network) schema() map[string]any {
+	return map[string]any{"oneOf": []any{netWords.schema(), netForm(f.proxy).schema()}}
 }

@@ -53,7 +53,7 @@ func manifestForm() record[Manifest] {
 		{"code", "the program's file; its directory is shown read-only", fileText, func(m *Manifest) any { return &m.Code }},
 		{"chdir", "the working directory inside", stringForm{validate: workDir, pattern: `^/`}, func(m *Manifest) any { return &m.Chdir }},
 		{"network", "what can be reached: none (default), host, or an object whose allow lists it; a network capability asks for what its hints name, or for host",
-			network{}, func(m *Manifest) any { return &netWish{&m.Wishes.Network, &m.Wishes.Allow} }},
+			network{proxy: true}, func(m *Manifest) any { return &netWish{&m.Wishes.Network, &m.Wishes.Allow, &m.Wishes.ProxyEnv} }},
 		{"pass_env", "names of variables to take from the caller", listForm[string]{envText}, func(m *Manifest) any { return &m.Wishes.Env.Pass }},
 		{"set_env", "variables to set", settings(envName, envValue, envPattern), func(m *Manifest) any { return &m.Wishes.Env.Set }},
 		{"limits", "resource limits", limitsForm(), func(m *Manifest) any { return &limits{&m.Wishes.Limits, &m.Wishes.Timeout, &m.Wishes.KillGrace} }},

@@ -12,13 +12,13 @@
 //	http://host         HTTP with this Host is required; port 80 unless another one is given
 //	udp://host:123      UDP; the port is required
 //	10.0.0.0/8:5432     an address or a block; IPv6 in brackets: [2001:db8::1]:22, [2001:db8::]/32
-//	169.254.169.254:80+force  the metadata service of a cloud, which takes the word force
+//	169.254.169.254:80+force  the metadata service of a cloud, which needs +force
 //
-// What no rule names is refused, so an empty list refuses everything. Names are compared label by label, after [Canonical] has made one form of
-// all that a client may write. A name never matches an address and a block never matches a name.
+// Everything that no rule names is refused, so an empty list refuses everything. [Canonical] makes one form of everything that a client may write; after
+// that, names are compared label by label. A name never matches an address, and a block never matches a name.
 //
 // The package is pure: it looks nothing up. It does not know the host's own public addresses, which the caller adds to [Guard], and it
-// does not know a network's own NAT64 prefix or ISATAP. It has no list of public suffixes: *.co.uk and *.github.io are accepted, and cover what strangers
-// own. It does not check that an xn-- label is valid, or that it cannot be mistaken for another one. A rule bounds to which host data goes, not which
-// data, and a listed host may pass on what it gets.
+// does not know a network's own NAT64 prefix or ISATAP. It has no list of public suffixes: *.co.uk and *.github.io are accepted, and cover
+// strangers' names. It does not check that an xn-- label is valid, or that it cannot be mistaken for another one. A rule bounds where data goes, not which
+// data, and a listed host may pass data on.
 package netrule

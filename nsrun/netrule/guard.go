@@ -83,7 +83,7 @@ func (p at) addr(b [16]byte) netip.Addr {
 	return netip.AddrFrom4(v4)
 }
 
-// Guard says why an address may not be dialled for a name, although a rule lists the name: "the host's loopback", "a private network", "a
+// Guard returns why an address may not be dialled for a name, although a rule lists the name: "the host's loopback", "a private network", "a
 // metadata service" and so on. It is empty for an address that may be. An IPv6 address that has an IPv4 address in it is checked as that one too: mapped,
 // IPv4-compatible, NAT64, 6to4 and Teredo. The host's own addresses are the caller's to check.
 func Guard(a netip.Addr) string {

@@ -32,7 +32,7 @@ type parser struct {
 	rule                Rule
 }
 
-// Parse reads a rule: [scheme://]host[:ports][+force], as the package's documentation says. notes say what was read other than it was
+// Parse reads a rule: [scheme://]host[:ports][+force], as the package's documentation has it. notes list the parts that were read in another form than they were
 // written: "EXAMPLE.com. is read as example.com". An error is a *Fault.
 func Parse(text string) (r Rule, notes []string, err error) {
 	p := &parser{text: text}
@@ -283,7 +283,7 @@ func (p *parser) checkForce() *Fault {
 	return nil
 }
 
-// note says that a part of the rule was read in another form.
+// note records that a part of the rule was read in another form.
 func (p *parser) note(written, read string) {
 	if written != read {
 		p.notes = append(p.notes, written+" is read as "+read)

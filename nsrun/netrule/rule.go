@@ -107,7 +107,7 @@ func samePorts(a, b []Ports) bool {
 	return true
 }
 
-// Rules is an allow-list. What no rule names is refused.
+// Rules is an allow-list. Everything that no rule names is refused.
 type Rules []Rule
 
 // Name returns the rule that allows a connection to a canonical name, or UDP to it. If several rules do, it is one without a scheme if
@@ -119,6 +119,9 @@ func (rs Rules) Name(name string, port uint16, udp bool) (Rule, bool) {
 // Addr returns the rule that allows a connection to an address that the program has used as such, or UDP to it, and chooses as [Rules.Name] does.
 // An IPv4 address written as IPv6 is that IPv4 address; an address with a zone matches nothing.
 func (rs Rules) Addr(a netip.Addr, port uint16, udp bool) (Rule, bool) {
+	if a.Zone() != "" {
+		return Rule{}, false
+	}
 	a = a.Unmap()
 	return rs.best(port, udp, func(r Rule) bool { return r.Host == "" && r.Prefix.Contains(a) })
 }

@@ -80,6 +80,7 @@ func TestAddr(t *testing.T) {
 		{"10.200.0.1", 101, false, false},
 		{"11.0.0.1", 100, false, false},
 		{"::ffff:10.0.0.1", 1, false, true},
+		{"::ffff:10.0.0.1%eth0", 1, false, false},
 		{"64:ff9b::10.0.0.1", 1, false, false},
 		{"2001:db8:ffff::1", 22, false, true},
 		{"2001:db9::1", 22, false, false},

@@ -21,6 +21,25 @@ type Allow struct {
 	TCP []uint16 `json:"tcp,omitempty"`
 	// UDP are the ports of UDP that rules name.
 	UDP []uint16 `json:"udp,omitempty"`
+	// Proxy has a proxy for HTTP and SOCKS5 at [ProxyAddress], which the environment names.
+	Proxy bool `json:"proxy,omitempty"`
+}
+
+// ProxyAddress is where the proxy of the network allow listens, on the sandbox's loopback.
+const ProxyAddress = "127.0.0.1:15002"
+
+// proxyEnv are the variables that programs look for. curl takes http_proxy in lower case alone, and Go's HTTP_PROXY means http, too.
+func proxyEnv() (all []policy.Var) {
+	for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
+		all = append(all, policy.Var{Name: name, Value: "http://" + ProxyAddress})
+	}
+	for _, name := range []string{"all_proxy", "ALL_PROXY"} {
+		all = append(all, policy.Var{Name: name, Value: "socks5h://" + ProxyAddress})
+	}
+	for _, name := range []string{"no_proxy", "NO_PROXY"} {
+		all = append(all, policy.Var{Name: name, Value: "localhost,127.0.0.1,::1"})
+	}
+	return all
 }
 
 // The steps.
@@ -40,7 +59,7 @@ func (c *compiler) allow() error {
 	if c.plan.Backend != BackendNative {
 		return c.noAllow("a network cut down to some hosts takes a network namespace of nsrun's own making", "use the backend native")
 	}
-	a := &Allow{Rules: []string{}, Step: StepRedirect}
+	a := &Allow{Rules: []string{}, Step: StepRedirect, Proxy: c.pol.ProxyEnv}
 	rules, err := netrule.ParseAll(c.pol.Allow)
 	if err != nil {
 		return err
@@ -91,9 +110,7 @@ func ports(rules netrule.Rules, udp bool) (all []uint16, tooMany bool) {
 				return nil, true
 			}
 			for port := int(p.From); port <= int(p.To); port++ {
-				if !udp || port != 53 { // which is always there
-					all = append(all, uint16(port))
-				}
+				all = append(all, uint16(port))
 			}
 		}
 	}
@@ -113,6 +130,9 @@ func (p *Plan) networkText() string {
 	}
 	if p.Allow.Step == StepPorts {
 		text += "; without nf_tables, by a listener for each port"
+	}
+	if p.Allow.Proxy {
+		text += "; a proxy at " + ProxyAddress
 	}
 	return text
 }

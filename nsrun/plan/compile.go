@@ -371,6 +371,9 @@ func (c *compiler) environment() error {
 	if c.plan.Network == string(policy.NetworkNone) {
 		base = append(base, noRetries...)
 	}
+	if c.plan.Allow != nil && c.plan.Allow.Proxy {
+		base = append(base, proxyEnv()...)
+	}
 	if c.plan.Backend == BackendLandlock && !c.granted(path.Join(c.home, ".gitconfig")) && !c.hasFile(".gitconfig") {
 		// The file is there, and git gives up where it cannot read it (access_or_die in git's config.c). From git 2.32 on.
 		base = append(base, policy.Var{Name: "GIT_CONFIG_GLOBAL", Value: "/dev/null"})

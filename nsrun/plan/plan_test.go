@@ -340,6 +340,8 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 			p.Network = policy.NetworkHost
 		case "Allow":
 			p.Network, p.Allow = policy.NetworkAllow, []string{"example.com"}
+		case "ProxyEnv":
+			p.Network, p.ProxyEnv = policy.NetworkAllow, true
 		case "UID", "GID":
 			v.Set(reflect.ValueOf(&id))
 		case "Limits":

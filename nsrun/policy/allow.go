@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/nsrun/netrule"
@@ -13,18 +14,29 @@ func (p Policy) checkAllow(say sayer) {
 	if len(p.Allow) > 0 && p.Network.Mode() != NetworkAllow {
 		say("allow", "there are rules for a network that is %s; use the network allow, or leave them out", p.Network.Mode())
 	}
+	if p.ProxyEnv && p.Network.Mode() != NetworkAllow {
+		say("proxy_env", "there is no proxy for a network that is %s; use the network allow, or leave it out", p.Network.Mode())
+	}
 	for i, text := range p.Allow {
-		if _, _, err := netrule.Parse(text); err != nil {
+		if err := CheckRule(text); err != nil {
 			say(fmt.Sprintf("allow[%d]", i), "%v", err)
 		}
 	}
 }
 
-// CheckRule returns the fault of a text that is no rule of the network allow.
+// CheckRule returns the fault of a text that is no rule of the network allow: a [*netrule.Fault].
 func CheckRule(text string) error {
-	_, _, err := netrule.Parse(text)
-	return err
+	r, _, err := netrule.Parse(text)
+	if err != nil {
+		return err
+	}
+	if r.UDP() && slices.ContainsFunc(r.Ports, func(p netrule.Ports) bool { return p.From <= dns && dns <= p.To }) {
+		return &netrule.Fault{Rule: text, Text: "UDP to port 53 is answered inside, by the names of the list", Fix: "leave that port out"}
+	}
+	return nil
 }
+
+const dns = 53
 
 // WithAllow returns p with rules added to its network, which becomes allow. The network host is a mistake then.
 func (p Policy) WithAllow(rules ...string) (Policy, error) {
@@ -68,11 +80,11 @@ func (k *cutter) network(c Ceiling) {
 		k.supervise()
 		k.note("network", "the host's network is beyond the ceiling; there is "+strings.Join(c.Allow, " "), `"network": "host"`)
 	case has == NetworkHost:
-		k.Network = NetworkNone
+		k.Network, k.ProxyEnv = NetworkNone, false
 		k.supervise()
 		k.note("network", "the host's network is beyond the ceiling; there is none", `"network": "host"`)
 	case most == NetworkNone:
-		k.Network = NetworkNone
+		k.Network, k.ProxyEnv = NetworkNone, false
 		k.note("network", "the rules "+strings.Join(k.Allow, " ")+" are beyond the ceiling; there is no network", `"network": {"allow": [...]}`)
 		k.Allow = nil
 	default:
@@ -91,7 +103,7 @@ func (k *cutter) rules(c Ceiling) {
 	rules, err := netrule.ParseAll(k.Allow)
 	most, err2 := netrule.ParseAll(c.Allow)
 	if errors.Join(err, err2) != nil { // both were checked
-		k.Network, k.Allow = NetworkNone, nil
+		k.Network, k.Allow, k.ProxyEnv = NetworkNone, nil, false
 		return
 	}
 	kept, lost := rules.Cut(most)

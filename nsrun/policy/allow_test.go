@@ -12,6 +12,7 @@ func TestAllowIsChecked(t *testing.T) {
 		"":                                   {Network: NetworkAllow},
 		"there are rules for a network that": {Network: NetworkHost, Allow: []string{"a.b"}},
 		"allow[1]: rule \"*\"":               {Network: NetworkAllow, Allow: []string{"a.b", "*"}},
+		"UDP to port 53":                     {Network: NetworkAllow, Allow: []string{"udp://a.b:50-60"}},
 		"metadata":                           {Network: NetworkAllow, Allow: []string{"169.254.169.254:80"}},
 	} {
 		err := p.Validate()

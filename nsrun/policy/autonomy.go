@@ -37,7 +37,7 @@ const (
 	NotShown    Effect = "not shown"
 	NotRun      Effect = "noexec"
 	NoNetwork   Effect = "none"
-	HostNetwork Effect = "the host's"
+	HostNetwork Effect = "the host's, or a list that is written"
 )
 
 // AutonomyRow is what becomes of one sort of grants, by autonomy in the order of [Autonomies].
@@ -118,7 +118,7 @@ func (p Policy) byAutonomy() (Policy, []Note) {
 	was := p.Network.Mode()
 	switch p.Autonomy.effect(grantNetwork) {
 	case NoNetwork:
-		p.Network, p.Allow = NetworkNone, nil
+		p.Network, p.Allow, p.ProxyEnv = NetworkNone, nil, false
 	case HostNetwork:
 		if was != NetworkAllow { // a list that is written stays
 			p.Network = NetworkHost

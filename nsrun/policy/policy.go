@@ -32,6 +32,9 @@ type Policy struct {
 	Network Network `json:"network,omitempty"`
 	// Allow lists what can be reached by the network allow: see package netrule. Nothing can be if it is empty. No other network has any.
 	Allow []string `json:"allow,omitempty"`
+	// ProxyEnv has a proxy for HTTP and SOCKS5 on the loopback of the network allow, and sets the variables that name one: for programs that connect
+	// to addresses which they have from elsewhere. It permits nothing more.
+	ProxyEnv bool `json:"proxy_env,omitempty"`
 	// Hostname is the name in the UTS namespace. Empty means "sandbox".
 	Hostname string `json:"hostname,omitempty"`
 	// UID and GID are the command's ids inside; nil keeps the caller's.

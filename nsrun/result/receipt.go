@@ -45,6 +45,7 @@ type Receipt struct {
 
 // AllowReceipt is about the network allow.
 type AllowReceipt struct {
+	// Rules are the plan's.
 	Rules []string `json:"rules"`
 	// Step is how connections got to nsrun's helper: "redirect" or "ports".
 	Step string `json:"step"`
@@ -56,10 +57,14 @@ type AllowReceipt struct {
 
 // Reached counts what went to one name or address, and what came from it.
 type Reached struct {
-	Name        string `json:"name"`
-	Connections int    `json:"connections"`
-	Sent        int64  `json:"sent"`     // bytes, from the sandbox
-	Received    int64  `json:"received"` // bytes, to the sandbox
+	// Name is a name of the rules, or an address.
+	Name string `json:"name"`
+	// Connections counts those of TCP, and flows of UDP.
+	Connections int `json:"connections"`
+	// Sent counts bytes from the sandbox.
+	Sent int64 `json:"sent"`
+	// Received counts bytes to the sandbox.
+	Received int64 `json:"received"`
 }
 
 // LandlockReceipt says what Landlock confined.

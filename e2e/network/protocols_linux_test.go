@@ -1,0 +1,123 @@
+package network
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// digs are questions, for the list listed.test and *.wild.test, and what dig prints for them.
+var digs = []struct {
+	args  string
+	wants []string
+	not   string
+}{
+	{args: "+short listed.test", wants: []string{"198.18."}},
+	{args: "+short a.wild.test", wants: []string{"198.18."}},
+	{args: "+short +tcp listed.test", wants: []string{"198.18."}},
+	{args: "+short +tcp listed.test @203.0.113.53", wants: []string{"198.18."}},
+	{args: "+short listed.test @192.0.2.53", wants: []string{"198.18."}},
+	{args: "+short LISTED.test.", wants: []string{"198.18."}},
+	{args: "listed.test AAAA", wants: []string{"status: NOERROR", "ANSWER: 0"}},
+	{args: "listed.test HTTPS", wants: []string{"status: NOERROR", "ANSWER: 0"}},
+	{args: "listed.test TXT", wants: []string{"status: NOERROR", "ANSWER: 0"}},
+	{args: "unlisted.test", wants: []string{"status: NXDOMAIN", "; EDE: ", "unlisted.test"}, not: "203.0.113"},
+	{args: "unlisted.test AAAA", wants: []string{"status: NXDOMAIN", "; EDE: "}},
+	{args: "+tcp unlisted.test @192.0.2.53", wants: []string{"status: NXDOMAIN", "; EDE: "}, not: "203.0.113"},
+	{args: "wild.test", wants: []string{"status: NXDOMAIN"}},
+	{args: "c2VjcmV0.unlisted.test TXT", wants: []string{"status: NXDOMAIN"}},
+}
+
+// TestDig: names are answered inside, and no question leaves the host, whichever resolver is asked.
+func TestDig(t *testing.T) {
+	if _, err := exec.LookPath("dig"); err != nil {
+		missing(t, "dig")
+	}
+	var script strings.Builder
+	for i, d := range digs {
+		fmt.Fprintf(&script, "echo '=== %d'; dig +tries=1 +time=5 %s\n", i, d.args)
+	}
+	eachUser(t, func(t *testing.T, w *world) {
+		forget()
+		got := w.run(t, allow("listed.test", "*.wild.test"), script.String())
+		asked, packets := left()
+		assert.Empty(t, asked)
+		assert.Empty(t, packets)
+		parts := strings.Split(got.out, "=== ")[1:]
+		require.Len(t, parts, len(digs), got.out)
+		for i, d := range digs {
+			for _, want := range d.wants {
+				assert.Contains(t, parts[i], want, d.args)
+			}
+			if d.not != "" {
+				assert.NotContains(t, parts[i], d.not, d.args)
+			}
+		}
+		assert.True(t, got.refusedFor("unlisted.test", "no rule names unlisted.test"), "%+v", got.Denials)
+		free, err := w.command("dig", "+short", "unlisted.test").CombinedOutput() // the positive control
+		require.NoError(t, err)
+		assert.Equal(t, webAddress+"\n", string(free))
+	})
+}
+
+// TestUDP: two names that rules of UDP list are reached at once from one socket, and each answers from its own address.
+func TestUDP(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		script := fmt.Sprintf("timeout 5 %s/goclient udp %d listed.test other.test", shared(), udpPort)
+		rule := func(host string) string { return fmt.Sprintf("udp://%s:%d", host, udpPort) }
+		got := w.run(t, allow(rule("listed.test"), rule("other.test")), script)
+		assert.Contains(t, got.out, "listed.test: echo from listed.test\n")
+		assert.Contains(t, got.out, "other.test: other from other.test\n")
+		assert.Equal(t, 0, got.Code)
+		require.NotNil(t, got.Receipt.Allow)
+		assert.Len(t, got.Receipt.Allow.Reached, 2)
+
+		forget()
+		got = w.run(t, allow(rule("listed.test"), fmt.Sprintf("other.test:%d", udpPort)), script) // other.test by TCP
+		assert.NotContains(t, got.out, "other.test: other")
+		assert.NotEqual(t, 0, got.Code)
+		_, packets := left()
+		assert.NotContains(t, packets, fmt.Sprintf("17 %s:%d", otherAddress, udpPort))
+		assert.True(t, got.refusedFor(fmt.Sprintf("other.test:%d", udpPort), "other.test"), "%+v", got.Denials)
+
+		free, err := w.command("sh", "-c", script).CombinedOutput() // the positive control
+		require.NoError(t, err, "%s", free)
+		assert.Contains(t, string(free), "other.test: other from other.test\n")
+	})
+}
+
+// TestIPv6Literals: an address that a rule lists is reached, and another one is refused with a denial.
+func TestIPv6Literals(t *testing.T) {
+	if !internet.v6 {
+		missing(t, "IPv6")
+	}
+	eachUser(t, func(t *testing.T, w *world) {
+		for _, rule := range []string{"[2001:db8::10]:7000", "[2001:db8::/64]:7000"} {
+			forget()
+			got := w.run(t, allow(rule), tcpTo(webAddress6, "7000"))
+			assert.Contains(t, got.out, "over")
+			assert.Equal(t, 0, got.Code)
+			_, packets := left()
+			assert.Equal(t, []string{"6 [2001:db8::10]:7000"}, packets)
+			require.NotNil(t, got.Receipt.Allow)
+			require.Len(t, got.Receipt.Allow.Reached, 1)
+			assert.Equal(t, webAddress6, got.Receipt.Allow.Reached[0].Name)
+		}
+		for to, rules := range map[string][]string{"2001:db8::11": {"[2001:db8::10]:7000"}, webAddress6: {"[2001:db8::10]:7001", "listed.test:7000"}, "2001:db8:1::1": {"[2001:db8::/64]:7000"}} {
+			script := tcpTo(to, "7000")
+			forget()
+			got := w.run(t, allow(rules...), script)
+			assert.NotContains(t, got.out, "over\n")
+			_, packets := left()
+			assert.Empty(t, packets)
+			assert.True(t, got.refusedFor("["+to+"]:7000", "no rule lists "+to), "%+v", got.Denials)
+			free, err := w.command("sh", "-c", script).CombinedOutput() // the positive control
+			require.NoError(t, err, "%s", free)
+			assert.Contains(t, string(free), "over")
+		}
+	})
+}
