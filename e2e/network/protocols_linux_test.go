@@ -90,6 +90,34 @@ func TestUDP(t *testing.T) {
 	})
 }
 
+// udp6 sends to an address of IPv6, and prints the answer if it comes from there.
+const udp6 = `/usr/bin/python3 -c "
+import socket
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); s.settimeout(20)
+s.connect(('%s', 9999)); s.send(b'over'); print(s.recv(100).decode())"`
+
+// TestUDPToIPv6Literals, by either step.
+func TestUDPToIPv6Literals(t *testing.T) {
+	if !internet.v6 {
+		missing(t, "IPv6")
+	}
+	script, other := fmt.Sprintf(udp6, webAddress6), "timeout 3 "+fmt.Sprintf(udp6, "2001:db8::11")
+	eachUser(t, func(t *testing.T, w *world) {
+		for _, run := range []func(*testing.T, []string, string) outcome{w.run, w.withoutNftables} {
+			rules := append(allow("udp://[2001:db8::10]:9999", "udp://listed.test:9999", "[2001:db8::10]:22"), "--verify")
+			got := run(t, rules, script)
+			assert.Contains(t, got.out, "six over")
+			assert.Equal(t, 0, got.Code, got.out)
+			forget()
+			got = run(t, rules, other)
+			assert.NotEqual(t, 0, got.Code, got.out)
+			_, packets := left()
+			assert.Empty(t, packets)
+			assert.True(t, got.refusedFor("[2001:db8::11]:9999", "no rule lists 2001:db8::11"), "%+v", got.Denials)
+		}
+	})
+}
+
 // TestIPv6Literals: an address that a rule lists is reached, and another one is refused with a denial.
 func TestIPv6Literals(t *testing.T) {
 	if !internet.v6 {

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +66,11 @@ func serve(www, ca string) error {
 		return err
 	}
 	return errors.Join(in(func() error {
-		return errors.Join(serveHTTP(www, config, packages), serveOthers(), serveUDP(webAddress, "echo "), serveUDP(otherAddress, "other "))
+		err := errors.Join(serveHTTP(www, config, packages), serveOthers(), serveUDP(webAddress, "echo "), serveUDP(otherAddress, "other "))
+		if internet.v6 {
+			err = errors.Join(err, serveUDP(webAddress6, "six "))
+		}
+		return err
 	}), serveHTTP(www, config, packages), serveOthers(), serveUDP(hostAddress, "echo "))
 }
 
@@ -178,7 +183,7 @@ func postgres(c net.Conn) {
 
 // serveUDP answers from one address with what was sent, after a prefix.
 func serveUDP(address, prefix string) error {
-	conn, err := net.ListenPacket("udp4", fmt.Sprintf("%s:%d", address, udpPort))
+	conn, err := net.ListenPacket("udp", net.JoinHostPort(address, strconv.Itoa(udpPort)))
 	if err != nil {
 		return err
 	}
