@@ -27,10 +27,10 @@ while not os.path.exists('go'): time.sleep(0.01)
 %s
 "`
 
-// hold starts nsrun with that script, and returns when it is connected, with the processes that nsrun has started.
-func (w *world) hold(t *testing.T, rest string) (r running, children map[int]string) {
+// hold starts nsrun with that script, after others, and returns when it is connected, with the processes that nsrun has started.
+func (w *world) hold(t *testing.T, rest string, before ...string) (r running, children map[int]string) {
 	t.Helper()
-	r = w.start(t, []string{built.nsrun}, allow("listed.test:7000"), fmt.Sprintf(holding, rest))
+	r = w.start(t, []string{built.nsrun}, allow("listed.test:7000"), strings.Join(before, "")+fmt.Sprintf(holding, rest))
 	testenv.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(w.work, "connected")); return err == nil }, "a connection")
 	children = descendants(r.cmd.Process.Pid)
 	require.Len(t, named(children, "nsrun-helper"), 1, "%v", children)
@@ -193,4 +193,36 @@ func TestAHelperThatIsNone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARunThatIsEndedEarly still reports what it has reached and what was refused.
+func TestARunThatIsEndedEarly(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		r, children := w.hold(t, "", "curl -s http://unlisted.test; ")
+		require.NoError(t, r.cmd.Process.Signal(unix.SIGTERM))
+		got := r.wait(t)
+		assert.NotEqual(t, 0, got.Code)
+		require.NotNil(t, got.Receipt.Allow)
+		require.Len(t, got.Receipt.Allow.Reached, 1, got.out)
+		assert.EqualValues(t, len("over\n"), got.Receipt.Allow.Reached[0].Received)
+		_, ok := got.refusal("unlisted.test")
+		assert.True(t, ok, "%+v", got.Denials)
+		gone(t, children)
+	})
+}
+
+// TestTwoRuns at once have lists of their own.
+func TestTwoRuns(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		first, children := w.hold(t, "s.sendall(b'still\\n'); print(s.recv(100)); socket.create_connection(('other.test', 7000), 20)")
+		second := newWorld(t, w.name, w.uid, w.gid)
+		got := second.run(t, allow("other.test:7000"), tcpTo("other.test", "7000")+"; "+tcpTo("listed.test", "7000"))
+		assert.Contains(t, got.out, "over")
+		assert.True(t, got.refusedFor("listed.test", "no rule names listed.test"), "%+v", got.Denials)
+		w.release(t)
+		got = first.wait(t)
+		assert.Contains(t, got.out, "b'still")
+		assert.True(t, got.refusedFor("other.test", "no rule names other.test"), "%+v", got.Denials)
+		gone(t, children)
+	})
 }

@@ -67,7 +67,7 @@ func TestDig(t *testing.T) {
 // TestUDP: two names that rules of UDP list are reached at once from one socket, and each answers from its own address.
 func TestUDP(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {
-		script := fmt.Sprintf("timeout 5 %s/goclient udp %d listed.test other.test", shared(), udpPort)
+		script := fmt.Sprintf("%s/goclient udp %d listed.test other.test", shared(), udpPort)
 		rule := func(host string) string { return fmt.Sprintf("udp://%s:%d", host, udpPort) }
 		got := w.run(t, allow(rule("listed.test"), rule("other.test")), script)
 		assert.Contains(t, got.out, "listed.test: echo from listed.test\n")
@@ -77,7 +77,7 @@ func TestUDP(t *testing.T) {
 		assert.Len(t, got.Receipt.Allow.Reached, 2)
 
 		forget()
-		got = w.run(t, allow(rule("listed.test"), fmt.Sprintf("other.test:%d", udpPort)), script) // other.test by TCP
+		got = w.run(t, allow(rule("listed.test"), fmt.Sprintf("other.test:%d", udpPort)), "timeout 1 "+script) // other.test by TCP
 		assert.NotContains(t, got.out, "other.test: other")
 		assert.NotEqual(t, 0, got.Code)
 		_, packets := left()
@@ -101,7 +101,7 @@ func TestUDPToIPv6Literals(t *testing.T) {
 	if !internet.v6 {
 		missing(t, "IPv6")
 	}
-	script, other := fmt.Sprintf(udp6, webAddress6), "timeout 3 "+fmt.Sprintf(udp6, "2001:db8::11")
+	script, other := fmt.Sprintf(udp6, webAddress6), "timeout 1 "+fmt.Sprintf(udp6, "2001:db8::11")
 	eachUser(t, func(t *testing.T, w *world) {
 		for _, run := range []func(*testing.T, []string, string) outcome{w.run, w.withoutNftables} {
 			rules := append(allow("udp://[2001:db8::10]:9999", "udp://listed.test:9999", "[2001:db8::10]:22"), "--verify")
