@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,11 +32,17 @@ while not os.path.exists('go'): time.sleep(0.01)
 func (w *world) hold(t *testing.T, rest string, before ...string) (r running, children map[int]string) {
 	t.Helper()
 	r = w.start(t, []string{built.nsrun}, allow("listed.test:7000"), strings.Join(before, "")+fmt.Sprintf(holding, rest))
+	return r, r.connected(t, w)
+}
+
+// connected waits until the script is connected, and returns the processes that were started for it.
+func (r running) connected(t *testing.T, w *world) (children map[int]string) {
+	t.Helper()
 	testenv.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(w.work, "connected")); return err == nil }, "a connection")
 	children = descendants(r.cmd.Process.Pid)
 	require.Len(t, named(children, "nsrun-helper"), 1, "%v", children)
 	require.NotEmpty(t, named(children, "python3"), "%v", children)
-	return r, children
+	return children
 }
 
 // release lets the script go on.
@@ -223,6 +230,20 @@ func TestTwoRuns(t *testing.T) {
 		got = first.wait(t)
 		assert.Contains(t, got.out, "b'still")
 		assert.True(t, got.refusedFor("other.test", "no rule names other.test"), "%+v", got.Denials)
+		gone(t, children)
+	})
+}
+
+// TestNothingIsLeftOfALibraryThatIsKilled: as of nsrun, whose place a program that links package nsrun takes, with a process that forks for it.
+func TestNothingIsLeftOfALibraryThatIsKilled(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		var out bytes.Buffer
+		r := running{cmd: w.command(built.room+"/library", w.work, "listed.test:7000", "sh", "-c", fmt.Sprintf(holding, "")), out: &out}
+		r.cmd.Stdout, r.cmd.Stderr = &out, &out
+		require.NoError(t, r.cmd.Start())
+		children := r.connected(t, w)
+		require.NoError(t, r.cmd.Process.Kill())
+		_ = r.cmd.Wait()
 		gone(t, children)
 	})
 }
