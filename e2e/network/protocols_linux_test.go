@@ -16,12 +16,12 @@ var digs = []struct {
 	wants []string
 	not   string
 }{
-	{args: "+short listed.test", wants: []string{"198.18."}},
-	{args: "+short a.wild.test", wants: []string{"198.18."}},
-	{args: "+short +tcp listed.test", wants: []string{"198.18."}},
-	{args: "+short +tcp listed.test @203.0.113.53", wants: []string{"198.18."}},
-	{args: "+short listed.test @192.0.2.53", wants: []string{"198.18."}},
-	{args: "+short LISTED.test.", wants: []string{"198.18."}},
+	{args: "+short listed.test", wants: []string{"\n198.18."}},
+	{args: "+short a.wild.test", wants: []string{"\n198.18."}},
+	{args: "+short +tcp listed.test", wants: []string{"\n198.18."}},
+	{args: "+short +tcp listed.test @203.0.113.53", wants: []string{"\n198.18."}},
+	{args: "+short listed.test @192.0.2.53", wants: []string{"\n198.18."}},
+	{args: "+short LISTED.test.", wants: []string{"\n198.18."}},
 	{args: "listed.test AAAA", wants: []string{"status: NOERROR", "ANSWER: 0"}},
 	{args: "listed.test HTTPS", wants: []string{"status: NOERROR", "ANSWER: 0"}},
 	{args: "listed.test TXT", wants: []string{"status: NOERROR", "ANSWER: 0"}},
@@ -42,26 +42,33 @@ func TestDig(t *testing.T) {
 		fmt.Fprintf(&script, "echo '=== %d'; dig +tries=1 +time=5 %s\n", i, d.args)
 	}
 	eachUser(t, func(t *testing.T, w *world) {
-		forget()
-		got := w.run(t, allow("listed.test", "*.wild.test"), script.String())
-		asked, packets := left()
-		assert.Empty(t, asked)
-		assert.Empty(t, packets)
-		parts := strings.Split(got.out, "=== ")[1:]
-		require.Len(t, parts, len(digs), got.out)
-		for i, d := range digs {
-			for _, want := range d.wants {
-				assert.Contains(t, parts[i], want, d.args)
-			}
-			if d.not != "" {
-				assert.NotContains(t, parts[i], d.not, d.args)
-			}
-		}
-		assert.True(t, got.refusedFor("unlisted.test", "no rule names unlisted.test"), "%+v", got.Denials)
+		w.dig(t, w.run, script.String())
+		w.dig(t, w.withoutNftables, script.String())
 		free, err := w.command("dig", "+short", "unlisted.test").CombinedOutput() // the positive control
 		require.NoError(t, err)
 		assert.Equal(t, webAddress+"\n", string(free))
 	})
+}
+
+// dig asks all questions in one run.
+func (w *world) dig(t *testing.T, run func(*testing.T, []string, string) outcome, script string) {
+	t.Helper()
+	forget()
+	got := run(t, allow("listed.test", "*.wild.test"), script)
+	asked, packets := left()
+	assert.Empty(t, asked)
+	assert.Empty(t, packets)
+	parts := strings.Split(got.out, "=== ")[1:]
+	require.Len(t, parts, len(digs), got.out)
+	for i, d := range digs {
+		for _, want := range d.wants {
+			assert.Contains(t, parts[i], want, d.args)
+		}
+		if d.not != "" {
+			assert.NotContains(t, parts[i], d.not, d.args)
+		}
+	}
+	assert.True(t, got.refusedFor("unlisted.test", "no rule names unlisted.test"), "%+v", got.Denials)
 }
 
 // TestUDP: two names that rules of UDP list are reached at once from one socket, and each answers from its own address.

@@ -138,7 +138,7 @@ func TestPlanFromFacts(t *testing.T) {
 			assert.Equal(t, []uint16{123}, p.Allow.UDP6)
 			assert.Empty(t, p.Allow.UDP)
 			if step == plan.StepPorts {
-				assert.Equal(t, []uint16{7000, 7001, 7002}, p.Allow.TCP)
+				assert.Equal(t, []uint16{53, 7000, 7001, 7002}, p.Allow.TCP)
 				assert.Equal(t, []uint16{22}, p.Allow.TCP6)
 			}
 		}

@@ -17,7 +17,8 @@ type Allow struct {
 	Rules []string `json:"rules"`
 	// Step is how connections get to the helper: [StepRedirect] or [StepPorts].
 	Step string `json:"step"`
-	// TCP and TCP6 are the ports that are listened on one by one, of IPv4 and of IPv6. There are none by StepRedirect, which needs none.
+	// TCP and TCP6 are the ports that are listened on one by one, of IPv4 and of IPv6: those of rules, and 53 for questions about names. There are none by
+	// StepRedirect, which needs none.
 	TCP  []uint16 `json:"tcp,omitempty"`
 	TCP6 []uint16 `json:"tcp6,omitempty"`
 	// UDP and UDP6 are the ports of UDP that rules name. IPv6 is for rules that list addresses of IPv6.
@@ -33,6 +34,9 @@ const (
 
 // mostPorts bounds the ports of a protocol that are listened on one by one. All sockets go to the helper by one message, which holds 253 (SCM_MAX_FD).
 const mostPorts = 100
+
+// dnsPort is where questions about names are answered, by UDP and by TCP (RFC 7766).
+const dnsPort = 53
 
 // allow plans the network allow.
 func (c *compiler) allow() error {
@@ -62,6 +66,9 @@ func (c *compiler) allow() error {
 		if a.TCP, a.TCP6, tooMany = ports(rules, false); tooMany {
 			return c.tooManyPorts("TCP")
 		}
+		a.TCP = append(a.TCP, dnsPort)
+		slices.Sort(a.TCP)
+		a.TCP = slices.Compact(a.TCP)
 		row, _ := facts.Lookup(facts.Nftables)
 		c.plan.Notes = append(c.plan.Notes, Note{Feature: string(facts.Nftables), Loss: row.Loss, Found: c.facts.Answers[facts.Nftables].Detail, Fix: c.facts.Fix(facts.Nftables)})
 	}
