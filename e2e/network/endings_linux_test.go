@@ -161,7 +161,20 @@ attempt('udp', udp)`)
 		assert.Equal(t, 0, got.Code, got.out)
 		require.NotEmpty(t, got.Receipt.Notes, got.out)
 		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "the network helper ended before the command did")
-		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "it ended without a summary")
+		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "it sent no summary")
+		gone(t, children)
+	})
+}
+
+// TestAHelperThatIsStopped does not keep nsrun from ending.
+func TestAHelperThatIsStopped(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		r, children := w.hold(t, "")
+		require.NoError(t, unix.Kill(named(children, "nsrun-helper")[0], unix.SIGSTOP))
+		w.release(t)
+		got := r.wait(t)
+		assert.Equal(t, 0, got.Code, got.out)
+		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "the network helper ended before the command did, or could not report")
 		gone(t, children)
 	})
 }

@@ -156,3 +156,33 @@ func TestIPv6Literals(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatTheHostCannotReach: a rule lists it, the program gets an error in the form of its protocol, and the denial says what the host got.
+func TestWhatTheHostCannotReach(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		for _, row := range []struct{ name, rule, script, out, refused, reason string }{
+			{"nobody listens", "listed.test:7777", tcpTo("listed.test", "7777"), "Connection reset by peer", "listed.test:7777", "the host cannot connect to 203.0.113.10:7777: "},
+			{"nobody listens for HTTP", "http://listed.test:7777", "curl -sS -i http://listed.test:7777/", "502 Bad Gateway", "listed.test:7777", "the host cannot connect to 203.0.113.10:7777: "},
+			{"no such host", "missing.test", "curl -sS -i http://missing.test/", "502 Bad Gateway", "missing.test:80", "the host cannot resolve missing.test: there is no such host"},
+		} {
+			got := w.run(t, allow(row.rule), row.script)
+			assert.Contains(t, got.out, row.out, row.name)
+			assert.True(t, got.refusedFor(row.refused, row.reason), "%s: %+v", row.name, got.Denials)
+			for _, d := range got.Denials {
+				assert.Nil(t, d.Change, "%s: no rule would help", row.name)
+			}
+		}
+	})
+}
+
+// TestHostsFile: a name that the host's /etc/hosts has is reached there, and no resolver is asked.
+func TestHostsFile(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		forget()
+		got := w.run(t, allow("listed.hosts.test"), "curl -sS http://listed.hosts.test/hello")
+		assert.Contains(t, got.out, "hello from listed.hosts.test")
+		asked, packets := left()
+		assert.Empty(t, asked)
+		assert.Equal(t, []string{"6 203.0.113.77:80"}, packets)
+	})
+}

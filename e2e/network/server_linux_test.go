@@ -2,9 +2,11 @@ package network
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -33,6 +35,11 @@ const (
 	postgresPort = 5432 // an error in the protocol of PostgreSQL
 	udpPort      = 9999 // "echo ", or "other " at otherAddress, and what was sent
 )
+
+// downloadSize is what /download of HTTP gives, in bytes, and downloadSum its SHA-256.
+const downloadSize = 20 << 20
+
+var downloadSum = fmt.Sprintf("%x", sha256.Sum256(bytes.Repeat([]byte("down"), downloadSize/4)))
 
 // hits counts what the servers got, by "host path" of HTTP, and by "tcp port".
 var hits struct {
@@ -85,6 +92,8 @@ func serveHTTP(www string, config *tls.Config, packages map[string]http.Handler)
 			packages[host].ServeHTTP(w, r)
 		case r.URL.Path == "/upgrade":
 			upgrade(w)
+		case r.URL.Path == "/download":
+			_, _ = w.Write(bytes.Repeat([]byte("down"), downloadSize/4))
 		case r.URL.Path == "/upload":
 			n, _ := io.Copy(io.Discard, r.Body)
 			fmt.Fprintf(w, "%d bytes\n", n)
