@@ -76,7 +76,7 @@ func makeInternet(dir string) error {
 	if _, without := os.Stat("/proc/sys/net/ipv6"); err == nil && without == nil {
 		internet.v6 = true
 		err = errors.Join(ip("-6 addr add 2001:db8:1::1/64 dev up0 nodad", "-6 route add default via 2001:db8:1::2"), in(func() error {
-			return ip("-6 addr add 2001:db8:1::2/64 dev down0 nodad", "-6 route add local 2001:db8::/64 dev lo")
+			return ip("-6 addr add 2001:db8:1::2/64 dev down0 nodad", "-6 route add local 2001:db8::/64 dev lo", "-6 addr add "+webAddress6+"/128 dev lo nodad")
 		}))
 	}
 	err = errors.Join(err, holder.Process.Kill())

@@ -131,7 +131,7 @@ func (h *helper) cause() error {
 	case h.err != nil:
 		return h.err
 	case h.ready:
-		return errors.New("it ended without a summary")
+		return errors.New("it sent no summary")
 	}
 	return errors.New("it ended before it was ready")
 }
