@@ -135,7 +135,11 @@ func upgrade(w http.ResponseWriter) {
 // serveOthers serves the other ports of TCP, by IPv4 and IPv6.
 func serveOthers() error {
 	for port, talk := range map[int]func(net.Conn){
-		sshPort:      func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-test\r\n") },
+		sshPort: func(c net.Conn) {
+			fmt.Fprint(c, "SSH-2.0-test\r\n")
+			_ = c.(*net.TCPConn).CloseWrite() // a close would be a reset, as the client has sent something by then
+			_, _ = io.Copy(io.Discard, c)
+		},
 		postgresPort: postgres,
 		echoPort:     func(c net.Conn) { _, _ = io.Copy(c, c) },
 		bannerPort:   func(c net.Conn) { fmt.Fprint(c, "220 banner\r\n"); _, _ = io.Copy(io.Discard, c) },
