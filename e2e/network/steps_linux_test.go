@@ -13,10 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// without is nsrun, on a kernel that seems to lack something.
+func without(what string) []string { return []string{built.room + "/without", what, built.nsrun} }
+
 // withoutNftables runs a script in a sandbox where the kernel seems to have no nf_tables.
 func (w *world) withoutNftables(t *testing.T, flags []string, script string) outcome {
 	t.Helper()
-	return w.start(t, []string{built.room + "/nonetfilter", built.nsrun}, append([]string{"--timeout", "60s"}, flags...), script).wait(t)
+	return w.start(t, without("nftables"), append([]string{"--timeout", "60s"}, flags...), script).wait(t)
 }
 
 // TestWithoutNftables: the ports of the rules work, by name and by address, as do UDP and DNS; other ports are refused. Nothing that is not listed is reached.
@@ -93,6 +96,24 @@ func byPorts(t *testing.T, got outcome) {
 	t.Errorf("no note: %+v", got.Receipt.Notes)
 }
 
+// TestWithoutIPv6: rules for IPv6 are of no use, and the others work.
+func TestWithoutIPv6(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		script := "curl -sS http://listed.test/hello; " + fmt.Sprintf("%s/goclient udp %d listed.test other.test; ", shared(), udpPort) + tcpTo(webAddress6, "7000") + " 2>&1 | tail -n 1"
+		rules := allow("listed.test", "udp://listed.test:9999", "udp://other.test:9999", "[2001:db8::10]:7000", "udp://[2001:db8::10]:9999")
+		both := append([]string{built.room + "/without", "ipv6"}, without("nftables")...)
+		for step, nsrun := range map[string][]string{plan.StepRedirect: without("ipv6"), plan.StepPorts: both} {
+			got := w.start(t, nsrun, rules, script).wait(t)
+			assert.Contains(t, got.out, "hello from listed.test")
+			assert.Contains(t, got.out, "other.test: other from other.test")
+			assert.Contains(t, got.out, "Address family not supported")
+			assert.Equal(t, 0, got.Code, got.out)
+			require.NotNil(t, got.Receipt.Allow)
+			assert.Equal(t, step, got.Receipt.Allow.Step)
+		}
+	})
+}
+
 // TestManyPortsWithoutNftables: rules with more ports than there are listeners are refused, or, if the policy allows that, there is no network.
 func TestManyPortsWithoutNftables(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {
@@ -103,8 +124,7 @@ func TestManyPortsWithoutNftables(t *testing.T) {
 		got = w.withoutNftables(t, allow(most...), script)
 		assert.Contains(t, got.out, "over", "as many ports as there can be: %+v", got.Denials)
 
-		wrapped := []string{built.room + "/nonetfilter", built.nsrun}
-		r := w.start(t, wrapped, allow("listed.test:7000-8000"), "touch ran")
+		r := w.start(t, without("nftables"), allow("listed.test:7000-8000"), "touch ran")
 		_ = r.cmd.Wait()
 		assert.Equal(t, 125, r.cmd.ProcessState.ExitCode(), r.out.String())
 		assert.Contains(t, r.out.String(), "more than 100 ports")
@@ -123,7 +143,7 @@ func TestManyPortsWithoutNftables(t *testing.T) {
 // TestPlanFromFacts: nsrun plan says what a host without nf_tables would do.
 func TestPlanFromFacts(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {
-		for step, program := range map[string][]string{plan.StepRedirect: {built.nsrun}, plan.StepPorts: {built.room + "/nonetfilter", built.nsrun}} {
+		for step, program := range map[string][]string{plan.StepRedirect: {built.nsrun}, plan.StepPorts: without("nftables")} {
 			cmd := w.command(append(program, "doctor", "--json")...)
 			facts, err := cmd.Output()
 			require.NotEmpty(t, facts, "%v", err) // its exit code is about everything that is missing

@@ -84,7 +84,7 @@ var table = map[string]pkg{
 
 // testPrograms are what tests start, beside cmd/nsrun.
 var testPrograms = []string{"cmd/nsrun-helper", "e2e/testdata/probe", "e2e/testdata/names", "e2e/bwrap/testdata/fingerprint", "e2e/backend/testdata/act", "e2e/backend/testdata/unlucky", "e2e/host/testdata/lock", "e2e/explain/testdata/hostile",
-	"e2e/container/testdata/inside", "e2e/docker/testdata/probe", "e2e/network/testdata/goclient", "e2e/network/testdata/nonetfilter", "e2e/network/testdata/library"}
+	"e2e/container/testdata/inside", "e2e/docker/testdata/probe", "e2e/network/testdata/goclient", "e2e/network/testdata/without", "e2e/network/testdata/library"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
 var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/result", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands", "./nsrun/netrule"}
