@@ -68,13 +68,28 @@ func startHelper(p *plan.Plan, path string) (*helper, error) {
 		Files: []*os.File{null, null, os.Stderr, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}})
 	if err != nil {
 		unix.Close(pair[0])
-		e := &Error{Stage: helperStage, Op: "start", Path: path, Err: errors.Unwrap(err)}
-		if errors.Is(err, fs.ErrNotExist) {
-			e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use --net none or host"
-		}
-		return nil, e
+		return nil, noHelper(path, errors.Unwrap(err))
 	}
 	return h, nil
+}
+
+// LookForHelper returns the error that a run of a plan would have for want of its helper.
+func LookForHelper(p *plan.Plan, path string) error {
+	if p.Allow == nil {
+		return nil
+	}
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		return noHelper(path, err)
+	}
+	return nil
+}
+
+func noHelper(path string, err error) error {
+	e := &Error{Stage: helperStage, Op: "start", Path: path, Err: err}
+	if errors.Is(err, fs.ErrNotExist) {
+		e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use --net none or host"
+	}
+	return e
 }
 
 // take keeps a socket that the sandbox has sent. With the last one all go to the helper, and this process keeps none.
