@@ -58,7 +58,8 @@ type client struct {
 func (c *client) run() {
 	rule, refused := c.decide(opConnect, c.to)
 	if refused != nil {
-		_ = c.read(time.Now().Add(silence)) // shows in which form to answer
+		for until := time.Now().Add(silence); c.kind == unknown && c.read(until) == nil; c.look() { // it shows in which form to answer
+		}
 		c.refuse(refused)
 		return
 	}
@@ -131,13 +132,14 @@ func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 
 // look sees what the first bytes are. The client may have sent all that it will: then nothing more makes a request of what is none yet.
 func (c *client) look() {
+	secure, known := netparse.LooksTLS(c.first)
 	switch is, done := netparse.Looks(c.first); {
 	case len(c.first) == 0 && !c.ended:
-	case len(c.first) > 0 && c.first[0] == 22: // a handshake record (RFC 8446, 5.1); the parser reports what is none
+	case secure && known:
 		c.kind = speaksTLS
 	case done && is:
 		c.kind = speaksHTTP
-	case done || c.ended:
+	case done && known || c.ended:
 		c.kind = speaksOther
 	}
 }

@@ -23,10 +23,13 @@ const (
 
 // Parts of TLS records and of the handshake (RFC 8446, 5.1, 4 and 4.2).
 const (
+	recordChange    = 20
 	recordAlert     = 21
 	recordHandshake = 22
+	recordHeartbeat = 24
 	recordHeader    = 5
 	maxRecord       = 1 << 14
+	maxCiphertext   = maxRecord + 2048
 
 	messageClientHello = 1
 	messageHeader      = 4
@@ -41,6 +44,11 @@ const (
 // the bytes are of another protocol; every other error is an [ErrMalformed], and the stream is to be refused, since a server may read it
 // in another way. The ClientHello may be spread over records, and has at most 64 KiB with their headers.
 func ClientHello(b []byte) (hello Hello, done bool, err error) {
+	if is, done := LooksTLS(b); done && !is {
+		return Hello{}, false, ErrNotTLS
+	} else if !done {
+		return Hello{}, false, nil
+	}
 	var msg []byte
 	for rest := b; ; {
 		if err := checkRecord(rest, len(msg) == 0 && len(rest) == len(b)); err != nil {
@@ -67,17 +75,51 @@ func ClientHello(b []byte) (hello Hello, done bool, err error) {
 	return Hello{}, false, nil
 }
 
-// checkRecord checks the header of a record, of which there may be a part.
+// LooksTLS reports whether a server may take a stream for TLS. Without done it needs more bytes, at most 6. Servers are lenient: the version of a record
+// "MUST be ignored for all purposes" (RFC 8446, 5.1), of which crypto/tls ignores all but the first four bits; they skip an alert that is a warning;
+// and OpenSSL reads a ClientHello in the form of SSL 2, which has no server name.
+func LooksTLS(b []byte) (is, done bool) {
+	var h [recordHeader + 1]byte
+	copy(h[:], b)
+	kind, major, size := h[0], h[1], int(h[3])<<8|int(h[4])
+	switch {
+	case len(b) == 0:
+		return false, false
+	case kind&0x80 != 0: // SSL 2: a length, the type, and the version 3
+		return len(b) > 3 && h[2] == messageClientHello && h[3] == 3, len(b) > 3 || len(b) > 2 && h[2] != messageClientHello
+	case kind < recordChange || kind > recordHeartbeat || len(b) > 1 && major > 15:
+		return false, true
+	case len(b) < 2:
+		return false, false
+	case major == 3 && kind == recordHandshake:
+		return true, true
+	case len(b) < recordHeader:
+		return false, false
+	}
+	switch kind {
+	case recordHandshake:
+		if size == 0 || size > maxRecord {
+			return false, true
+		}
+		return len(b) > recordHeader && h[recordHeader] == messageClientHello, len(b) > recordHeader
+	case recordAlert:
+		return size == 2, true
+	case recordChange:
+		return major == 3 && size == 1, true
+	}
+	return major == 3 && size > 0 && size <= maxCiphertext, true
+}
+
+// checkRecord checks the header of a record, of which there may be a part. The first one is one that LooksTLS.
 func checkRecord(b []byte, first bool) error {
-	notTLS := func() error {
+	switch {
+	case len(b) > 0 && b[0] != recordHandshake:
 		if first {
-			return ErrNotTLS
+			return malformed("what looks like TLS does not begin with a ClientHello")
 		}
 		return malformed("another TLS record before the end of the ClientHello")
-	}
-	switch {
-	case len(b) > 0 && b[0] != recordHandshake, len(b) > 1 && b[1] != 3, len(b) > 2 && b[2] > 4:
-		return notTLS()
+	case !first && (len(b) > 1 && b[1] != 3 || len(b) > 2 && b[2] > 4):
+		return malformed("the version of a TLS record")
 	case len(b) >= recordHeader:
 		if size := int(b[3])<<8 | int(b[4]); size == 0 || size > maxRecord {
 			return malformed("a TLS record of %d bytes", size)

@@ -1,0 +1,62 @@
+package nethost
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// disguised changes the first thing that a TLS client sends.
+type disguised struct {
+	net.Conn
+	change func(first []byte) []byte
+	done   bool
+}
+
+func (d *disguised) Write(b []byte) (int, error) {
+	if d.done {
+		return d.Conn.Write(b)
+	}
+	d.done = true
+	_, err := d.Conn.Write(d.change(bytes.Clone(b)))
+	return len(b), err
+}
+
+// TestTLSInDisguise: servers ignore the version of a record (RFC 8446, 5.1) and skip alerts that are warnings, so a ClientHello behind either is read too.
+func TestTLSInDisguise(t *testing.T) {
+	version := func(major, minor byte) func([]byte) []byte {
+		return func(b []byte) []byte { b[1], b[2] = major, minor; return b }
+	}
+	prefix := func(text string) func([]byte) []byte {
+		return func(b []byte) []byte { return append([]byte(text), b...) }
+	}
+	for name, change := range map[string]func([]byte) []byte{
+		"minor version": version(3, 5), "another minor version": version(3, 0xff), "major version": version(4, 1), "old major version": version(2, 1), "version 0": version(0, 0),
+		"an alert": prefix("\x15\x03\x01\x00\x02\x01\x5a"), "an alert of another version": prefix("\x15\x02\x01\x00\x02\x01\x5a"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWeb(t, (*httptest.Server).StartTLS)
+			direct, err := net.Dial("tcp4", w.addr())
+			require.NoError(t, err)
+			defer direct.Close()
+			client := func(c net.Conn) error {
+				_ = c.SetDeadline(time.Now().Add(testenv.Limit(5 * time.Second)))
+				return tls.Client(&disguised{Conn: c, change: change}, &tls.Config{ServerName: "b.example.com", InsecureSkipVerify: true}).Handshake()
+			}
+			require.NoError(t, client(direct), "the control: the server reads it as TLS")
+
+			h := newHost()
+			h.put("a.example.com", "93.184.216.34", 443, w.addr())
+			b := newBox(t, h, "a.example.com:443")
+			assert.Error(t, client(b.dial(t, "a.example.com:443")))
+			assert.Len(t, h.refused(), 1)
+		})
+	}
+}
