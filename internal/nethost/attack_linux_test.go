@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -58,5 +60,35 @@ func TestTLSInDisguise(t *testing.T) {
 			assert.Error(t, client(b.dial(t, "a.example.com:443")))
 			assert.Len(t, h.refused(), 1)
 		})
+	}
+}
+
+// TestHTTPInDisguise: RFC 9112, 3 lets servers take other blanks for the space of a request line, and Python's splits at still more.
+func TestHTTPInDisguise(t *testing.T) {
+	for _, blank := range []string{"\v", "\f", "\r", "\x1c", "\x1d", "\x1e", "\x1f", "\x85", "\xa0"} {
+		for _, first := range []string{"GET" + blank + "/hello" + blank + "HTTP/1.1", blank + "GET /hello HTTP/1.1"} {
+			h := newHost()
+			got := make(chan string, 1)
+			h.put("a.example.com", "93.184.216.34", 80, listen(t, func(c *net.TCPConn) {
+				b := make([]byte, 1000)
+				n, _ := c.Read(b)
+				got <- string(b[:n])
+			}))
+			b := newBox(t, h, "a.example.com:80")
+			c := b.dial(t, "a.example.com:80")
+			_, err := c.Write([]byte(first + "\r\nHost: b.example.com\r\n\r\n"))
+			require.NoError(t, err)
+			_ = c.SetReadDeadline(time.Now().Add(testenv.Limit(5 * time.Second)))
+			answer := make([]byte, 1000)
+			n, _ := c.Read(answer)
+			assert.True(t, strings.HasPrefix(string(answer[:n]), "HTTP/1.1 400"), "%q: %q", first, answer[:n])
+			select {
+			case text := <-got:
+				assert.Failf(t, "it has arrived", "%q", text)
+			default:
+			}
+			_, err = find(h.refused(), opRequest, "a.example.com:80", netmessage.Malformed)
+			assert.NoError(t, err)
+		}
 	}
 }
