@@ -2,6 +2,7 @@ package nethost
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/quic"
 )
 
 // disguised changes the first thing that a TLS client sends.
@@ -91,4 +93,59 @@ func TestHTTPInDisguise(t *testing.T) {
 			assert.NoError(t, err)
 		}
 	}
+}
+
+
+// firstDatagrams are the two that a QUIC client begins with: a ClientHello with keys against quantum computers does not fit into one.
+func firstDatagrams(t *testing.T, server string) (list [][]byte) {
+	t.Helper()
+	to, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer to.Close()
+	config := &quic.Config{TLSConfig: &tls.Config{ServerName: server, NextProtos: []string{"x"}, MinVersion: tls.VersionTLS13}}
+	e, err := quic.Listen("udp4", "127.0.0.1:0", nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func() { _ = e.Close(ctx) }()
+	defer cancel()
+	go func() { _, _ = e.Dial(ctx, "udp4", to.LocalAddr().String(), config) }()
+	_ = to.SetReadDeadline(time.Now().Add(testenv.Limit(0)))
+	for range 2 {
+		b := make([]byte, 2048)
+		n, _, err := to.ReadFrom(b)
+		require.NoError(t, err)
+		list = append(list, b[:n])
+	}
+	return list
+}
+
+// TestQUICHeldOfAnotherConnection: a ClientHello that is good lets nothing of another one through, of which a part has come. The rest might reach the
+// server from another port.
+func TestQUICHeldOfAnotherConnection(t *testing.T) {
+	s, err := newServer(netmessage.Start{Rules: []string{"udp://a.example.com:443"}}, newHost().options())
+	require.NoError(t, err)
+	f := &flow{to: target{name: "a.example.com", port: 443, udp: true}}
+	evil, good := firstDatagrams(t, "b.example.com"), firstDatagrams(t, "a.example.com")
+	for _, b := range [][]byte{evil[0], good[0]} {
+		pass, refused := f.checkQUIC(s, b)
+		require.Nil(t, refused)
+		require.Empty(t, pass)
+	}
+	pass, refused := f.checkQUIC(s, good[1])
+	require.Nil(t, refused)
+	assert.Equal(t, good, pass)
+	_, refused = f.checkQUIC(s, evil[1])
+	require.NotNil(t, refused)
+	assert.Equal(t, netmessage.Mismatch, refused.Reason)
+}
+
+// TestUDPHoldsLittle of what waits, as there can be a thousand flows that do.
+func TestUDPHoldsLittle(t *testing.T) {
+	f := &flow{to: target{name: "a.example.com", port: 443, udp: true}}
+	for range 100 {
+		f.send(nil, make([]byte, 60000))
+		f.quic.hold(make([]byte, 9000))
+	}
+	assert.Len(t, f.pending, 1)
+	assert.Len(t, f.quic.held[0], 1)
 }
