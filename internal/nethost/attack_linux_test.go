@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/quic"
+	"golang.org/x/sys/unix"
 )
 
 // disguised changes the first thing that a TLS client sends.
@@ -148,4 +150,41 @@ func TestUDPHoldsLittle(t *testing.T) {
 	}
 	assert.Len(t, f.pending, 1)
 	assert.Len(t, f.quic.held[0], 1)
+}
+
+// TestAddressesOfTheHostUnknown are refused: a sandbox could have used up the descriptors that it takes to list them.
+func TestAddressesOfTheHostUnknown(t *testing.T) {
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 7000, listen(t, func(c *net.TCPConn) { _, _ = c.Write([]byte("reached")) }))
+	options := h.options()
+	fails := true
+	options.Own = func() ([]netip.Addr, error) {
+		if fails {
+			return nil, unix.EMFILE
+		}
+		return nil, nil
+	}
+	s, err := newServer(netmessage.Start{Rules: []string{"a.example.com:7000"}}, options)
+	require.NoError(t, err)
+	to := target{name: "a.example.com", port: 7000}
+	rule, refused := s.decide(opConnect, to)
+	require.Nil(t, refused)
+	_, refused = s.reach(t.Context(), to, rule)
+	require.NotNil(t, refused)
+	assert.Equal(t, netmessage.Guarded, refused.Reason)
+	fails = false
+	c, refused := s.reach(t.Context(), to, rule)
+	require.Nil(t, refused)
+	c.Close()
+}
+
+// TestLongDNSQueryByTCP gets no memory.
+func TestLongDNSQueryByTCP(t *testing.T) {
+	b := newBox(t, newHost(), "a.example.com")
+	c := b.dial(t, "198.18.0.1:53")
+	_, err := c.Write([]byte{0xff, 0xff})
+	require.NoError(t, err)
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second)) // of the 10 that a query may take
+	_, err = c.Read(make([]byte, 1))
+	assert.False(t, isTimeout(err), "%v", err)
 }
