@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http/httptest"
 	"net/netip"
@@ -97,7 +98,6 @@ func TestHTTPInDisguise(t *testing.T) {
 	}
 }
 
-
 // firstDatagrams are the two that a QUIC client begins with: a ClientHello with keys against quantum computers does not fit into one.
 func firstDatagrams(t *testing.T, server string) (list [][]byte) {
 	t.Helper()
@@ -187,4 +187,88 @@ func TestLongDNSQueryByTCP(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second)) // of the 10 that a query may take
 	_, err = c.Read(make([]byte, 1))
 	assert.False(t, isTimeout(err), "%v", err)
+}
+
+// retryRequest is a ServerHello that asks for another ClientHello, as far as it is looked at.
+const retryRequest = "\x16\x03\x03\x00\x38\x02\x00\x00\x34\x03\x03" +
+	"\xcf\x21\xad\x74\xe5\x9a\x61\x11\xbe\x1d\x8c\x02\x1e\x65\xb8\x91\xc2\xa2\x11\x16\x7a\xbb\x8c\x5e\x07\x9e\x09\xe2\xc8\xa8\x33\x9c" +
+	"\x00\x13\x01\x00\x00\x0c\x00\x2b\x00\x02\x03\x04\x00\x33\x00\x02\x00\x17"
+
+// helloFor is what crypto/tls sends first.
+func helloFor(t testing.TB, server string) string {
+	t.Helper()
+	client, other := net.Pipe()
+	defer other.Close()
+	go func() { _ = tls.Client(client, &tls.Config{ServerName: server}).Handshake() }()
+	b := make([]byte, 8192)
+	n, err := other.Read(b)
+	require.NoError(t, err)
+	return string(b[:n])
+}
+
+// TestSecondClientHello: after a HelloRetryRequest a server may look for the name again, as OpenSSL does.
+func TestSecondClientHello(t *testing.T) {
+	const change, early = "\x14\x03\x03\x00\x01\x01", "\x17\x03\x03\x00\x05early"
+	good, evil := helloFor(t, "a.example.com"), helloFor(t, "b.example.com")
+	long := strings.Replace(good, good[3:5], string([]byte{byte((len(good) - 5 + len(evil) - 5) >> 8), byte(len(good) - 5 + len(evil) - 5)}), 1) + evil[5:] // two in one record
+	for name, c := range map[string]struct {
+		parts   []string
+		arrives bool
+	}{
+		"the same name":      {[]string{good, good}, true},
+		"after a change":     {[]string{good, change + good}, true},
+		"another name":       {[]string{good, evil}, false},
+		"at once":            {[]string{good + evil}, false},
+		"after skipped ones": {[]string{good, change + early + early[:7], early[7:] + evil}, false},
+		"in one record":      {[]string{long}, false},
+		"in pieces":          {[]string{good, evil[:1], evil[1:70], evil[70:]}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost()
+			got := make(chan string, 1)
+			h.put("a.example.com", "93.184.216.34", 443, listen(t, func(c *net.TCPConn) {
+				b := make([]byte, len(good))
+				if _, err := io.ReadFull(c, b); err == nil {
+					_, _ = c.Write([]byte(retryRequest))
+				}
+				more, _ := io.ReadAll(c)
+				got <- string(b) + string(more)
+			}))
+			b := newBox(t, h, "a.example.com:443")
+			conn := b.dial(t, "a.example.com:443")
+			for i, part := range c.parts {
+				if i == 1 {
+					_, err := io.ReadFull(conn, make([]byte, len(retryRequest)))
+					require.NoError(t, err)
+				}
+				_, err := conn.Write([]byte(part))
+				require.NoError(t, err)
+				time.Sleep(20 * time.Millisecond)
+			}
+			if c.arrives {
+				require.NoError(t, conn.CloseWrite())
+				assert.Equal(t, strings.Join(c.parts, ""), <-got)
+				assert.Empty(t, h.refused())
+				return
+			}
+			testenv.Eventually(t, func() bool { return len(h.refused()) == 1 }, "the refusal")
+			if name != "in one record" { // nothing of that one leads anywhere
+				assert.NotContains(t, <-got, evil[len(evil)-20:])
+			}
+		})
+	}
+}
+
+// TestRealRetry of a server that insists on a curve.
+func TestRealRetry(t *testing.T) {
+	h := newHost()
+	w := newWeb(t, func(s *httptest.Server) {
+		s.TLS = &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP521}}
+		s.StartTLS()
+	})
+	h.put("a.example.com", "93.184.216.34", 443, w.addr())
+	b := newBox(t, h, "a.example.com:443")
+	c := tls.Client(b.dial(t, "a.example.com:443"), &tls.Config{ServerName: "a.example.com", InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP521}})
+	require.NoError(t, c.HandshakeContext(t.Context()))
+	assert.True(t, c.ConnectionState().HelloRetryRequest)
 }

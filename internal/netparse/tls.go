@@ -26,6 +26,7 @@ const (
 	recordChange    = 20
 	recordAlert     = 21
 	recordHandshake = 22
+	recordData      = 23
 	recordHeartbeat = 24
 	recordHeader    = 5
 	maxRecord       = 1 << 14
@@ -44,15 +45,27 @@ const (
 // the bytes are of another protocol; every other error is an [ErrMalformed], and the stream is to be refused, since a server may read it
 // in another way. The ClientHello may be spread over records, and has at most 64 KiB with their headers.
 func ClientHello(b []byte) (hello Hello, done bool, err error) {
+	hello, n, err := helloRecords(b)
+	return hello, n > 0, err
+}
+
+// HelloSize gives the length of the records of the ClientHello at the beginning of b, or 0.
+func HelloSize(b []byte) int {
+	_, n, _ := helloRecords(b)
+	return n
+}
+
+// helloRecords is ClientHello. n is the length of the records; 0 if they are not whole.
+func helloRecords(b []byte) (hello Hello, n int, err error) {
 	if is, done := LooksTLS(b); done && !is {
-		return Hello{}, false, ErrNotTLS
+		return Hello{}, 0, ErrNotTLS
 	} else if !done {
-		return Hello{}, false, nil
+		return Hello{}, 0, nil
 	}
 	var msg []byte
 	for rest := b; ; {
 		if err := checkRecord(rest, len(msg) == 0 && len(rest) == len(b)); err != nil {
-			return Hello{}, false, err
+			return Hello{}, 0, err
 		}
 		if len(rest) < recordHeader {
 			break
@@ -61,18 +74,58 @@ func ClientHello(b []byte) (hello Hello, done bool, err error) {
 		rest = rest[recordHeader:]
 		msg = append(msg, rest[:min(size, len(rest))]...)
 		hello, done, err := clientHello(msg)
-		if err != nil || done {
-			return hello, done, err
+		if err != nil {
+			return hello, 0, err
 		}
-		if len(rest) < size {
+		if len(rest) < size { // also if the message is whole: the rest of the record would be data after it
 			break
 		}
 		rest = rest[size:]
+		if done {
+			return hello, len(b) - len(rest), nil
+		}
 	}
 	if len(b) >= maxHello {
-		return Hello{}, false, malformed("the ClientHello has more than %d bytes", maxHello)
+		return Hello{}, 0, malformed("the ClientHello has more than %d bytes", maxHello)
 	}
-	return Hello{}, false, nil
+	return Hello{}, 0, nil
+}
+
+// retryRequest is the random of a ServerHello that is a HelloRetryRequest (RFC 8446, 4.1.3).
+const retryRequest = "\xcf\x21\xad\x74\xe5\x9a\x61\x11\xbe\x1d\x8c\x02\x1e\x65\xb8\x91\xc2\xa2\x11\x16\x7a\xbb\x8c\x5e\x07\x9e\x09\xe2\xc8\xa8\x33\x9c"
+
+// RetryRequested reports whether the server's first bytes ask for a second ClientHello, in which a server may look for the name again. Without done it
+// needs more bytes.
+func RetryRequested(response []byte) (requested, done bool) {
+	const serverHello, random = 2, recordHeader + messageHeader + 2
+	switch n := len(response); {
+	case n > 0 && response[0] != recordHandshake, n > recordHeader && response[recordHeader] != serverHello:
+		return false, true
+	case n < random+len(retryRequest):
+		return false, false
+	}
+	return string(response[random:][:len(retryRequest)]) == retryRequest, true
+}
+
+// Skipped reports whether a record of a type is one of those of [BeforeRetry].
+func Skipped(kind byte) bool {
+	return kind == recordChange || kind == recordAlert || kind == recordData
+}
+
+// BeforeRetry gives the length of what a client may send before its second ClientHello, and a server skips: a change of cipher, alerts that are
+// warnings, and early data. Another record is for [ClientHello].
+func BeforeRetry(b []byte) (n int) {
+	for {
+		rest := b[n:]
+		if len(rest) < recordHeader || !Skipped(rest[0]) {
+			return n
+		}
+		size := int(rest[3])<<8 | int(rest[4])
+		if len(rest) < recordHeader+size {
+			return n
+		}
+		n += recordHeader + size
+	}
 }
 
 // LooksTLS reports whether a server may take a stream for TLS. Without done it needs more bytes, at most 6. Servers are lenient: the version of a record
