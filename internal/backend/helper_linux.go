@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/wire"
@@ -24,6 +26,12 @@ const helperStart = 30 * time.Second
 // helperEnd is how long the helper has for its summary, once nobody is left who could connect.
 const helperEnd = 2 * time.Second
 
+// maxPrinted bounds what the helper can print, and maxSaid what is read of it.
+const (
+	maxPrinted = 16 << 10
+	maxSaid    = 500
+)
+
 // HelperName is the program that serves the network of a plan with an allow-list. It lies beside nsrun.
 const HelperName = "nsrun-helper"
 
@@ -32,6 +40,8 @@ type helper struct {
 	start   netmessage.Start
 	path    string
 	socket  int
+	printed *os.File // its standard error
+	said    string   // the beginning of that, when it has ended
 	process *os.Process
 	sockets []int // of start.Sockets, until they are sent
 	served  bool  // they are
@@ -62,12 +72,19 @@ func startHelper(p *plan.Plan, path string) (*helper, error) {
 		return nil, &Error{Stage: helperStage, Err: err}
 	}
 	defer null.Close()
-	h := &helper{socket: pair[0], path: path, start: netmessage.Start{Rules: p.Allow.Rules}}
-	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
-	h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
-		Files: []*os.File{null, null, os.Stderr, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}})
+	// Not the caller's terminal: the helper reads what an attacker has written, and could write to it, or read what is typed.
+	printed, err := boundedFile(maxPrinted)
 	if err != nil {
 		unix.Close(pair[0])
+		return nil, &Error{Stage: helperStage, Err: err}
+	}
+	h := &helper{socket: pair[0], path: path, printed: printed, start: netmessage.Start{Rules: p.Allow.Rules}}
+	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
+	h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+		Files: []*os.File{null, null, printed, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}})
+	if err != nil {
+		unix.Close(pair[0])
+		printed.Close()
 		return nil, noHelper(path, errors.Unwrap(err))
 	}
 	return h, nil
@@ -90,6 +107,24 @@ func noHelper(path string, err error) error {
 		e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use --net none or host"
 	}
 	return e
+}
+
+// boundedFile is a file in memory of a size, which does not change: what is written behind it fails.
+func boundedFile(size int64) (*os.File, error) {
+	fd, err := unix.MemfdCreate("nsrun", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "bounded")
+	err = f.Truncate(size)
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // take keeps a socket that the sandbox has sent. With the last one all go to the helper, and this process keeps none.
@@ -132,7 +167,7 @@ func (h *helper) read() {
 	case n == 0:
 		h.ended = true
 	case event.Error != "":
-		h.ended, h.err, h.own = true, errors.New(event.Error), true
+		h.ended, h.err, h.own = true, errors.New(plain(event.Error)), true
 	case event.Summary != nil:
 		h.summary, h.ended = event.Summary, true
 	case event.Ready:
@@ -142,13 +177,19 @@ func (h *helper) read() {
 
 // cause is why the helper does not serve.
 func (h *helper) cause() error {
+	err := h.err
 	switch {
-	case h.err != nil:
-		return h.err
-	case h.ready:
-		return errors.New("it sent no summary")
+	case err != nil && h.own:
+		return err
+	case err == nil && h.ready:
+		err = errors.New("it sent no summary")
+	case err == nil:
+		err = errors.New("it ended before it was ready")
 	}
-	return errors.New("it ended before it was ready")
+	if h.said != "" {
+		err = fmt.Errorf("%w; it printed: %s", err, h.said)
+	}
+	return err
 }
 
 // failure is why the network is not served from the beginning.
@@ -160,6 +201,26 @@ func (h *helper) failure() error {
 	return e
 }
 
+// plain makes one line of bounded length of what the helper has to say, which an attacker may have written.
+func plain(text string) string {
+	line := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text[:min(len(text), maxSaid)])
+	return strings.TrimSpace(line)
+}
+
+// hear keeps the beginning of what the helper has printed: of a panic, its reason.
+func (h *helper) hear() {
+	b := make([]byte, maxSaid)
+	n, _ := h.printed.ReadAt(b, 0)
+	text, _, _ := strings.Cut(string(b[:n]), "\x00")
+	h.said = plain(text)
+	h.printed.Close()
+}
+
 // finish ends the helper, and returns what it has to say of what was reached and refused; nil if it was not heard to the end. It may be called twice.
 func (h *helper) finish() *netmessage.Summary {
 	if h == nil {
@@ -168,7 +229,7 @@ func (h *helper) finish() *netmessage.Summary {
 	if h.socket >= 0 {
 		_ = unix.Shutdown(h.socket, unix.SHUT_WR)
 		for until := time.Now().Add(helperEnd); h.served && !h.ended; {
-			if ok, err := await(h.socket, time.Until(until)); !ok || err != nil {
+			if ok, err := await(h.socket, max(time.Until(until), 0)); !ok || err != nil { // a negative time would be for ever
 				break
 			}
 			h.read()
@@ -176,10 +237,9 @@ func (h *helper) finish() *netmessage.Summary {
 		unix.Close(h.socket)
 		h.socket = -1
 		wire.CloseAll(h.sockets)
-		if h.summary == nil {
-			_ = h.process.Kill()
-		}
+		_ = h.process.Kill() // it has nothing more to do, and must not keep this process waiting
 		_, _ = h.process.Wait()
+		h.hear()
 	}
 	return h.summary
 }
@@ -201,6 +261,7 @@ func (r *run) heard() bool {
 	if h.ended {
 		r.helping.fd = -1
 		if !h.ready {
+			h.finish() // with what it has printed
 			r.breaks(h.failure())
 		}
 	}

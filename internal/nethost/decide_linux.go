@@ -122,7 +122,11 @@ func (s *Server) guard(a netip.Addr) string {
 	if why := netrule.Guard(a); why != "" {
 		return why
 	}
-	if slices.Contains(s.ownAddresses(), a.Unmap().WithZone("")) {
+	own, known := s.ownAddresses()
+	switch {
+	case !known:
+		return "perhaps one of the host's own addresses, which cannot be listed"
+	case slices.Contains(own, a.Unmap().WithZone("")):
 		return "one of the host's own addresses"
 	}
 	return ""
@@ -131,8 +135,9 @@ func (s *Server) guard(a netip.Addr) string {
 // ownFresh is how long the list of the host's own addresses is used. Listing them takes a conversation with the kernel.
 const ownFresh = 2 * time.Second
 
-// ownAddresses lists the host's own addresses. If the host cannot list them, the last list is used.
-func (s *Server) ownAddresses() []netip.Addr {
+// ownAddresses lists the host's own addresses. If the host cannot list them, as when this process has no descriptor left, the last list is used; known
+// says that there is one.
+func (s *Server) ownAddresses() (own []netip.Addr, known bool) {
 	s.own.Lock()
 	defer s.own.Unlock()
 	if time.Since(s.own.listed) > ownFresh {
@@ -140,7 +145,7 @@ func (s *Server) ownAddresses() []netip.Addr {
 			s.own.list, s.own.listed = list, time.Now()
 		}
 	}
-	return s.own.list
+	return s.own.list, !s.own.listed.IsZero()
 }
 
 // interfaceAddresses lists the addresses of this host's interfaces.
