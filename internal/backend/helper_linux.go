@@ -129,6 +129,10 @@ func boundedFile(size int64) (*os.File, error) {
 
 // take keeps a socket that the sandbox has sent. With the last one all go to the helper, and this process keeps none.
 func (h *helper) take(kind string, fd int) error {
+	if h.socket < 0 { // the helper is lost, and the sandbox is being killed for that
+		unix.Close(fd)
+		return nil
+	}
 	h.start.Sockets, h.sockets = append(h.start.Sockets, kind), append(h.sockets, fd)
 	if kind != netmessage.DNS {
 		return nil
