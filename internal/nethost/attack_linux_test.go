@@ -275,3 +275,17 @@ func TestRealRetry(t *testing.T) {
 	require.NoError(t, c.HandshakeContext(t.Context()))
 	assert.True(t, c.ConnectionState().HelloRetryRequest)
 }
+
+// TestOwnBroadcast: a name cannot lead to the broadcast address of the host's network either.
+func TestOwnBroadcast(t *testing.T) {
+	for text, want := range map[string]string{"203.0.113.10/24": "203.0.113.10 203.0.113.0 203.0.113.255", "203.0.113.10/29": "203.0.113.10 203.0.113.8 203.0.113.15",
+		"203.0.113.10/32": "203.0.113.10", "203.0.113.10/31": "203.0.113.10", "2001:db8::1/64": "2001:db8::1"} {
+		ip, network, err := net.ParseCIDR(text)
+		require.NoError(t, err)
+		var got []string
+		for _, a := range ownOf(&net.IPNet{IP: ip, Mask: network.Mask}) {
+			got = append(got, a.String())
+		}
+		assert.Equal(t, want, strings.Join(got, " "))
+	}
+}
