@@ -69,6 +69,20 @@ func TestHelperTakenOver(t *testing.T) {
 	}
 }
 
+// TestHelperLost is reported, since what was refused is not: a command could make the helper end for that.
+func TestHelperLost(t *testing.T) {
+	w := newWorld(t, "root", 0, 0)
+	was := built.nsrun
+	defer func() { built.nsrun = was }()
+	dir := t.TempDir()
+	built.nsrun = filepath.Join(dir, "nsrun")
+	require.NoError(t, copyFile(was, built.nsrun))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "nsrun-helper"), []byte(taken+"send(ready=True)"), 0o755))
+	got := w.run(t, allow("listed.test"), "sleep 0.3")
+	assert.Equal(t, 0, got.Code)
+	assert.Contains(t, got.out, "nsrun: note: network helper: it ended before the command did")
+}
+
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
