@@ -186,7 +186,7 @@ func (h *helper) cause() error {
 	case err != nil && h.own:
 		return err
 	case err == nil && h.ready:
-		err = errors.New("it sent no summary")
+		err = errors.New("it reported no summary")
 	case err == nil:
 		err = errors.New("it ended before it was ready")
 	}
@@ -251,7 +251,7 @@ func (h *helper) finish() *netmessage.Summary {
 // helperNote says that the helper was lost on the way.
 func helperNote(h *helper) (notes []plan.Note) {
 	if h != nil && h.served && h.summary == nil {
-		notes = append(notes, plan.Note{Feature: "network", Loss: fmt.Sprintf("the network helper ended before the command did, or could not report: connections after that were refused, "+
+		notes = append(notes, plan.Note{Feature: helperStage, Loss: fmt.Sprintf("it ended before the command did, or could not report: connections after that were refused, "+
 			"and what was reached or refused is not known: %v", h.cause())})
 	}
 	return notes

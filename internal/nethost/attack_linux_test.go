@@ -68,33 +68,36 @@ func TestTLSInDisguise(t *testing.T) {
 	}
 }
 
-// TestHTTPInDisguise: RFC 9112, 3 lets servers take other blanks for the space of a request line, and Python's splits at still more.
+// TestHTTPInDisguise: RFC 9112, 3 lets servers take other blanks for the space of a request line, and Python's splits at still more. The PROXY protocol
+// comes before the one that is compared.
 func TestHTTPInDisguise(t *testing.T) {
+	firsts := []string{"PROXY TCP4 1.2.3.4 5.6.7.8 1 80\r\nGET /hello HTTP/1.1", "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00GET /hello HTTP/1.1"}
 	for _, blank := range []string{"\v", "\f", "\r", "\x1c", "\x1d", "\x1e", "\x1f", "\x85", "\xa0"} {
-		for _, first := range []string{"GET" + blank + "/hello" + blank + "HTTP/1.1", blank + "GET /hello HTTP/1.1"} {
-			h := newHost()
-			got := make(chan string, 1)
-			h.put("a.example.com", "93.184.216.34", 80, listen(t, func(c *net.TCPConn) {
-				b := make([]byte, 1000)
-				n, _ := c.Read(b)
-				got <- string(b[:n])
-			}))
-			b := newBox(t, h, "a.example.com:80")
-			c := b.dial(t, "a.example.com:80")
-			_, err := c.Write([]byte(first + "\r\nHost: b.example.com\r\n\r\n"))
-			require.NoError(t, err)
-			_ = c.SetReadDeadline(time.Now().Add(testenv.Limit(5 * time.Second)))
-			answer := make([]byte, 1000)
-			n, _ := c.Read(answer)
-			assert.True(t, strings.HasPrefix(string(answer[:n]), "HTTP/1.1 400"), "%q: %q", first, answer[:n])
-			select {
-			case text := <-got:
-				assert.Failf(t, "it has arrived", "%q", text)
-			default:
-			}
-			_, err = find(h.refused(), opRequest, "a.example.com:80", netmessage.Malformed)
-			assert.NoError(t, err)
+		firsts = append(firsts, "GET"+blank+"/hello"+blank+"HTTP/1.1", blank+"GET /hello HTTP/1.1")
+	}
+	for _, first := range firsts {
+		h := newHost()
+		got := make(chan string, 1)
+		h.put("a.example.com", "93.184.216.34", 80, listen(t, func(c *net.TCPConn) {
+			b := make([]byte, 1000)
+			n, _ := c.Read(b)
+			got <- string(b[:n])
+		}))
+		b := newBox(t, h, "a.example.com:80")
+		c := b.dial(t, "a.example.com:80")
+		_, err := c.Write([]byte(first + "\r\nHost: b.example.com\r\n\r\n"))
+		require.NoError(t, err)
+		_ = c.SetReadDeadline(time.Now().Add(testenv.Limit(5 * time.Second)))
+		answer := make([]byte, 1000)
+		n, _ := c.Read(answer)
+		assert.True(t, strings.HasPrefix(string(answer[:n]), "HTTP/1.1 400"), "%q: %q", first, answer[:n])
+		select {
+		case text := <-got:
+			assert.Failf(t, "it has arrived", "%q", text)
+		default:
 		}
+		_, err = find(h.refused(), opRequest, "a.example.com:80", netmessage.Malformed)
+		assert.NoError(t, err)
 	}
 }
 
@@ -271,4 +274,18 @@ func TestRealRetry(t *testing.T) {
 	c := tls.Client(b.dial(t, "a.example.com:443"), &tls.Config{ServerName: "a.example.com", InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP521}})
 	require.NoError(t, c.HandshakeContext(t.Context()))
 	assert.True(t, c.ConnectionState().HelloRetryRequest)
+}
+
+// TestOwnBroadcast: a name cannot lead to the broadcast address of the host's network either.
+func TestOwnBroadcast(t *testing.T) {
+	for text, want := range map[string]string{"203.0.113.10/24": "203.0.113.10 203.0.113.0 203.0.113.255", "203.0.113.10/29": "203.0.113.10 203.0.113.8 203.0.113.15",
+		"203.0.113.10/32": "203.0.113.10", "203.0.113.10/31": "203.0.113.10", "2001:db8::1/64": "2001:db8::1"} {
+		ip, network, err := net.ParseCIDR(text)
+		require.NoError(t, err)
+		var got []string
+		for _, a := range ownOf(&net.IPNet{IP: ip, Mask: network.Mask}) {
+			got = append(got, a.String())
+		}
+		assert.Equal(t, want, strings.Join(got, " "))
+	}
 }

@@ -153,12 +153,29 @@ func interfaceAddresses() (list []netip.Addr, err error) {
 	addrs, err := net.InterfaceAddrs()
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok {
-			if addr, ok := netip.AddrFromSlice(n.IP); ok {
-				list = append(list, addr.Unmap())
-			}
+			list = append(list, ownOf(n)...)
 		}
 	}
 	return list, err
+}
+
+// ownOf gives an interface's address, and those by which its whole network can be reached: package net allows every UDP socket to broadcast.
+func ownOf(n *net.IPNet) (list []netip.Addr) {
+	addr, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return nil
+	}
+	addr = addr.Unmap()
+	ones, _ := n.Mask.Size()
+	list = append(list, addr)
+	if !addr.Is4() || ones >= 31 { // RFC 3021
+		return list
+	}
+	first, last := addr.As4(), addr.As4()
+	for i, m := range n.Mask[len(n.Mask)-4:] {
+		first[i], last[i] = first[i]&m, last[i]|^m
+	}
+	return append(list, netip.AddrFrom4(first), netip.AddrFrom4(last))
 }
 
 const (

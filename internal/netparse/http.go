@@ -217,6 +217,9 @@ func (r *Requests) trailer(b []byte) (n int, err error) {
 // its first byte, and the connection is reset when it turns out to be HTTP.
 func Looks(b []byte) (is, done bool) {
 	const most = 4 << 10
+	if bytes.HasPrefix(b, []byte("PROXY ")) || bytes.HasPrefix(b, []byte("\r\n\r\n\x00")) {
+		return true, true // the PROXY protocol of either version: a server that takes it from anybody reads the protocol that counts behind it
+	}
 	rest := trimBlanks(b, true) // several servers skip them
 	word := 0
 	for word < len(rest) && tokenByte(rest[word]) {
