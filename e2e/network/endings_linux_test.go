@@ -160,8 +160,8 @@ attempt('udp', udp)`)
 		}
 		assert.Equal(t, 0, got.Code, got.out)
 		require.NotEmpty(t, got.Receipt.Notes, got.out)
-		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "the network helper ended before the command did")
-		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "it sent no summary")
+		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "network helper: it ended before the command did")
+		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "it reported no summary")
 		gone(t, children)
 	})
 }
@@ -174,7 +174,7 @@ func TestAHelperThatIsStopped(t *testing.T) {
 		w.release(t)
 		got := r.wait(t)
 		assert.Equal(t, 0, got.Code, got.out)
-		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "the network helper ended before the command did, or could not report")
+		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "network helper: it ended before the command did, or could not report")
 		gone(t, children)
 	})
 }
