@@ -102,6 +102,9 @@ func (s *Server) refusal(op string, t target, reason, detail string) *netmessage
 	case netmessage.Guarded:
 		x.Rule = netrule.Suggest("", t.addr, t.port, t.udp)
 	}
+	if t.addr.IsValid() && netrule.Metadata(t.addr) {
+		x.Rule = "" // it has the keys of the machine: to permit it is for who knows of it, and no advice to a program
+	}
 	return x
 }
 
