@@ -27,7 +27,7 @@ type machine struct {
 
 // Suites that machines have in common.
 var (
-	quick = []string{"sys", "mounts", "landlock", "seccomp", "rlimit", "probe", "nsrun"}
+	quick = []string{"sys", "mounts", "landlock", "seccomp", "rlimit", "probe", "nsrun", "nethost"}
 	all   = slices.Concat(quick, []string{"e2e", "backend"})
 	rest  = []string{"backends", "cmd", "bwrap"}
 )
@@ -137,6 +137,7 @@ var suites = map[string]suite{
 	"landlock": {dir: "landlock", seconds: 20},
 	"seccomp":  {dir: "seccomp", seconds: 60, skip: "^(TestOCI|TestLongJumps|TestInvariants|TestAllowed|Fuzz)"},
 	"rlimit":   {dir: "rlimit", seconds: 20},
+	"nethost":  {dir: "internal/nethost", seconds: 40},
 }
 
 // programs are what the suites' tests start.

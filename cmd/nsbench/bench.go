@@ -54,6 +54,9 @@ func (b *bench) close() {
 	os.RemoveAll(b.dir)
 }
 
+// helperName is the program that serves networks with an allow-list. It lies beside nsrun.
+const helperName = "nsrun-helper"
+
 func (b *bench) copyPrograms() (err error) {
 	ours, err := b.copyProgram(b.options.nsrun, "nsrun", "version")
 	if errors.Is(err, os.ErrNotExist) {
@@ -65,6 +68,10 @@ func (b *bench) copyPrograms() (err error) {
 	ours.Name, b.nsrun, b.bwrap = "nsrun", ours.copied, filepath.Join(b.dir, "bwrap")
 	b.report.Programs = append(b.report.Programs, ours)
 	if err := os.Symlink(b.nsrun, b.bwrap); err != nil {
+		return err
+	}
+	helper := filepath.Join(filepath.Dir(ours.Path), helperName)
+	if err := copyFile(helper, filepath.Join(b.dir, helperName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	against := b.against

@@ -25,6 +25,7 @@ var groups = []group{
 	{"docker", "nsrun run --backend docker and docker run, if a daemon answers", commands(dockerCases)},
 	{"limits", "what each limit adds to a run", commands(limitCases)},
 	{"explain", "programs in nsrun run with --explain and --explain=all, against none and strace -f", (*bench).explain},
+	{"network", "what an allow-list adds to a start, to connections and to a download", (*bench).network},
 	{"version", "nsrun version against a Go program that does nothing", commands(versionCases)},
 	{"throughput", "runs per second, as many at a time as --workers says", (*bench).throughput},
 	{"memory", "private memory and PSS of idle sandboxes, without the command", (*bench).memory},

@@ -149,7 +149,7 @@ func groupsHere(t *testing.T, nsrun string) []string {
 		t.Logf("no sandbox here, so only group version: %s", out)
 		return []string{"version"}
 	}
-	return []string{"bwrap", "explain", "version", "throughput", "memory", "sessions", "pool", "ndjson"}
+	return []string{"bwrap", "explain", "network", "version", "throughput", "memory", "sessions", "pool", "ndjson"}
 }
 
 // TestEndToEnd measures with few rounds, against a bubblewrap of its own making.
@@ -159,6 +159,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	ours, theirs := filepath.Join(dir, "nsrun"), fakeBwrap(t, dir)
 	require.NoError(t, testenv.Build(ours, "../nsrun"))
+	require.NoError(t, testenv.Build(filepath.Join(dir, "nsrun-helper"), "../nsrun-helper"))
 	only := groupsHere(t, ours)
 	before := explainPrograms
 	t.Cleanup(func() { explainPrograms = before })

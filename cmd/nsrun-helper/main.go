@@ -18,6 +18,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/nsrun/nsrun/internal/nethost"
 	"github.com/nsrun/nsrun/internal/netmessage"
@@ -45,11 +46,26 @@ func main() {
 		os.Exit(exitUsage)
 	}
 	unix.CloseOnExec(socket)
+	closeInherited()
 	debug.SetMemoryLimit(memoryLimit)
 	err := run(parent)
 	if err != nil {
 		send(netmessage.Event{Error: err.Error()}, 0)
 		os.Exit(exitUsage)
+	}
+}
+
+// closeInherited closes what nsrun's caller has left open, which this process has no use for. What Go's runtime has opened is closed on exec.
+func closeInherited() {
+	list, _ := os.ReadDir("/proc/self/fd")
+	for _, entry := range list {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd <= socket {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
 	}
 }
 

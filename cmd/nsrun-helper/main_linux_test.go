@@ -235,3 +235,30 @@ func BenchmarkStart(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+// TestDescriptorsOfTheCallerAreClosed: nsrun's caller may have left some open.
+func TestDescriptorsOfTheCallerAreClosed(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(pair[0])
+	theirs := os.NewFile(uintptr(pair[1]), "socket")
+	secret, err := os.Open("/etc/hostname")
+	require.NoError(t, err)
+	defer secret.Close()
+	cmd := exec.Command(program)
+	cmd.ExtraFiles = []*os.File{theirs, secret, secret}
+	require.NoError(t, cmd.Start())
+	theirs.Close()
+	t.Cleanup(func() { _ = cmd.Wait() })
+	require.NoError(t, wire.Send(pair[0], netmessage.Start{}))
+	h := &helper{t, cmd, pair[0]}
+	require.True(t, h.event().Ready)
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", cmd.Process.Pid))
+	require.NoError(t, err)
+	require.NotEmpty(t, list)
+	for _, entry := range list {
+		to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", cmd.Process.Pid, entry.Name()))
+		assert.NotEqual(t, "/etc/hostname", to)
+	}
+	require.NoError(t, unix.Shutdown(pair[0], unix.SHUT_WR))
+}

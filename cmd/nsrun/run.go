@@ -95,10 +95,10 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 }
 
 // notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, dropped variables,
-// capabilities that are not as written, and sockets that are not there; all of it with -v. A run by another backend than native is one line.
+// capabilities that are not as written, sockets that are not there, and a network helper that was lost; all of it with -v. A run by another backend than native is one line.
 func (a *app) notes(notes []plan.Note, backend string, all bool) {
 	reported := []string{"env", "environment", "working directory", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
-		"capabilities", "sockets", "labels", "home size", "explain"}
+		"capabilities", "sockets", "labels", "home size", "explain", "network helper"}
 	degraded := !all && slices.ContainsFunc(notes, insteadOfNative)
 	var lost []string
 	for _, n := range notes {

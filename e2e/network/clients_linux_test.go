@@ -27,6 +27,17 @@ var clients = []client{
 	{name: "curl h2", program: "curl", script: `curl -sS --http2 --cacert {CA} https://{HOST}/hello`, want: "hello from {HOST} by HTTP/2.0", port: 443},
 	{name: "curl twice", program: "curl", script: `curl -sS http://{HOST}/hello http://{HOST}/hello`, want: "hello from {HOST} by HTTP/1.1\nhello from {HOST} by HTTP/1.1", port: 80},
 	{name: "curl upload", program: "curl", script: `head -c 3000000 /dev/zero | curl -sS --cacert {CA} --data-binary @- https://{HOST}/upload`, want: "3000000 bytes", port: 443},
+	{name: "curl download", program: "curl", script: `curl -sS --cacert {CA} https://{HOST}/download | sha256sum`, want: downloadSum, port: 443},
+	{name: "half-closed", program: "/usr/bin/python3", script: `/usr/bin/python3 -c "
+import hashlib, socket, threading
+s = socket.create_connection(('{HOST}', 7000), 20)
+def send():
+    for i in range(200): s.sendall(bytes([i]) * 10000)
+    s.shutdown(socket.SHUT_WR)
+t = threading.Thread(target=send); t.start()
+h, n = hashlib.sha256(), 0
+while b := s.recv(65536): h.update(b); n += len(b)
+print(n, h.digest() == hashlib.sha256(b''.join(bytes([i]) * 10000 for i in range(200))).digest())"`, want: "2000000 True", port: echoPort},
 	{name: "wget", program: "wget", script: `wget -q -O - --ca-certificate={CA} https://{HOST}/hello`, want: "hello from {HOST}", port: 443},
 	{name: "python urllib", program: "/usr/bin/python3", script: `SSL_CERT_FILE={CA} /usr/bin/python3 -c "import urllib.request; print(urllib.request.urlopen('https://{HOST}/hello', timeout=20).read().decode())"`,
 		want: "hello from {HOST}", port: 443},

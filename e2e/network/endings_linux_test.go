@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,15 +28,21 @@ while not os.path.exists('go'): time.sleep(0.01)
 %s
 "`
 
-// hold starts nsrun with that script, and returns when it is connected, with the processes that nsrun has started.
-func (w *world) hold(t *testing.T, rest string) (r running, children map[int]string) {
+// hold starts nsrun with that script, after others, and returns when it is connected, with the processes that nsrun has started.
+func (w *world) hold(t *testing.T, rest string, before ...string) (r running, children map[int]string) {
 	t.Helper()
-	r = w.start(t, []string{built.nsrun}, allow("listed.test:7000"), fmt.Sprintf(holding, rest))
+	r = w.start(t, []string{built.nsrun}, allow("listed.test:7000"), strings.Join(before, "")+fmt.Sprintf(holding, rest))
+	return r, r.connected(t, w)
+}
+
+// connected waits until the script is connected, and returns the processes that were started for it.
+func (r running) connected(t *testing.T, w *world) (children map[int]string) {
+	t.Helper()
 	testenv.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(w.work, "connected")); return err == nil }, "a connection")
 	children = descendants(r.cmd.Process.Pid)
 	require.Len(t, named(children, "nsrun-helper"), 1, "%v", children)
 	require.NotEmpty(t, named(children, "python3"), "%v", children)
-	return r, children
+	return children
 }
 
 // release lets the script go on.
@@ -153,8 +160,21 @@ attempt('udp', udp)`)
 		}
 		assert.Equal(t, 0, got.Code, got.out)
 		require.NotEmpty(t, got.Receipt.Notes, got.out)
-		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "the network helper ended before the command did")
-		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "it ended without a summary")
+		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "network helper: it ended before the command did")
+		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "it reported no summary")
+		gone(t, children)
+	})
+}
+
+// TestAHelperThatIsStopped does not keep nsrun from ending.
+func TestAHelperThatIsStopped(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		r, children := w.hold(t, "")
+		require.NoError(t, unix.Kill(named(children, "nsrun-helper")[0], unix.SIGSTOP))
+		w.release(t)
+		got := r.wait(t)
+		assert.Equal(t, 0, got.Code, got.out)
+		assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "network helper: it ended before the command did, or could not report")
 		gone(t, children)
 	})
 }
@@ -193,4 +213,50 @@ func TestAHelperThatIsNone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARunThatIsEndedEarly still reports what it has reached and what was refused.
+func TestARunThatIsEndedEarly(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		r, children := w.hold(t, "", "curl -s http://unlisted.test; ")
+		require.NoError(t, r.cmd.Process.Signal(unix.SIGTERM))
+		got := r.wait(t)
+		assert.NotEqual(t, 0, got.Code)
+		require.NotNil(t, got.Receipt.Allow)
+		require.Len(t, got.Receipt.Allow.Reached, 1, got.out)
+		assert.EqualValues(t, len("over\n"), got.Receipt.Allow.Reached[0].Received)
+		_, ok := got.refusal("unlisted.test")
+		assert.True(t, ok, "%+v", got.Denials)
+		gone(t, children)
+	})
+}
+
+// TestTwoRuns at once have lists of their own.
+func TestTwoRuns(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		first, children := w.hold(t, "s.sendall(b'still\\n'); print(s.recv(100)); socket.create_connection(('other.test', 7000), 20)")
+		second := newWorld(t, w.name, w.uid, w.gid)
+		got := second.run(t, allow("other.test:7000"), tcpTo("other.test", "7000")+"; "+tcpTo("listed.test", "7000"))
+		assert.Contains(t, got.out, "over")
+		assert.True(t, got.refusedFor("listed.test", "no rule names listed.test"), "%+v", got.Denials)
+		w.release(t)
+		got = first.wait(t)
+		assert.Contains(t, got.out, "b'still")
+		assert.True(t, got.refusedFor("other.test", "no rule names other.test"), "%+v", got.Denials)
+		gone(t, children)
+	})
+}
+
+// TestNothingIsLeftOfALibraryThatIsKilled: as of nsrun, whose place a program that links package nsrun takes, with a process that forks for it.
+func TestNothingIsLeftOfALibraryThatIsKilled(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		var out bytes.Buffer
+		r := running{cmd: w.command(built.room+"/library", w.work, "listed.test:7000", "sh", "-c", fmt.Sprintf(holding, "")), out: &out}
+		r.cmd.Stdout, r.cmd.Stderr = &out, &out
+		require.NoError(t, r.cmd.Start())
+		children := r.connected(t, w)
+		require.NoError(t, r.cmd.Process.Kill())
+		_ = r.cmd.Wait()
+		gone(t, children)
+	})
 }

@@ -76,7 +76,7 @@ func makeInternet(dir string) error {
 	if _, without := os.Stat("/proc/sys/net/ipv6"); err == nil && without == nil {
 		internet.v6 = true
 		err = errors.Join(ip("-6 addr add 2001:db8:1::1/64 dev up0 nodad", "-6 route add default via 2001:db8:1::2"), in(func() error {
-			return ip("-6 addr add 2001:db8:1::2/64 dev down0 nodad", "-6 route add local 2001:db8::/64 dev lo")
+			return ip("-6 addr add 2001:db8:1::2/64 dev down0 nodad", "-6 route add local 2001:db8::/64 dev lo", "-6 addr add "+webAddress6+"/128 dev lo nodad")
 		}))
 	}
 	err = errors.Join(err, holder.Process.Kill())
@@ -96,12 +96,17 @@ func ip(commands ...string) error {
 	return nil
 }
 
-// nameFiles mounts files over those of /etc that resolvers read, in this mount namespace.
+// nameFiles mounts files over those of /etc that resolvers read, in this mount namespace. The user of the tests has a name: ssh gives up without.
 func nameFiles(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
+	users, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return err
+	}
 	for name, text := range map[string]string{
+		"passwd":      string(users) + fmt.Sprintf("tester:x:%d:%d::/:/bin/sh\n", testUser, testUser),
 		"resolv.conf": "nameserver " + nameServer + "\n", "hosts": "127.0.0.1 localhost\n203.0.113.77 listed.hosts.test\n", "nsswitch.conf": "hosts: files dns\npasswd: files\ngroup: files\n",
 	} {
 		file := filepath.Join(dir, name)

@@ -37,6 +37,7 @@ func TestProxyEnv(t *testing.T) {
 			got := w.run(t, flags, c.script)
 			assert.NotContains(t, got.out, "hello from")
 			assert.Contains(t, got.out, c.says)
+			assert.NotContains(t, got.out, "+force", "no advice to permit what has the keys of the machine")
 			_, ok := got.refusal(c.refused)
 			assert.True(t, ok, "%s: %v\n%s", c.script, got.Denials, got.out)
 		}

@@ -2,9 +2,11 @@ package network
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -18,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +35,11 @@ const (
 	postgresPort = 5432 // an error in the protocol of PostgreSQL
 	udpPort      = 9999 // "echo ", or "other " at otherAddress, and what was sent
 )
+
+// downloadSize is what /download of HTTP gives, in bytes, and downloadSum its SHA-256.
+const downloadSize = 20 << 20
+
+var downloadSum = fmt.Sprintf("%x", sha256.Sum256(bytes.Repeat([]byte("down"), downloadSize/4)))
 
 // hits counts what the servers got, by "host path" of HTTP, and by "tcp port".
 var hits struct {
@@ -65,7 +73,11 @@ func serve(www, ca string) error {
 		return err
 	}
 	return errors.Join(in(func() error {
-		return errors.Join(serveHTTP(www, config, packages), serveOthers(), serveUDP(webAddress, "echo "), serveUDP(otherAddress, "other "))
+		err := errors.Join(serveHTTP(www, config, packages), serveOthers(), serveUDP(webAddress, "echo "), serveUDP(otherAddress, "other "))
+		if internet.v6 {
+			err = errors.Join(err, serveUDP(webAddress6, "six "))
+		}
+		return err
 	}), serveHTTP(www, config, packages), serveOthers(), serveUDP(hostAddress, "echo "))
 }
 
@@ -80,6 +92,8 @@ func serveHTTP(www string, config *tls.Config, packages map[string]http.Handler)
 			packages[host].ServeHTTP(w, r)
 		case r.URL.Path == "/upgrade":
 			upgrade(w)
+		case r.URL.Path == "/download":
+			_, _ = w.Write(bytes.Repeat([]byte("down"), downloadSize/4))
 		case r.URL.Path == "/upload":
 			n, _ := io.Copy(io.Discard, r.Body)
 			fmt.Fprintf(w, "%d bytes\n", n)
@@ -121,7 +135,11 @@ func upgrade(w http.ResponseWriter) {
 // serveOthers serves the other ports of TCP, by IPv4 and IPv6.
 func serveOthers() error {
 	for port, talk := range map[int]func(net.Conn){
-		sshPort:      func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-test\r\n") },
+		sshPort: func(c net.Conn) {
+			fmt.Fprint(c, "SSH-2.0-test\r\n")
+			_ = c.(*net.TCPConn).CloseWrite() // a close would be a reset, as the client has sent something by then
+			_, _ = io.Copy(io.Discard, c)
+		},
 		postgresPort: postgres,
 		echoPort:     func(c net.Conn) { _, _ = io.Copy(c, c) },
 		bannerPort:   func(c net.Conn) { fmt.Fprint(c, "220 banner\r\n"); _, _ = io.Copy(io.Discard, c) },
@@ -178,7 +196,7 @@ func postgres(c net.Conn) {
 
 // serveUDP answers from one address with what was sent, after a prefix.
 func serveUDP(address, prefix string) error {
-	conn, err := net.ListenPacket("udp4", fmt.Sprintf("%s:%d", address, udpPort))
+	conn, err := net.ListenPacket("udp", net.JoinHostPort(address, strconv.Itoa(udpPort)))
 	if err != nil {
 		return err
 	}

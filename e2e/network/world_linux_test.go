@@ -25,6 +25,9 @@ type world struct {
 	home, work, from string // from is a directory for results
 }
 
+// testUser is the id of the ordinary user, unless NSRUN_TEST_USER names one.
+const testUser = 65533
+
 // eachUser runs a test as each user that this process can be. In a user namespace there is root alone, which is an ordinary user outside.
 func eachUser(t *testing.T, test func(t *testing.T, w *world)) {
 	users := map[string][2]int{"root": {0, 0}}
@@ -35,7 +38,7 @@ func eachUser(t *testing.T, test func(t *testing.T, w *world)) {
 		gid, _ := strconv.Atoi(u.Gid)
 		users["user"] = [2]int{uid, gid}
 	} else if mapped() {
-		users["user"] = [2]int{65533, 65533}
+		users["user"] = [2]int{testUser, testUser}
 	}
 	for name, ids := range users {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, name, ids[0], ids[1])) })

@@ -32,7 +32,7 @@ type module struct {
 }
 
 // wanted are the modules that the guests load, with all that those need, where they are not built in.
-var wanted = []string{"overlay", "tun", "veth", "dummy", "bridge", "nf_tables", "vsock_loopback", "fuse", "loop"}
+var wanted = []string{"overlay", "tun", "veth", "dummy", "bridge", "nf_tables", "nft_chain_nat", "nft_redir", "vsock_loopback", "fuse", "loop"}
 
 // FetchKernel finds the newest kernel of a line in a suite, and reads it.
 func FetchKernel(line, suite, arch string) (*Kernel, error) {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/wire"
@@ -24,6 +26,12 @@ const helperStart = 30 * time.Second
 // helperEnd is how long the helper has for its summary, once nobody is left who could connect.
 const helperEnd = 2 * time.Second
 
+// maxPrinted bounds what the helper can print, and maxSaid what is read of it.
+const (
+	maxPrinted = 16 << 10
+	maxSaid    = 500
+)
+
 // HelperName is the program that serves the network of a plan with an allow-list. It lies beside nsrun.
 const HelperName = "nsrun-helper"
 
@@ -32,6 +40,8 @@ type helper struct {
 	start   netmessage.Start
 	path    string
 	socket  int
+	printed *os.File // its standard error
+	said    string   // the beginning of that, when it has ended
 	process *os.Process
 	sockets []int // of start.Sockets, until they are sent
 	served  bool  // they are
@@ -62,23 +72,67 @@ func startHelper(p *plan.Plan, path string) (*helper, error) {
 		return nil, &Error{Stage: helperStage, Err: err}
 	}
 	defer null.Close()
-	h := &helper{socket: pair[0], path: path, start: netmessage.Start{Rules: p.Allow.Rules}}
-	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
-	h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
-		Files: []*os.File{null, null, os.Stderr, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}})
+	// Not the caller's terminal: the helper reads what an attacker has written, and could write to it, or read what is typed.
+	printed, err := boundedFile(maxPrinted)
 	if err != nil {
 		unix.Close(pair[0])
-		e := &Error{Stage: helperStage, Op: "start", Path: path, Err: errors.Unwrap(err)}
-		if errors.Is(err, fs.ErrNotExist) {
-			e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use --net none or host"
-		}
-		return nil, e
+		return nil, &Error{Stage: helperStage, Err: err}
+	}
+	h := &helper{socket: pair[0], path: path, printed: printed, start: netmessage.Start{Rules: p.Allow.Rules}}
+	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
+	h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+		Files: []*os.File{null, null, printed, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}})
+	if err != nil {
+		unix.Close(pair[0])
+		printed.Close()
+		return nil, noHelper(path, errors.Unwrap(err))
 	}
 	return h, nil
 }
 
+// LookForHelper returns the error that a run of a plan would have for want of its helper.
+func LookForHelper(p *plan.Plan, path string) error {
+	if p.Allow == nil {
+		return nil
+	}
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		return noHelper(path, err)
+	}
+	return nil
+}
+
+func noHelper(path string, err error) error {
+	e := &Error{Stage: helperStage, Op: "start", Path: path, Err: err}
+	if errors.Is(err, fs.ErrNotExist) {
+		e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use --net none or host"
+	}
+	return e
+}
+
+// boundedFile is a file in memory of a size, which does not change: what is written behind it fails.
+func boundedFile(size int64) (*os.File, error) {
+	fd, err := unix.MemfdCreate("nsrun", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "bounded")
+	err = f.Truncate(size)
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // take keeps a socket that the sandbox has sent. With the last one all go to the helper, and this process keeps none.
 func (h *helper) take(kind string, fd int) error {
+	if h.socket < 0 { // the helper is lost, and the sandbox is being killed for that
+		unix.Close(fd)
+		return nil
+	}
 	h.start.Sockets, h.sockets = append(h.start.Sockets, kind), append(h.sockets, fd)
 	if kind != netmessage.DNS {
 		return nil
@@ -117,7 +171,7 @@ func (h *helper) read() {
 	case n == 0:
 		h.ended = true
 	case event.Error != "":
-		h.ended, h.err, h.own = true, errors.New(event.Error), true
+		h.ended, h.err, h.own = true, errors.New(plain(event.Error)), true
 	case event.Summary != nil:
 		h.summary, h.ended = event.Summary, true
 	case event.Ready:
@@ -127,13 +181,19 @@ func (h *helper) read() {
 
 // cause is why the helper does not serve.
 func (h *helper) cause() error {
+	err := h.err
 	switch {
-	case h.err != nil:
-		return h.err
-	case h.ready:
-		return errors.New("it ended without a summary")
+	case err != nil && h.own:
+		return err
+	case err == nil && h.ready:
+		err = errors.New("it reported no summary")
+	case err == nil:
+		err = errors.New("it ended before it was ready")
 	}
-	return errors.New("it ended before it was ready")
+	if h.said != "" {
+		err = fmt.Errorf("%w; it printed: %s", err, h.said)
+	}
+	return err
 }
 
 // failure is why the network is not served from the beginning.
@@ -145,6 +205,26 @@ func (h *helper) failure() error {
 	return e
 }
 
+// plain makes one line of bounded length of what the helper has to say, which an attacker may have written.
+func plain(text string) string {
+	line := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text[:min(len(text), maxSaid)])
+	return strings.TrimSpace(line)
+}
+
+// hear keeps the beginning of what the helper has printed: of a panic, its reason.
+func (h *helper) hear() {
+	b := make([]byte, maxSaid)
+	n, _ := h.printed.ReadAt(b, 0)
+	text, _, _ := strings.Cut(string(b[:n]), "\x00")
+	h.said = plain(text)
+	h.printed.Close()
+}
+
 // finish ends the helper, and returns what it has to say of what was reached and refused; nil if it was not heard to the end. It may be called twice.
 func (h *helper) finish() *netmessage.Summary {
 	if h == nil {
@@ -153,7 +233,7 @@ func (h *helper) finish() *netmessage.Summary {
 	if h.socket >= 0 {
 		_ = unix.Shutdown(h.socket, unix.SHUT_WR)
 		for until := time.Now().Add(helperEnd); h.served && !h.ended; {
-			if ok, err := await(h.socket, time.Until(until)); !ok || err != nil {
+			if ok, err := await(h.socket, max(time.Until(until), 0)); !ok || err != nil { // a negative time would be for ever
 				break
 			}
 			h.read()
@@ -161,10 +241,9 @@ func (h *helper) finish() *netmessage.Summary {
 		unix.Close(h.socket)
 		h.socket = -1
 		wire.CloseAll(h.sockets)
-		if h.summary == nil {
-			_ = h.process.Kill()
-		}
+		_ = h.process.Kill() // it has nothing more to do, and must not keep this process waiting
 		_, _ = h.process.Wait()
+		h.hear()
 	}
 	return h.summary
 }
@@ -172,7 +251,7 @@ func (h *helper) finish() *netmessage.Summary {
 // helperNote says that the helper was lost on the way.
 func helperNote(h *helper) (notes []plan.Note) {
 	if h != nil && h.served && h.summary == nil {
-		notes = append(notes, plan.Note{Feature: "network", Loss: fmt.Sprintf("the network helper ended before the command did, or could not report: connections after that were refused, "+
+		notes = append(notes, plan.Note{Feature: helperStage, Loss: fmt.Sprintf("it ended before the command did, or could not report: connections after that were refused, "+
 			"and what was reached or refused is not known: %v", h.cause())})
 	}
 	return notes
@@ -186,6 +265,7 @@ func (r *run) heard() bool {
 	if h.ended {
 		r.helping.fd = -1
 		if !h.ready {
+			h.finish() // with what it has printed
 			r.breaks(h.failure())
 		}
 	}

@@ -42,7 +42,7 @@ var imports = map[string]string{
 	"nsrun/audit":                 "internal/fault mounts nsrun/policy",
 	"nsrun/bwrap":                 "mounts nsrun/policy nsrun/plan nsrun/facts",
 	"nsrun/bwrap/generate":        "",
-	"internal/probe":              "internal/fault internal/sys mounts landlock seccomp rlimit nsrun/facts",
+	"internal/probe":              "internal/fault internal/netlink internal/sys mounts landlock seccomp rlimit nsrun/facts",
 	"internal/backend":            "internal/fault internal/sys internal/sys/entry internal/stages internal/verify mounts landlock seccomp rlimit rlimit/cgroup nsrun/plan nsrun/facts nsrun/bwrap internal/scope internal/wire internal/denial internal/netmessage nsrun/result",
 	"internal/stages":             "internal/fault internal/sys internal/sys/entry internal/netlink internal/netmessage internal/verify mounts landlock seccomp rlimit rlimit/cgroup nsrun/plan",
 	"internal/verify":             "internal/sys internal/netlink mounts landlock seccomp rlimit nsrun/plan",

@@ -45,7 +45,7 @@ type client struct {
 	kind  speech
 	http  netparse.Requests
 	offer bool // the client has offered an upgrade, and waits for the answer
-	tap   *tap // sees the answer
+	tap   *tap // sees the answer to that, or to a ClientHello
 	socks bool // the client waits for a reply of SOCKS5
 
 	status int  // of HTTP, for a request that cannot be read
@@ -58,7 +58,8 @@ type client struct {
 func (c *client) run() {
 	rule, refused := c.decide(opConnect, c.to)
 	if refused != nil {
-		_ = c.read(time.Now().Add(silence)) // shows in which form to answer
+		for until := time.Now().Add(silence); c.kind == unknown && c.read(until) == nil; c.look() { // it shows in which form to answer
+		}
 		c.refuse(refused)
 		return
 	}
@@ -131,13 +132,14 @@ func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 
 // look sees what the first bytes are. The client may have sent all that it will: then nothing more makes a request of what is none yet.
 func (c *client) look() {
+	secure, known := netparse.LooksTLS(c.first)
 	switch is, done := netparse.Looks(c.first); {
 	case len(c.first) == 0 && !c.ended:
-	case len(c.first) > 0 && c.first[0] == 22: // a handshake record (RFC 8446, 5.1); the parser reports what is none
+	case secure && known:
 		c.kind = speaksTLS
 	case done && is:
 		c.kind = speaksHTTP
-	case done || c.ended:
+	case done && known || c.ended:
 		c.kind = speaksOther
 	}
 }
@@ -209,27 +211,6 @@ func (c *client) check(rule netrule.Rule, until time.Time) *netmessage.Refusal {
 	return nil
 }
 
-// checkTLS reads the ClientHello, and compares the name in it. Under Encrypted ClientHello that is the outer name. not says that the bytes are not of
-// TLS.
-func (c *client) checkTLS(until time.Time) (refused *netmessage.Refusal, not bool) {
-	var hello netparse.Hello
-	err := c.more(until, func() (done bool, err error) {
-		hello, done, err = netparse.ClientHello(c.first)
-		return done, err
-	})
-	if errors.Is(err, netparse.ErrNotTLS) {
-		return nil, true
-	}
-	if err != nil {
-		return c.refusal(opConnect, c.to, netmessage.Malformed, "the ClientHello of TLS: "+err.Error()), false
-	}
-	if why := c.mismatchName(c.to, hello.ServerName); why != "" {
-		return c.refusal(opConnect, c.to, netmessage.Mismatch, why), false
-	}
-	c.good = len(c.first)
-	return nil, false
-}
-
 // mismatchName says why TLS to a target may not name a server, or is empty.
 func (s *Server) mismatchName(to target, server string) string {
 	if server == "" && to.name != "" {
@@ -268,13 +249,15 @@ func (c *client) up(r *relay, rule netrule.Rule) error {
 			return err
 		}
 	}
-	c.listenForUpgrade(r)
+	c.listenForAnswer(r)
 	if err := c.pass(r); err != nil {
 		return err
 	}
 	switch {
 	case c.kind == speaksHTTP:
 		return c.upHTTP(r)
+	case c.kind == speaksTLS:
+		return c.upTLS(r)
 	case c.ended:
 		return nil
 	}
@@ -311,10 +294,7 @@ func (c *client) late(r *relay, rule netrule.Rule) error {
 			}
 			c.sent = len(c.first)
 		}
-		if err := r.await(wait); err != nil {
-			return err
-		}
-		if err := c.read(c.deadline()); err != nil && !c.ended {
+		if err := c.again(r, wait); err != nil {
 			return err
 		}
 	}

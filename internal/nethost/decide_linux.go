@@ -102,6 +102,9 @@ func (s *Server) refusal(op string, t target, reason, detail string) *netmessage
 	case netmessage.Guarded:
 		x.Rule = netrule.Suggest("", t.addr, t.port, t.udp)
 	}
+	if t.addr.IsValid() && netrule.Metadata(t.addr) {
+		x.Rule = "" // it has the keys of the machine: to permit it is for who knows of it, and no advice to a program
+	}
 	return x
 }
 
@@ -122,7 +125,11 @@ func (s *Server) guard(a netip.Addr) string {
 	if why := netrule.Guard(a); why != "" {
 		return why
 	}
-	if slices.Contains(s.ownAddresses(), a.Unmap().WithZone("")) {
+	own, known := s.ownAddresses()
+	switch {
+	case !known:
+		return "perhaps one of the host's own addresses, which cannot be listed"
+	case slices.Contains(own, a.Unmap().WithZone("")):
 		return "one of the host's own addresses"
 	}
 	return ""
@@ -131,8 +138,9 @@ func (s *Server) guard(a netip.Addr) string {
 // ownFresh is how long the list of the host's own addresses is used. Listing them takes a conversation with the kernel.
 const ownFresh = 2 * time.Second
 
-// ownAddresses lists the host's own addresses. If the host cannot list them, the last list is used.
-func (s *Server) ownAddresses() []netip.Addr {
+// ownAddresses lists the host's own addresses. If the host cannot list them, as when this process has no descriptor left, the last list is used; known
+// says that there is one.
+func (s *Server) ownAddresses() (own []netip.Addr, known bool) {
 	s.own.Lock()
 	defer s.own.Unlock()
 	if time.Since(s.own.listed) > ownFresh {
@@ -140,7 +148,7 @@ func (s *Server) ownAddresses() []netip.Addr {
 			s.own.list, s.own.listed = list, time.Now()
 		}
 	}
-	return s.own.list
+	return s.own.list, !s.own.listed.IsZero()
 }
 
 // interfaceAddresses lists the addresses of this host's interfaces.
@@ -148,12 +156,29 @@ func interfaceAddresses() (list []netip.Addr, err error) {
 	addrs, err := net.InterfaceAddrs()
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok {
-			if addr, ok := netip.AddrFromSlice(n.IP); ok {
-				list = append(list, addr.Unmap())
-			}
+			list = append(list, ownOf(n)...)
 		}
 	}
 	return list, err
+}
+
+// ownOf gives an interface's address, and those by which its whole network can be reached: package net allows every UDP socket to broadcast.
+func ownOf(n *net.IPNet) (list []netip.Addr) {
+	addr, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return nil
+	}
+	addr = addr.Unmap()
+	ones, _ := n.Mask.Size()
+	list = append(list, addr)
+	if !addr.Is4() || ones >= 31 { // RFC 3021
+		return list
+	}
+	first, last := addr.As4(), addr.As4()
+	for i, m := range n.Mask[len(n.Mask)-4:] {
+		first[i], last[i] = first[i]&m, last[i]|^m
+	}
+	return append(list, netip.AddrFrom4(first), netip.AddrFrom4(last))
 }
 
 const (

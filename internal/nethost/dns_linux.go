@@ -18,6 +18,7 @@ const (
 	dnsPort   = 53
 	httpsPort = 443          // of the rule to suggest, as DNS does not say which port is meant
 	dnsTTL    = 24 * 60 * 60 // seconds; an address is the name's as long as the server is there
+	maxQuery  = 4 << 10      // of one by TCP; a question with options has a few hundred bytes
 )
 
 // serveDNS answers the queries of a connection (RFC 7766) until it ends, is silent for long, or sends what is no query.
@@ -28,7 +29,11 @@ func (s *Server) serveDNS(conn *net.TCPConn) {
 		if _, err := io.ReadFull(conn, size[:]); err != nil {
 			return
 		}
-		query := make([]byte, binary.BigEndian.Uint16(size[:]))
+		n := binary.BigEndian.Uint16(size[:])
+		if n > maxQuery {
+			return
+		}
+		query := make([]byte, n)
 		if _, err := io.ReadFull(conn, query); err != nil {
 			return
 		}

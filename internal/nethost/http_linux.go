@@ -60,10 +60,7 @@ func (c *client) upHTTP(r *relay) error {
 		if c.ended {
 			return nil
 		}
-		if err := r.await(wait); err != nil {
-			return err
-		}
-		if err := c.read(c.deadline()); err != nil && !c.ended {
+		if err := c.again(r, wait); err != nil {
 			return err
 		}
 	}
@@ -73,14 +70,10 @@ func (c *client) upHTTP(r *relay) error {
 func (c *client) requests(r *relay) (opaque bool, err error) {
 	for {
 		if c.offer {
-			accepted := c.upgraded(r)
+			c.offer = false
+			accepted := c.accepted(r)
 			if c.http.Upgraded(accepted); accepted {
-				c.good = len(c.first)
-				if err := c.pass(r); err != nil || c.ended {
-					return true, err
-				}
-				c.first = nil
-				return true, r.up()
+				return true, c.rest(r)
 			}
 		}
 		n, head, err := c.http.Next(c.first)
@@ -129,25 +122,31 @@ func (c *client) refuseRequest(r *relay, refused *netmessage.Refusal) error {
 	return c.refuseRelayed(r, refused)
 }
 
-// tap reads what a server answers to an upgrade. A connection has one upgrade, with its first request, so the answer is the first thing that comes.
+// tap reads what a server answers first: to an upgrade, which only the first request of a connection has, or to a ClientHello.
 type tap struct {
 	response []byte
+	read     func(response []byte) (accepted, done bool)
 	accepted bool
 	done     chan struct{}
 }
 
-// listenForUpgrade sees the server's answer from here on. The request has not been passed on yet.
-func (c *client) listenForUpgrade(r *relay) {
-	if c.offer {
-		c.tap = &tap{done: make(chan struct{})}
-		r.tap.Store(c.tap)
+// listenForAnswer sees the server's answer from here on. What it is an answer to has not been passed on yet.
+func (c *client) listenForAnswer(r *relay) {
+	switch {
+	case c.offer:
+		c.tap = &tap{read: netparse.Switched, done: make(chan struct{})}
+	case c.kind == speaksTLS:
+		c.tap = &tap{read: netparse.RetryRequested, done: make(chan struct{})}
+	default:
+		return
 	}
+	r.tap.Store(c.tap)
 }
 
 // look is called with all that the server sends until the answer is there.
 func (t *tap) look(r *relay, b []byte) {
 	t.response = append(t.response, b...)
-	accepted, done := netparse.Switched(t.response)
+	accepted, done := t.read(t.response)
 	if done || len(t.response) > maxFirst {
 		t.accepted, t.response = accepted, nil
 		r.tap.Store(nil)
@@ -155,9 +154,8 @@ func (t *tap) look(r *relay, b []byte) {
 	}
 }
 
-// upgraded waits for the server's answer to an upgrade, and reports whether the server has accepted it.
-func (c *client) upgraded(r *relay) bool {
-	c.offer = false
+// accepted waits for the server's answer, and reports whether it is the one that changes what follows.
+func (c *client) accepted(r *relay) bool {
 	select {
 	case <-c.tap.done:
 		return c.tap.accepted

@@ -67,10 +67,10 @@ func TestPrograms(t *testing.T) {
 		assert.Contains(t, out, "SSH-2.0-test")
 		_, err = b.exec("python3", "-c", tunnel)
 		assert.Error(t, err)
+		_, err = find(h.refused(), opResolve, "secret.attacker.org", netmessage.Unlisted)
+		assert.NoError(t, err)
 	}
 	for _, name := range h.looked() {
 		assert.Contains(t, []string{"a.example.com", "git.example.com"}, name)
 	}
-	_, err := find(h.refused(), opResolve, "secret.attacker.org", netmessage.Unlisted)
-	assert.NoError(t, err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/netparse"
+	"github.com/nsrun/nsrun/nsrun/netrule"
 )
 
 // httpPort is the port of a request that names none.
@@ -103,6 +104,19 @@ func (c *client) tunnel(to netparse.Target, success []byte) {
 		c.refuse(refused)
 		return
 	}
+	c.connect(rule, func(name *reached, host net.Conn) {
+		_ = c.conn.SetWriteDeadline(c.deadline())
+		if _, err := c.conn.Write(success); err != nil {
+			host.Close()
+			return
+		}
+		c.kind, c.socks = unknown, false
+		c.relay(rule, name, host)
+	})
+}
+
+// connect calls carry with a connection to what the client has asked the proxy for, or refuses it.
+func (c *client) connect(rule netrule.Rule, carry func(name *reached, host net.Conn)) {
 	name, ok := c.enter()
 	if !ok {
 		return
@@ -113,13 +127,7 @@ func (c *client) tunnel(to netparse.Target, success []byte) {
 		c.refuse(refused)
 		return
 	}
-	_ = c.conn.SetWriteDeadline(c.deadline())
-	if _, err := c.conn.Write(success); err != nil {
-		host.Close()
-		return
-	}
-	c.kind, c.socks = unknown, false
-	c.relay(rule, name, host)
+	carry(name, host)
 }
 
 // forward serves a plain request for an http URL. The server gets it in the form that servers expect, and is asked to end the connection after its
@@ -152,19 +160,11 @@ func (c *client) forward(until time.Time) {
 		c.refuse(refused)
 		return
 	}
-	name, ok := c.enter()
-	if !ok {
-		return
-	}
-	defer c.record.exit(name)
-	host, refused := c.reach(c.ctx, c.to, rule)
-	if refused != nil {
-		c.refuse(refused)
-		return
-	}
-	c.first = append([]byte(text), c.first[c.good:]...)
-	c.good, c.offer, c.proxied = len(text), head.Upgrade, !head.Upgrade
-	c.relay(rule, name, host)
+	c.connect(rule, func(name *reached, host net.Conn) {
+		c.first = append([]byte(text), c.first[c.good:]...)
+		c.good, c.offer, c.proxied = len(text), head.Upgrade, !head.Upgrade
+		c.relay(rule, name, host)
+	})
 }
 
 // originForm turns the head of a request for an http URL into one for its path (RFC 9112, 3.2.1), and takes away what is for the proxy. Unless the

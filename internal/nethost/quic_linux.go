@@ -1,6 +1,7 @@
 package nethost
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
@@ -10,10 +11,12 @@ import (
 // helloReader reads the server name in a flow to port 443.
 type helloReader struct {
 	initials netparse.Initials
-	held     [][]byte // datagrams of a ClientHello that is not whole yet
+	held     map[int][][]byte // by connection: datagrams of a ClientHello that is not whole yet
+	size     int              // of all
 }
 
-// longHeader are the two bits with which a QUIC packet begins that can begin a connection (RFC 9000, 17.2).
+// longHeader are the two bits with which a QUIC packet begins that can begin a connection (RFC 9000, 17.2). Of a version that the parser knows, the
+// second one may be missing.
 const longHeader = 0xc0
 
 // checkQUIC returns the datagrams that may be passed on now that b has come: none while a ClientHello is not whole. A flow to another port than 443 is
@@ -29,15 +32,34 @@ func (f *flow) checkQUIC(s *Server, b []byte) (pass [][]byte, refused *netmessag
 	case err != nil:
 		return nil, s.refusal(opSend, f.to, netmessage.Malformed, err.Error())
 	case !done:
-		if len(f.quic.held) < maxPending {
-			f.quic.held = append(f.quic.held, append([]byte(nil), b...))
-		}
+		f.quic.hold(b)
 		return nil, nil
 	}
 	if why := s.mismatchName(f.to, hello.ServerName); why != "" {
 		return nil, s.refusal(opSend, f.to, netmessage.Mismatch, why)
 	}
-	pass = append(f.quic.held, b)
-	f.quic.held = nil
-	return pass, nil
+	return append(f.quic.release(), b), nil
+}
+
+// hold keeps a datagram of the connection that the parser saw last, if there is room.
+func (r *helloReader) hold(b []byte) {
+	c := r.initials.Connection()
+	if len(r.held[c]) == maxPending || r.size+len(b) > maxHeld {
+		return
+	}
+	if r.held == nil {
+		r.held = map[int][][]byte{}
+	}
+	r.held[c], r.size = append(r.held[c], bytes.Clone(b)), r.size+len(b)
+}
+
+// release gives what is held of that connection, and of no other one: those are not checked yet.
+func (r *helloReader) release() [][]byte {
+	c := r.initials.Connection()
+	pass := r.held[c]
+	for _, b := range pass {
+		r.size -= len(b)
+	}
+	delete(r.held, c)
+	return pass
 }

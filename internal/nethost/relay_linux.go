@@ -13,13 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bufferSize is the buffer of a direction that has something to carry; one that waits has none. splice(2) instead of a buffer has been measured: it takes
-// no less CPU time from loopback to loopback, and each pipe of 1 MiB counts against what the kernel lets the user have in pipes
-// (pipe-user-pages-soft, pipe(7)).
-const bufferSize = 32 << 10
-
-var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
-
 // relay carries a connection between the sandbox and the host.
 type relay struct {
 	server       *Server
@@ -88,43 +81,27 @@ var (
 
 // carry moves bytes from src to dst until src ends. It holds lock, if there is one, while it writes.
 func (r *relay) carry(dst, src *net.TCPConn, count *atomic.Int64, lock *sync.Mutex) error {
-	wait, err := newWaiter(src)
+	in, err := newStream(src)
 	if err != nil {
 		return err
 	}
 	for {
-		if err := r.await(wait); err != nil {
-			return err
-		}
-		err := r.move(dst, src, count, lock)
+		b, err := in.next(r)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		if t := r.tap.Load(); t != nil && dst == r.client {
+			t.look(r, b.read)
+		}
+		err = r.write(dst, b.read, count, lock)
+		b.release()
+		if err != nil {
+			return err
+		}
 	}
-}
-
-// move reads once and writes what it has read.
-func (r *relay) move(dst, src *net.TCPConn, count *atomic.Int64, lock *sync.Mutex) error {
-	room := r.name.room(r.server.caps.Bytes)
-	if room == 0 {
-		return errSpent
-	}
-	b := buffers.Get().(*[bufferSize]byte)
-	defer buffers.Put(b)
-	n, err := src.Read(b[:min(room, bufferSize)])
-	if n == 0 && isTimeout(err) {
-		return nil // the deadline of await has passed since: a read fails then even if there is something to read
-	}
-	if n == 0 {
-		return err
-	}
-	if t := r.tap.Load(); t != nil && dst == r.client {
-		t.look(r, b[:n])
-	}
-	return r.write(dst, b[:n], count, lock)
 }
 
 // write writes b and counts it.

@@ -254,7 +254,11 @@ func (s *Server) serve(conn *net.TCPConn, kind string) {
 	}
 	to, err := destination(conn, kind)
 	if err != nil {
-		s.record.refuse(netmessage.Refusal{Op: opConnect, Reason: netmessage.Malformed, Detail: "a connection without a destination: " + err.Error()})
+		r := netmessage.Refusal{Op: opConnect, Reason: netmessage.Malformed, Detail: "a connection without a destination: " + err.Error()}
+		if to.IsValid() {
+			r.Address, r.Port = to.Addr().String(), int(to.Port())
+		}
+		s.record.refuse(r)
 		reset(conn)
 		return
 	}

@@ -65,7 +65,7 @@ func destination(c *net.TCPConn, kind string) (netip.AddrPort, error) {
 	local := addrPort(c.LocalAddr())
 	if kind != netmessage.Redirect {
 		if local.Addr().IsLoopback() {
-			return netip.AddrPort{}, errLoopback
+			return local, errLoopback
 		}
 		return local, nil
 	}
@@ -80,7 +80,7 @@ func destination(c *net.TCPConn, kind string) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("SO_ORIGINAL_DST: %w", err)
 	}
 	if to == local || to.Addr().IsLoopback() {
-		return netip.AddrPort{}, errLoopback
+		return to, errLoopback
 	}
 	return to, nil
 }

@@ -13,8 +13,9 @@ import (
 
 const (
 	maxPacket  = 64 << 10
-	maxPending = 8    // packets of a flow that wait for the lookup of its name
-	maxFlows   = 1024 // that are open at once
+	maxPending = 8        // packets of a flow that wait for the lookup of its name, or, of QUIC, for the rest of a ClientHello
+	maxHeld    = 16 << 10 // bytes of those: there can be as many as there are flows
+	maxFlows   = 1024     // that are open at once
 )
 
 // flows are the UDP conversations that are open.
@@ -41,6 +42,7 @@ type flow struct {
 	mu      sync.Mutex
 	host    net.Conn // nil until the target is resolved
 	pending [][]byte
+	held    int // bytes of pending
 }
 
 // packets serves a UDP socket of the sandbox.
@@ -143,8 +145,8 @@ func (f *flow) send(s *Server, b []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.host == nil {
-		if len(f.pending) < maxPending {
-			f.pending = append(f.pending, append([]byte(nil), b...))
+		if len(f.pending) < maxPending && (f.held == 0 || f.held+len(b) <= maxHeld) { // a first one that is large has no other way
+			f.pending, f.held = append(f.pending, append([]byte(nil), b...)), f.held+len(b)
 		}
 		return
 	}

@@ -12,12 +12,6 @@ package netlink
 // Port is the TCP port of the loopback that connections are redirected to.
 const Port = 15001
 
-// The addresses of the sandbox's network, of 198.18.0.0/15, which no host of the internet has (RFC 2544).
-const (
-	Resolver = "198.18.0.1" // that resolv.conf names
-	Pool     = "198.18.0.0/15"
-)
-
 // Routes4 and Routes6 are to be sent to NETLINK_ROUTE: all addresses belong to the loopback device then, as ip route add local default dev lo has it.
 func Routes4() []byte { return []byte(route4) }
 

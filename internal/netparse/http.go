@@ -217,7 +217,10 @@ func (r *Requests) trailer(b []byte) (n int, err error) {
 // its first byte, and the connection is reset when it turns out to be HTTP.
 func Looks(b []byte) (is, done bool) {
 	const most = 4 << 10
-	rest := bytes.TrimLeft(b, "\r\n \t") // several servers skip them
+	if bytes.HasPrefix(b, []byte("PROXY ")) || bytes.HasPrefix(b, []byte("\r\n\r\n\x00")) {
+		return true, true // the PROXY protocol of either version: a server that takes it from anybody reads the protocol that counts behind it
+	}
+	rest := trimBlanks(b, true) // several servers skip them
 	word := 0
 	for word < len(rest) && tokenByte(rest[word]) {
 		word++
@@ -226,10 +229,10 @@ func Looks(b []byte) (is, done bool) {
 	switch {
 	case word == len(rest):
 		return undecided, undecided
-	case word == 0 || rest[word] != ' ' && rest[word] != '\t':
+	case word == 0 || !blank(rest[word]):
 		return false, true
 	}
-	rest = bytes.TrimLeft(rest[word:], " \t")
+	rest = trimBlanks(rest[word:], false)
 	line, _, ended := bytes.Cut(rest, []byte("\n"))
 	lower := bytes.ToLower(line)
 	switch scheme := []byte("http"); {
@@ -239,6 +242,18 @@ func Looks(b []byte) (is, done bool) {
 		return false, true
 	}
 	return undecided, undecided
+}
+
+// blank reports whether some server takes c for the blank between the words of a request line: all that RFC 9112, 3 has, and what Python's str.split
+// takes for one, in ISO 8859-1.
+func blank(c byte) bool { return strings.IndexByte(" \t\v\f\r\x1c\x1d\x1e\x1f\x85\xa0", c) >= 0 }
+
+// trimBlanks drops blanks from the beginning, and ends of lines too.
+func trimBlanks(b []byte, lines bool) []byte {
+	for len(b) > 0 && (blank(b[0]) || lines && b[0] == '\n') {
+		b = b[1:]
+	}
+	return b
 }
 
 // Switched reports whether the server's first bytes accept an upgrade: the final status is 101. Other interim answers before it are skipped.

@@ -28,9 +28,10 @@ var versions = [...]version{
 }
 
 const (
-	maxConnID      = 20 // RFC 9000, 17.2
-	minFirstID     = 8  // of the destination that a client makes up, RFC 9000, 7.2
-	maxConnections = 4  // of one flow
+	maxConnID      = 20       // RFC 9000, 17.2
+	minFirstID     = 8        // of the destination that a client makes up, RFC 9000, 7.2
+	maxConnections = 4        // of one flow
+	maxCrypto      = 16 << 10 // of a ClientHello, as servers bound it too: one packet can ask for all of it
 	maxSegments    = 256
 	sampleSize     = 16
 )
@@ -42,7 +43,11 @@ const (
 // them: the name is the client's claim, as in TLS.
 type Initials struct {
 	connections []*connection
+	current     int // what the last datagram belonged to
 }
+
+// Connection numbers the connection that the last datagram without an error belonged to, from 0.
+func (q *Initials) Connection() int { return q.current }
 
 // connection is one attempt to connect: its keys and its stream of CRYPTO frames. A Retry of the server makes a second one.
 type connection struct {
@@ -71,8 +76,7 @@ type segment struct{ from, to int }
 // before it. Without done and err, keep the datagram until done. err is [ErrNotQUIC] or an [ErrMalformed]; the datagram is to be dropped then. A datagram
 // without an Initial packet belongs to the connection that began last.
 func (q *Initials) Initial(datagram []byte) (hello Hello, done bool, err error) {
-	const fixedBit = 0x40 // is set as long as the server has not allowed otherwise (RFC 9287)
-	if len(datagram) == 0 || len(q.connections) == 0 && datagram[0]&fixedBit == 0 {
+	if len(datagram) == 0 { // the fixed bit is not looked at: a server may have allowed to leave it out (RFC 9287)
 		return Hello{}, false, ErrNotQUIC
 	}
 	var current *connection
@@ -106,6 +110,7 @@ func (q *Initials) Initial(datagram []byte) (hello Hello, done bool, err error) 
 	if current == nil {
 		current = q.connections[len(q.connections)-1]
 	}
+	q.current = slices.Index(q.connections, current)
 	return current.hello, current.done, nil
 }
 
@@ -304,8 +309,8 @@ func (r *reader) bigVarint() {
 // add puts data into the stream. Bytes that come twice must be the same: an endpoint may use either.
 func (c *connection) add(from int, data []byte) error {
 	to := from + len(data)
-	if to > maxHello {
-		return malformed("the ClientHello has more than %d bytes", maxHello)
+	if to > maxCrypto {
+		return malformed("the ClientHello has more than %d bytes", maxCrypto)
 	}
 	if len(data) == 0 {
 		return nil

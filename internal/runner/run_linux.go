@@ -288,6 +288,9 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 			return nil, backend.Lookup(p, nil)
 		}
 	}
+	if err := backend.LookForHelper(p, helperPath()); err != nil {
+		return nil, err
+	}
 	l, err := backend.Preview(p)
 	if err != nil {
 		return nil, err

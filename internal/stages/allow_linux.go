@@ -53,10 +53,16 @@ func (l *Lowering) allow() error {
 	if a.Proxy {
 		l.tcp(verify.SentProxy, netip.MustParseAddrPort(plan.ProxyAddress))
 	}
-	for _, port := range a.UDP {
-		l.udp(verify.SentUDP, port)
+	for _, port := range a.TCP6 {
+		l.tcp(verify.SentDirect, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
 	}
-	l.udp(verify.SentDNS, 53) // the last
+	for _, port := range a.UDP {
+		l.udp(verify.SentUDP, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	}
+	for _, port := range a.UDP6 {
+		l.udp(verify.SentUDP, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
+	}
+	l.udp(verify.SentDNS, netip.AddrPortFrom(netip.IPv4Unspecified(), 53)) // the last
 	return nil
 }
 
@@ -75,44 +81,53 @@ func (l *Lowering) netlink(protocol int, name string, message []byte, must bool)
 	l.Program.Add(unix.SYS_CLOSE, sys.Of(fd))
 }
 
-// tcp opens a listener and sends it. There is none for IPv6 where the kernel, or the namespace, has no IPv6.
+// tcp opens a listener and sends it.
 func (l *Lowering) tcp(kind byte, at netip.AddrPort) {
 	l.step("network", fmt.Sprintf("listen on %s", at))
-	family, name := unix.AF_INET, "AF_INET"
-	if at.Addr().Is6() {
-		family, name = unix.AF_INET6, "AF_INET6"
-	}
-	fd, where := l.Program.Slot(), sockaddr(at)
-	l.Program.Add(unix.SYS_SOCKET, sys.Words(family, name), sys.Words(unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, "SOCK_STREAM|SOCK_CLOEXEC|SOCK_NONBLOCK"), sys.Int(0)).Keep(fd)
-	rest := func() {
-		l.Program.Add(unix.SYS_BIND, sys.Of(fd), sys.Bytes(where), sys.Int(len(where)))
-		send := func() {
-			l.Program.Add(unix.SYS_LISTEN, sys.Of(fd), sys.Int(verify.Backlog))
-			l.Program.Send(l.fds.Status, kind, fd)
-		}
-		if family == unix.AF_INET6 {
-			l.Program.Then(send, unix.EADDRNOTAVAIL)
-		} else {
-			send()
-		}
-		l.Program.Add(unix.SYS_CLOSE, sys.Of(fd))
-	}
-	if family == unix.AF_INET6 {
-		l.Program.Then(rest, unix.EAFNOSUPPORT)
-	} else {
-		rest()
-	}
+	l.socket(unix.SOCK_STREAM, "SOCK_STREAM", at, func(fd sys.Slot) {
+		l.Program.Add(unix.SYS_LISTEN, sys.Of(fd), sys.Int(verify.Backlog))
+		l.Program.Send(l.fds.Status, kind, fd)
+	})
 }
 
 // udp opens a socket that learns what address a datagram was sent to, and sends it.
-func (l *Lowering) udp(kind byte, port uint16) {
-	l.step("network", fmt.Sprintf("UDP port %d", port))
-	fd, one, where := l.Program.Slot(), []byte{1, 0, 0, 0}, sockaddr(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
-	l.Program.Add(unix.SYS_SOCKET, sys.Words(unix.AF_INET, "AF_INET"), sys.Words(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, "SOCK_DGRAM|SOCK_CLOEXEC|SOCK_NONBLOCK"), sys.Int(0)).Keep(fd)
-	l.Program.Add(unix.SYS_SETSOCKOPT, sys.Of(fd), sys.Words(unix.IPPROTO_IP, "IPPROTO_IP"), sys.Words(unix.IP_PKTINFO, "IP_PKTINFO"), sys.Bytes(one), sys.Int(len(one)))
-	l.Program.Add(unix.SYS_BIND, sys.Of(fd), sys.Bytes(where), sys.Int(len(where)))
-	l.Program.Send(l.fds.Status, kind, fd)
-	l.Program.Add(unix.SYS_CLOSE, sys.Of(fd))
+func (l *Lowering) udp(kind byte, at netip.AddrPort) {
+	step := fmt.Sprintf("UDP port %d", at.Port())
+	if at.Addr().Is6() {
+		step += " of IPv6"
+	}
+	l.step("network", step)
+	l.socket(unix.SOCK_DGRAM, "SOCK_DGRAM", at, func(fd sys.Slot) { l.Program.Send(l.fds.Status, kind, fd) })
+}
+
+// socket opens and binds a socket for use. There is none of IPv6 where the kernel, or the namespace, has no IPv6. One of IPv6 is for that alone, as
+// there may be one of IPv4 with the same port (IPV6_V6ONLY, ipv6(7)).
+func (l *Lowering) socket(kind int, name string, at netip.AddrPort, use func(fd sys.Slot)) {
+	fd, one, where := l.Program.Slot(), []byte{1, 0, 0, 0}, sockaddr(at)
+	option := func(level int, levelName string, number int, name string) {
+		l.Program.Add(unix.SYS_SETSOCKOPT, sys.Of(fd), sys.Words(level, levelName), sys.Words(number, name), sys.Bytes(one), sys.Int(len(one)))
+	}
+	flags, flagNames := kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, name+"|SOCK_CLOEXEC|SOCK_NONBLOCK"
+	if at.Addr().Is4() {
+		l.Program.Add(unix.SYS_SOCKET, sys.Words(unix.AF_INET, "AF_INET"), sys.Words(flags, flagNames), sys.Int(0)).Keep(fd)
+		if kind == unix.SOCK_DGRAM {
+			option(unix.IPPROTO_IP, "IPPROTO_IP", unix.IP_PKTINFO, "IP_PKTINFO")
+		}
+		l.Program.Add(unix.SYS_BIND, sys.Of(fd), sys.Bytes(where), sys.Int(len(where)))
+		use(fd)
+		l.Program.Add(unix.SYS_CLOSE, sys.Of(fd))
+		return
+	}
+	l.Program.Add(unix.SYS_SOCKET, sys.Words(unix.AF_INET6, "AF_INET6"), sys.Words(flags, flagNames), sys.Int(0)).Keep(fd)
+	l.Program.Then(func() {
+		option(unix.IPPROTO_IPV6, "IPPROTO_IPV6", unix.IPV6_V6ONLY, "IPV6_V6ONLY")
+		if kind == unix.SOCK_DGRAM {
+			option(unix.IPPROTO_IPV6, "IPPROTO_IPV6", unix.IPV6_RECVPKTINFO, "IPV6_RECVPKTINFO")
+		}
+		l.Program.Add(unix.SYS_BIND, sys.Of(fd), sys.Bytes(where), sys.Int(len(where)))
+		l.Program.Then(func() { use(fd) }, unix.EADDRNOTAVAIL)
+		l.Program.Add(unix.SYS_CLOSE, sys.Of(fd))
+	}, unix.EAFNOSUPPORT)
 }
 
 // sockaddr is struct sockaddr_in of ip(7), or sockaddr_in6 of ipv6(7).

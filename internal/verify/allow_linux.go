@@ -45,10 +45,16 @@ func (c *checker) allow() {
 	if a.Proxy {
 		c.tcp(SentProxy, netip.MustParseAddrPort("127.0.0.1:15002"))
 	}
-	for _, port := range a.UDP {
-		c.udp(SentUDP, port)
+	for _, port := range a.TCP6 {
+		c.tcp(SentDirect, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
 	}
-	c.udp(SentDNS, 53)
+	for _, port := range a.UDP {
+		c.udp(SentUDP, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	}
+	for _, port := range a.UDP6 {
+		c.udp(SentUDP, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
+	}
+	c.udp(SentDNS, netip.AddrPortFrom(netip.IPv4Unspecified(), 53))
 }
 
 // netlink requires that a message is sent to the kernel and, if it must be obeyed, that the kernel has nothing against it.
@@ -66,30 +72,52 @@ func (c *checker) netlink(protocol int, message []byte, must bool) {
 
 // tcp requires a listener that is sent to the caller. IPv6 may be missing.
 func (c *checker) tcp(kind byte, at netip.AddrPort) {
-	six, family := at.Addr().Is6(), unix.AF_INET
-	if six {
-		family = unix.AF_INET6
-	}
-	m := c.call(Network, unix.SYS_SOCKET).num(family).num(unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK).num(0)
-	if six {
-		m.orSkip(noIPv6, 4)
-	}
-	s, where := m.opens(), socketAddress(at)
-	m = c.call(Network, unix.SYS_BIND).slot(s).mem(where).num(len(where))
-	if six {
-		m.orSkip(noIPv6Address, 2)
-	}
+	s := c.socket(unix.SOCK_STREAM, at, 5)
+	c.bound(s, at, 2)
 	c.call(Network, unix.SYS_LISTEN).slot(s).num(Backlog)
 	c.sent(kind, s)
 }
 
-// udp requires a socket that is sent to the caller.
-func (c *checker) udp(kind byte, port uint16) {
-	where := socketAddress(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
-	s := c.call(Network, unix.SYS_SOCKET).num(unix.AF_INET).num(unix.SOCK_DGRAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK).num(0).opens()
-	c.call(Network, unix.SYS_SETSOCKOPT).slot(s).num(unix.IPPROTO_IP).num(unix.IP_PKTINFO).mem([]byte{1, 0, 0, 0}).num(4)
-	c.call(Network, unix.SYS_BIND).slot(s).mem(where).num(len(where))
+// udp requires a socket that learns where a datagram was sent to, and that is sent to the caller. IPv6 may be missing.
+func (c *checker) udp(kind byte, at netip.AddrPort) {
+	s := c.socket(unix.SOCK_DGRAM, at, 5)
+	if at.Addr().Is6() {
+		c.option(s, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO)
+	} else {
+		c.option(s, unix.IPPROTO_IP, unix.IP_PKTINFO)
+	}
+	c.bound(s, at, 1)
 	c.sent(kind, s)
+}
+
+// socket requires a socket for one address. Without IPv6, it and rest calls for it are left out. One of IPv6 has to be for that alone.
+func (c *checker) socket(kind int, at netip.AddrPort, rest int) sys.Slot {
+	family := unix.AF_INET
+	if at.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	m := c.call(Network, unix.SYS_SOCKET).num(family).num(kind | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK).num(0)
+	if at.Addr().Is4() {
+		return m.opens()
+	}
+	m.orSkip(noIPv6, rest)
+	s := m.opens()
+	c.option(s, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
+	return s
+}
+
+// option requires that an option of a socket is set.
+func (c *checker) option(s sys.Slot, level, number int) {
+	c.call(Network, unix.SYS_SETSOCKOPT).slot(s).num(level).num(number).mem([]byte{1, 0, 0, 0}).num(4)
+}
+
+// bound requires that a socket is bound to an address. If the namespace has no IPv6, rest calls are left out.
+func (c *checker) bound(s sys.Slot, at netip.AddrPort, rest int) {
+	where := socketAddress(at)
+	m := c.call(Network, unix.SYS_BIND).slot(s).mem(where).num(len(where))
+	if at.Addr().Is6() {
+		m.orSkip(noIPv6Address, rest)
+	}
 }
 
 // sent requires that a socket goes to the caller and nowhere else, and that this process keeps none.

@@ -17,10 +17,13 @@ type Allow struct {
 	Rules []string `json:"rules"`
 	// Step is how connections get to the helper: [StepRedirect] or [StepPorts].
 	Step string `json:"step"`
-	// TCP are the ports that are listened on one by one. There are none by StepRedirect, which needs none.
-	TCP []uint16 `json:"tcp,omitempty"`
-	// UDP are the ports of UDP that rules name.
-	UDP []uint16 `json:"udp,omitempty"`
+	// TCP and TCP6 are the ports that are listened on one by one, of IPv4 and of IPv6: those of rules, and 53 for questions about names. There are none by
+	// StepRedirect, which needs none.
+	TCP  []uint16 `json:"tcp,omitempty"`
+	TCP6 []uint16 `json:"tcp6,omitempty"`
+	// UDP and UDP6 are the ports of UDP that rules name. IPv6 is for rules that list addresses of IPv6.
+	UDP  []uint16 `json:"udp,omitempty"`
+	UDP6 []uint16 `json:"udp6,omitempty"`
 	// Proxy has a proxy for HTTP and SOCKS5 at [ProxyAddress], which the environment names.
 	Proxy bool `json:"proxy,omitempty"`
 }
@@ -48,8 +51,11 @@ const (
 	StepPorts    = "ports"    // a listener for each port of the rules: connections to other ports are refused by the kernel, and not reported
 )
 
-// mostPorts bounds the ports that are listened on one by one.
+// mostPorts bounds the ports of a protocol that are listened on one by one. All sockets go to the helper by one message, which holds 253 (SCM_MAX_FD).
 const mostPorts = 100
+
+// dnsPort is where questions about names are answered, by UDP and by TCP (RFC 7766).
+const dnsPort = 53
 
 // allow plans the network allow.
 func (c *compiler) allow() error {
@@ -71,14 +77,17 @@ func (c *compiler) allow() error {
 		}
 	}
 	var tooMany bool
-	if a.UDP, tooMany = ports(rules, true); tooMany {
+	if a.UDP, a.UDP6, tooMany = ports(rules, true); tooMany {
 		return c.tooManyPorts("UDP")
 	}
 	if !c.facts.Can(facts.Nftables) {
 		a.Step = StepPorts
-		if a.TCP, tooMany = ports(rules, false); tooMany {
+		if a.TCP, a.TCP6, tooMany = ports(rules, false); tooMany {
 			return c.tooManyPorts("TCP")
 		}
+		a.TCP = append(a.TCP, dnsPort)
+		slices.Sort(a.TCP)
+		a.TCP = slices.Compact(a.TCP)
 		row, _ := facts.Lookup(facts.Nftables)
 		c.plan.Notes = append(c.plan.Notes, Note{Feature: string(facts.Nftables), Loss: row.Loss, Found: c.facts.Answers[facts.Nftables].Detail, Fix: c.facts.Fix(facts.Nftables)})
 	}
@@ -99,24 +108,29 @@ func (c *compiler) noAllow(loss, fix string) error {
 	return nil
 }
 
-// ports lists the ports of the rules of one protocol, sorted.
-func ports(rules netrule.Rules, udp bool) (all []uint16, tooMany bool) {
+// ports lists the ports of the rules of one protocol, sorted: those of rules for names and IPv4, and those of rules for IPv6.
+func ports(rules netrule.Rules, udp bool) (four, six []uint16, tooMany bool) {
 	for _, r := range rules {
 		if r.UDP() != udp {
 			continue
 		}
+		list := &four
+		if r.Prefix.IsValid() && r.Prefix.Addr().Is6() {
+			list = &six
+		}
 		for _, p := range r.Ports {
 			if int(p.To)-int(p.From) >= mostPorts {
-				return nil, true
+				return nil, nil, true
 			}
 			for port := int(p.From); port <= int(p.To); port++ {
-				all = append(all, uint16(port))
+				*list = append(*list, uint16(port))
 			}
 		}
 	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	return all, len(all) > mostPorts
+	slices.Sort(four)
+	slices.Sort(six)
+	four, six = slices.Compact(four), slices.Compact(six)
+	return four, six, len(four)+len(six) > mostPorts
 }
 
 // text is the plan's network line.

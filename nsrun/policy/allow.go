@@ -38,16 +38,6 @@ func CheckRule(text string) error {
 
 const dns = 53
 
-// WithAllow returns p with rules added to its network, which becomes allow. The network host is a mistake then.
-func (p Policy) WithAllow(rules ...string) (Policy, error) {
-	if p.Network == NetworkHost {
-		return p, errors.New("the network is the host's already; leave out the rules, or the network host")
-	}
-	p.Network = NetworkAllow
-	p.Allow = append(p.Allow[:len(p.Allow):len(p.Allow)], rules...)
-	return p, nil
-}
-
 // spelled writes the rules as they are understood, with a note for each that was written in another way.
 func (p Policy) spelled() (Policy, []Note) {
 	if len(p.Allow) == 0 {

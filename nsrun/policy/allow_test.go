@@ -22,11 +22,6 @@ func TestAllowIsChecked(t *testing.T) {
 		}
 		assert.ErrorContains(t, err, want)
 	}
-	_, err := Policy{Network: NetworkHost}.WithAllow("a.b")
-	assert.Error(t, err)
-	p, err := Policy{Allow: []string{"x.y"}, Network: NetworkAllow}.WithAllow("a.b")
-	require.NoError(t, err)
-	assert.Equal(t, []string{"x.y", "a.b"}, p.Allow)
 }
 
 // TestCeilingCutsTheNetwork to what both permit.
