@@ -198,6 +198,20 @@ func ExampleSession() {
 	// true
 }
 
+// What no rule allows is asked about, while the connection waits. It takes nsrun-helper beside the program.
+func ExampleSession_Ask() {
+	session := must(nsrun.Open(ctx, must(nsrun.NewPolicy().Allow("registry.example.com:443").Build())))
+	defer session.Close()
+	session.OnRefused(func(d result.Denial) { fmt.Println("refused:", d.Path, d.Reason) })
+	err := session.Ask(30*time.Second, func(q nsrun.Question) nsrun.Answer {
+		if strings.HasSuffix(q.Name, ".example.com") {
+			return nsrun.Answer{Allow: true, Session: true}
+		}
+		return nsrun.Answer{Reason: "it is not ours"}
+	})
+	fmt.Println(err, session.Command(ctx, "curl", "-sS", "https://mirror.example.com").Run(), session.Allow())
+}
+
 func ExampleSession_ResolvePath() {
 	dir, remove := workspace()
 	defer remove()

@@ -50,7 +50,7 @@ func main() {
 	debug.SetMemoryLimit(memoryLimit)
 	err := run(parent)
 	if err != nil {
-		send(netmessage.Event{Error: err.Error()}, 0)
+		send(netmessage.Event{Error: err.Error()})
 		os.Exit(exitUsage)
 	}
 }
@@ -99,50 +99,87 @@ func run(parent int) error {
 	if err != nil {
 		return err
 	}
-	send(netmessage.Event{Ready: true}, 0)
+	send(netmessage.Event{Ready: true})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for e := range events {
-			send(e, 0)
+			send(e)
 		}
 	}()
-	await()
+	failed := serve(server)
 	summary := server.Close()
 	close(events)
 	<-ended
-	sendSummary(summary)
+	if failed != nil {
+		return failed
+	}
+	sendSummary(&summary, func(s *netmessage.Summary) netmessage.Event { return netmessage.Event{Summary: s} })
 	return nil
 }
 
-// await waits for the end of nsrun's side of the socket.
-func await() {
-	b := make([]byte, 1)
+// serve carries out orders until the end of nsrun's side of the socket.
+func serve(server *nethost.Server) error {
+	b := make([]byte, netmessage.MaxEvent)
 	for {
-		n, _, err := unix.Recvfrom(socket, b, 0)
-		if !errors.Is(err, unix.EINTR) && n <= 0 {
-			return
+		n, _, err := unix.Recvfrom(socket, b, unix.MSG_TRUNC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 {
+			return nil
+		}
+		var order netmessage.Order
+		if n > len(b) {
+			return fmt.Errorf("an order has more than %d bytes", len(b))
+		}
+		if err := json.Unmarshal(b[:n], &order); err != nil {
+			return fmt.Errorf("an order of nsrun's: %w", err)
+		}
+		if err := carryOut(server, order); err != nil {
+			return err
 		}
 	}
 }
 
+func carryOut(server *nethost.Server, order netmessage.Order) error {
+	if order.Rules != nil {
+		if err := server.SetRules(*order.Rules); err != nil {
+			return err
+		}
+	}
+	if order.Ask != nil {
+		if err := server.SetAsking(*order.Ask); err != nil {
+			return err
+		}
+	}
+	if order.Answer != nil {
+		server.Answer(*order.Answer)
+	}
+	if order.Counts {
+		counts := server.Counts()
+		sendSummary(&counts, func(s *netmessage.Summary) netmessage.Event { return netmessage.Event{Counts: s} })
+	}
+	return nil
+}
+
 // send sends an event. It fails if nsrun has ended, which await sees.
-func send(e netmessage.Event, flags int) bool {
+func send(e netmessage.Event) bool {
 	data, err := json.Marshal(e)
 	if err != nil || len(data) > netmessage.MaxEvent {
 		return false
 	}
 	for {
-		err = unix.Sendto(socket, data, flags|unix.MSG_NOSIGNAL, nil)
+		err = unix.Sendto(socket, data, unix.MSG_NOSIGNAL, nil)
 		if !errors.Is(err, unix.EINTR) {
 			return true
 		}
 	}
 }
 
-// sendSummary sends the summary. It leaves out what does not fit into an event.
-func sendSummary(s netmessage.Summary) {
-	for !send(netmessage.Event{Summary: &s}, 0) {
+// sendSummary sends a summary as an event. It leaves out what does not fit into one.
+func sendSummary(s *netmessage.Summary, as func(*netmessage.Summary) netmessage.Event) {
+	for !send(as(s)) {
 		names, refusals := len(s.Names)*3/4, len(s.Refusals)*3/4
 		if len(s.Names)+len(s.Refusals) == 0 {
 			return

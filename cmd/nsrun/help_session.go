@@ -18,6 +18,9 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
 
   open     "manifest": PATH, or "policy": {...} as in a manifest, with "dir" for its relative "code"
            ok: session, dir (where commands start), backend, receipt (holds, lost, notes)
+             "ask": "30s"       ask about each connection that no rule of the network allow allows, by an event;
+                                it waits for the answer, so long at most, and is refused then
+             "refusals": true   send what the network allow refuses as it happens, by events
   exec     runs a command, and answers when it has ended
              "args": ["prog", "arg"] or "shell": "script"; one of them
              "stdin"            what it reads (default nothing)
@@ -46,17 +49,23 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
   cancel   ends the exec, or the process and all that it has started, or whatever else has the id "of"
   resolve  "path": a path inside; "access": "read" or "write". ok: path, of the host. A command that runs can
            make it lead elsewhere before it is opened: resolve and open it while nothing untrusted runs
+  allow    "rules": [...], what the network allow can reach from now on, instead of the rules before;
+           connections that they do not allow are reset. ok: rules
+  answer   "allow": "once", "session" (by a rule from now on) or "no", with a "reason", to the question whose id
+           "question" is
   close    closes one "session", or without that all, when the requests before it that belong to it are carried
            out; its processes are ended then. "now": true ends those requests instead. ok: closed, the names,
            when nothing of them is alive; protected_changed, what has changed that makes the host run something
   ping     ok: protocol (1), version
 
-open, exec, start, resolve and close take "session", the name of one of several; the default is "".
+open, exec, start, resolve, allow, answer and close take "session", the name of one of several; the default is
+"".
 
 Bytes ("stdin", "data", "stdout", "stderr") are a string if they are UTF-8, and {"base64": "..."} otherwise, in
 both directions. An event has the id of the exec or start that it belongs to, and "stdout" or "stderr" with what
 was written, or, for a start, "closed" with the name of a stream that has ended. What the client does not read
-makes only its writers wait.
+makes only its writers wait. An event of a network has no id, but "session", and "refused" with a denial as in
+results, or "question" with its id, name or address, port, and the rule that would allow it.
 
 A command that ran is never an error, whatever its exit code. An error has "kind", "text", and often "fix":
 

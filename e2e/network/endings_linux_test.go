@@ -251,7 +251,7 @@ func TestTwoRuns(t *testing.T) {
 func TestNothingIsLeftOfALibraryThatIsKilled(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {
 		var out bytes.Buffer
-		r := running{cmd: w.command(built.room+"/library", w.work, "listed.test:7000", "sh", "-c", fmt.Sprintf(holding, "")), out: &out}
+		r := running{cmd: w.command(built.room+"/library", "run", w.work, "listed.test:7000", "sh", "-c", fmt.Sprintf(holding, "")), out: &out}
 		r.cmd.Stdout, r.cmd.Stderr = &out, &out
 		require.NoError(t, r.cmd.Start())
 		children := r.connected(t, w)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode"
@@ -22,6 +23,9 @@ const helperStage = "network helper"
 
 // helperStart is how long the helper has until it is ready. It takes some milliseconds.
 const helperStart = 30 * time.Second
+
+// orderTime is how long a helper may take to read, before it gets no order.
+const orderTime = time.Second
 
 // helperEnd is how long the helper has for its summary, once nobody is left who could connect.
 const helperEnd = 2 * time.Second
@@ -48,12 +52,16 @@ type helper struct {
 	ready   bool
 	ended   bool // it can be heard no more
 	err     error
-	own     bool // err is what the helper reported
+	own     bool                   // err is what the helper reported
+	counts  *netmessage.Summary    // that were asked for, until somebody takes them
+	heard   func(netmessage.Event) // see [NetworkOptions]
+	sending sync.Mutex             // held to send after the start, and to take the socket away
 	summary *netmessage.Summary
 }
 
-// startHelper starts the helper of a plan. It is nil where the plan needs none.
-func startHelper(p *plan.Plan, path string) (*helper, error) {
+// startHelper starts the helper of a plan, which gets a signal when the thread ends that has started it (PR_SET_PDEATHSIG, prctl(2)), unless that is 0. It
+// is nil where the plan needs none.
+func startHelper(p *plan.Plan, path string, o NetworkOptions, atEnd syscall.Signal) (*helper, error) {
 	if p.Allow == nil {
 		return nil, nil
 	}
@@ -78,10 +86,13 @@ func startHelper(p *plan.Plan, path string) (*helper, error) {
 		unix.Close(pair[0])
 		return nil, &Error{Stage: helperStage, Err: err}
 	}
-	h := &helper{socket: pair[0], path: path, printed: printed, start: netmessage.Start{Rules: p.Allow.Rules}}
+	h := &helper{socket: pair[0], path: path, printed: printed, heard: o.Heard, start: netmessage.Start{Rules: p.Allow.Rules, Ask: o.Ask}}
+	if o.Rules != nil {
+		h.start.Rules = o.Rules
+	}
 	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
 	h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
-		Files: []*os.File{null, null, printed, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}})
+		Files: []*os.File{null, null, printed, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: atEnd}})
 	if err != nil {
 		unix.Close(pair[0])
 		printed.Close()
@@ -151,9 +162,9 @@ func (h *helper) take(kind string, fd int) error {
 }
 
 // read reads one event.
-func (h *helper) read() {
+func (h *helper) read(socket int) {
 	buf := make([]byte, netmessage.MaxEvent)
-	n, err := unix.Read(h.socket, buf)
+	n, err := unix.Read(socket, buf)
 	if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
 		return
 	}
@@ -171,12 +182,49 @@ func (h *helper) read() {
 	case n == 0:
 		h.ended = true
 	case event.Error != "":
-		h.ended, h.err, h.own = true, errors.New(plain(event.Error)), true
+		h.ended, h.err, h.own = true, errors.New(Plain(event.Error)), true
+	case event.Counts != nil:
+		h.counts = event.Counts
 	case event.Summary != nil:
 		h.summary, h.ended = event.Summary, true
 	case event.Ready:
 		h.ready = true
+	case h.heard != nil:
+		h.heard(event)
 	}
+}
+
+// order sends an order. It reports false if the helper takes none.
+func (h *helper) order(o netmessage.Order) bool {
+	data, err := json.Marshal(o)
+	if err != nil || len(data) > netmessage.MaxEvent {
+		return false
+	}
+	h.sending.Lock()
+	defer h.sending.Unlock()
+	for h.socket >= 0 {
+		switch err := unix.Sendto(h.socket, data, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, nil); {
+		case err == nil:
+			return true
+		case errors.Is(err, unix.EAGAIN):
+			fds := []unix.PollFd{{Fd: int32(h.socket), Events: unix.POLLOUT}}
+			if n, err := unix.Poll(fds, int(orderTime.Milliseconds())); n == 0 && err == nil {
+				return false
+			}
+		case !errors.Is(err, unix.EINTR):
+			return false
+		}
+	}
+	return false
+}
+
+// takeSocket returns the socket, which the caller closes, and has nothing more sent; -1 if that has been done.
+func (h *helper) takeSocket() int {
+	h.sending.Lock()
+	defer h.sending.Unlock()
+	socket := h.socket
+	h.socket = -1
+	return socket
 }
 
 // cause is why the helper does not serve.
@@ -196,6 +244,9 @@ func (h *helper) cause() error {
 	return err
 }
 
+// late says that the helper was waited for in vain.
+func (h *helper) late() { h.ended, h.err = true, errors.New("it was not ready in time") }
+
 // failure is why the network is not served from the beginning.
 func (h *helper) failure() error {
 	e := &Error{Stage: helperStage, Op: "start", Path: h.path, Err: h.cause()}
@@ -205,8 +256,8 @@ func (h *helper) failure() error {
 	return e
 }
 
-// plain makes one line of bounded length of what the helper has to say, which an attacker may have written.
-func plain(text string) string {
+// Plain makes one line of at most 500 bytes of a text that anybody may have written.
+func Plain(text string) string {
 	line := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
@@ -221,7 +272,7 @@ func (h *helper) hear() {
 	b := make([]byte, maxSaid)
 	n, _ := h.printed.ReadAt(b, 0)
 	text, _, _ := strings.Cut(string(b[:n]), "\x00")
-	h.said = plain(text)
+	h.said = Plain(text)
 	h.printed.Close()
 }
 
@@ -236,10 +287,9 @@ func (h *helper) finish() *netmessage.Summary {
 			if ok, err := await(h.socket, max(time.Until(until), 0)); !ok || err != nil { // a negative time would be for ever
 				break
 			}
-			h.read()
+			h.read(h.socket)
 		}
-		unix.Close(h.socket)
-		h.socket = -1
+		unix.Close(h.takeSocket())
 		wire.CloseAll(h.sockets)
 		_ = h.process.Kill() // it has nothing more to do, and must not keep this process waiting
 		_, _ = h.process.Wait()
@@ -251,17 +301,22 @@ func (h *helper) finish() *netmessage.Summary {
 // helperNote says that the helper was lost on the way.
 func helperNote(h *helper) (notes []plan.Note) {
 	if h != nil && h.served && h.summary == nil {
-		notes = append(notes, plan.Note{Feature: helperStage, Loss: fmt.Sprintf("it ended before the command did, or could not report: connections after that were refused, "+
-			"and what was reached or refused is not known: %v", h.cause())})
+		notes = append(notes, HelperLost(h.cause()))
 	}
 	return notes
+}
+
+// HelperLost is the note of a command whose network helper did not see its end.
+func HelperLost(cause error) plan.Note {
+	return plan.Note{Feature: helperStage, Loss: fmt.Sprintf("it ended before the command did, or could not report: connections after that were refused, "+
+		"and what was reached or refused is not known: %v", cause)}
 }
 
 // heard serves what the helper says while the sandbox runs.
 func (r *run) heard() bool {
 	h := r.helper
 	was := h.ready
-	h.read()
+	h.read(h.socket)
 	if h.ended {
 		r.helping.fd = -1
 		if !h.ready {
@@ -292,6 +347,6 @@ func (r *run) helperLate() {
 		return
 	}
 	r.helperBy, r.deadline, r.helping.fd = time.Time{}, time.Time{}, -1
-	r.helper.ended, r.helper.err = true, errors.New("it was not ready in time")
+	r.helper.late()
 	r.breaks(r.helper.failure())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -23,6 +24,7 @@ type Info struct {
 	Resolved []mounts.Resolved   `json:"resolved,omitempty"`
 	Rules    []landlock.PathRule `json:"rules,omitempty"`
 	Tried    []plan.Act          `json:"tried,omitempty"`
+	Network  []string            `json:"network,omitempty"` // the kind of each socket of its network: see package netmessage
 	// Cgroups are the directories of the sandbox's cgroup, and their versions. The sandbox's owner removes them.
 	Cgroups []cgroup.Tree `json:"cgroups,omitempty"`
 	// Steps are the steps of the program's last calls, each with the index of its first call.
@@ -45,11 +47,12 @@ func (i *Info) step(call int) (sys.Step, bool) {
 	return sys.Step{}, false
 }
 
-// Opened is a sandbox that serves. Its owner closes Socket and Pidfd.
+// Opened is a sandbox that serves. Its owner closes the descriptors.
 type Opened struct {
 	Info
-	Socket int // a stream socket for requests; the sandbox ends when it does
-	Pidfd  int // of pid 1, or of the subreaper
+	Socket  int   // a stream socket for requests; the sandbox ends when it does
+	Pidfd   int   // of pid 1, or of the subreaper
+	Sockets []int // of its network, which [Network.Serve] takes
 }
 
 // OpenOptions are the parameters of Open beside its plan.
@@ -139,7 +142,11 @@ func Open(p *plan.Plan, opts OpenOptions) (*Opened, error) {
 	if err != nil {
 		return abandon(explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p))
 	}
+	if out.Network, out.Sockets, err = netSockets(p, pair[0], report[0]); err != nil {
+		return abandon(err)
+	}
 	if err := ready(report[0], lowered, p); err != nil {
+		wire.CloseAll(out.Sockets)
 		return abandon(err)
 	}
 	out.Cgroups = group.Made()

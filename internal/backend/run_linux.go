@@ -38,6 +38,8 @@ type Options struct {
 	Home string
 	// Helper is the path of the network helper, for a plan with an allow-list: see [HelperName].
 	Helper string
+	// Network is for a plan with an allow-list.
+	Network NetworkOptions
 	// Sole means that this process exists only for this run, and no goroutine of it is locked to a thread, so that no thread of it ends. With
 	// plan.Bwrap it also gives up its capabilities, the descriptors that its caller has left open, and Go's handlers of signals.
 	Sole bool
@@ -120,7 +122,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 		}
 		defer unix.Close(w.parent)
 	}
-	served, err := startHelper(p, opts.Helper) // beside all that follows
+	served, err := startHelper(p, opts.Helper, opts.Network, unix.SIGKILL) // beside all that follows
 	defer served.finish()
 	if err != nil {
 		entry.EndAhead()

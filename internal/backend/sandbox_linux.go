@@ -32,6 +32,7 @@ type Sandbox struct {
 
 	pidfd  *os.File
 	socket *os.File
+	net    *Network      // ends with the sandbox
 	done   chan struct{} // closed when the sandbox has ended
 	turn   chan struct{} // holds a token, so that requests are sent one at a time
 
@@ -40,10 +41,10 @@ type Sandbox struct {
 	evidence cgroup.Evidence // the cgroup's last counters
 }
 
-// NewSandbox takes over the descriptors of an open sandbox.
-func NewSandbox(p *plan.Plan, info Info, socket, pidfd int) *Sandbox {
+// NewSandbox takes over the descriptors of an open sandbox, and its network.
+func NewSandbox(p *plan.Plan, info Info, socket, pidfd int, net *Network) *Sandbox {
 	_ = unix.SetNonblock(pidfd, true) // Go's poller takes only non-blocking descriptors; the socket stays out of it: see [End]
-	s := &Sandbox{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"),
+	s := &Sandbox{Plan: p, Info: info, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), socket: os.NewFile(uintptr(socket), "requests"), net: net,
 		done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
 	s.Terminate = s.Kill
@@ -70,6 +71,7 @@ func (s *Sandbox) watch() {
 			time.Sleep(time.Millisecond / 2)
 		}
 	}
+	s.net.End()
 	s.socket.Close()
 	s.pidfd.Close()
 	s.mu.Lock()
@@ -79,6 +81,9 @@ func (s *Sandbox) watch() {
 	_ = group.Remove() // if that fails, a later run removes it
 	close(s.done)
 }
+
+// Network returns what serves the sandbox's network: nil where nothing has to.
+func (s *Sandbox) Network() *Network { return s.net }
 
 // Evidence returns the counters of the sandbox's cgroup, or their last values once the sandbox has ended.
 func (s *Sandbox) Evidence() cgroup.Evidence {

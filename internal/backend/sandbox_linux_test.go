@@ -40,7 +40,7 @@ func openSandbox(t *testing.T, p *plan.Plan) *Sandbox {
 	t.Helper()
 	o, err := Open(p, OpenOptions{Fork: forker(t)})
 	require.NoError(t, err)
-	s := NewSandbox(p, o.Info, o.Socket, o.Pidfd)
+	s := NewSandbox(p, o.Info, o.Socket, o.Pidfd, nil)
 	t.Cleanup(func() {
 		s.Kill()
 		_, _ = unix.Wait4(-1, nil, 0, nil)

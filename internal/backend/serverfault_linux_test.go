@@ -11,6 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/facts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
@@ -29,11 +30,15 @@ func TestEveryFaultOfAServerFailsClosed(t *testing.T) {
 			p.SelfTest = slices.DeleteFunc(slices.Clone(plan.Acts[:]), func(a plan.Act) bool { return a == plan.ActForeign && runtime.GOARCH != "amd64" })
 		},
 		"landlock": func(*plan.Plan) {},
+		"allow":    func(*plan.Plan) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, marker := touch(t, func(pol *policy.Policy) {
 				if name == "landlock" {
 					pol.Backend = policy.BackendLandlock
+				}
+				if name == "allow" {
+					allowing(pol)
 				}
 			})
 			if name == "landlock" && (!probe.Quick().Can(facts.Landlock) || !p.KillScope) {
@@ -93,7 +98,8 @@ func tryServer(t *testing.T, points *points, fork func(func()), inject func(*sys
 			}
 		}
 	}
-	s := NewSandbox(p, o.Info, o.Socket, o.Pidfd)
+	wire.CloseAll(o.Sockets) // nobody connects
+	s := NewSandbox(p, o.Info, o.Socket, o.Pidfd, nil)
 	defer func() {
 		s.Kill()
 		for {

@@ -58,7 +58,7 @@ var imports = map[string]string{
 	"internal/importcheck":        "",
 	"internal/importcheck/report": "",
 	"nsrun/result":                "nsrun/plan",
-	"internal/runner":             "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/plan nsrun/result mounts internal/backend internal/stages internal/probe internal/wire internal/spawner internal/homes internal/agent internal/watch internal/netmessage",
+	"internal/runner":             "nsrun/audit nsrun/policy nsrun/commands nsrun/facts nsrun/netrule nsrun/plan nsrun/result mounts internal/backend internal/stages internal/probe internal/wire internal/spawner internal/homes internal/agent internal/watch internal/netmessage",
 	"nsrun":                       "nsrun/policy nsrun/tools nsrun/commands nsrun/plan nsrun/result internal/backend internal/runner",
 	"nsrun/load":                  "nsrun nsrun/policy nsrun/plan nsrun/manifest nsrun/tools internal/runner",
 	"cmd/nsrun/internal/session":  "internal/runner nsrun/result nsrun/policy nsrun/plan",

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -109,8 +110,28 @@ func (h *host) refused() (list []netmessage.Refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.events {
-		list = append(list, *e.Refusal)
+		if e.Refusal != nil {
+			list = append(list, *e.Refusal)
+		}
 	}
+	return list
+}
+
+// questions waits until so many questions were asked, and returns them.
+func (h *host) questions(t testing.TB, n int) (list []netmessage.Question) {
+	t.Helper()
+	testenv.Eventually(t, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		list = nil
+		for _, e := range h.events {
+			if e.Question != nil {
+				list = append(list, *e.Question)
+			}
+		}
+		return len(list) >= n
+	}, "questions")
+	require.Len(t, list, n)
 	return list
 }
 

@@ -47,6 +47,7 @@ type client struct {
 	offer bool // the client has offered an upgrade, and waits for the answer
 	tap   *tap // sees the answer to that, or to a ClientHello
 	socks bool // the client waits for a reply of SOCKS5
+	asked bool // an answer to a question has allowed it, and no rule
 
 	status int  // of HTTP, for a request that cannot be read
 	reply  byte // likewise of SOCKS5
@@ -56,7 +57,7 @@ type client struct {
 
 // run serves the client until its connection ends.
 func (c *client) run() {
-	rule, refused := c.decide(opConnect, c.to)
+	rule, refused := c.permit(c.to)
 	if refused != nil {
 		for until := time.Now().Add(silence); c.kind == unknown && c.read(until) == nil; c.look() { // it shows in which form to answer
 		}
@@ -102,6 +103,12 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 	}
 	c.record.connected(name)
 	r := c.newRelay(c.conn, host, name)
+	done := c.relays.add(c, r.abort)
+	defer done()
+	if !c.asked && !c.allows(c.to) { // the rules have changed since
+		c.refuse(c.refusal(opConnect, c.to, netmessage.Unlisted, "no rule names "+c.to.host()+" any more"))
+		return
+	}
 	r.run(func() error { return c.up(r, rule) })
 	if r.spent.Load() {
 		c.record.refuse(*c.refusal(opConnect, c.to, netmessage.TooMany, fmt.Sprintf("%d bytes were carried for %s, which is the cap", c.caps.Bytes, c.to.host())))

@@ -53,9 +53,9 @@ func (s *Server) target(to netip.AddrPort, udp bool) target {
 // allows reports whether a rule lists t.
 func (s *Server) allows(t target) (ok bool) {
 	if t.name != "" {
-		_, ok = s.rules.Name(t.name, t.port, t.udp)
+		_, ok = s.rules.now().Name(t.name, t.port, t.udp)
 	} else {
-		_, ok = s.rules.Addr(t.addr, t.port, t.udp)
+		_, ok = s.rules.now().Addr(t.addr, t.port, t.udp)
 	}
 	return ok
 }
@@ -66,15 +66,15 @@ func (s *Server) decide(op string, t target) (netrule.Rule, *netmessage.Refusal)
 		return netrule.Rule{}, s.refusal(op, t, netmessage.Malformed, "there is no port 0")
 	}
 	if t.name != "" {
-		if rule, ok := s.rules.Name(t.name, t.port, t.udp); ok {
+		if rule, ok := s.rules.now().Name(t.name, t.port, t.udp); ok {
 			return rule, nil
 		}
-		if s.rules.Lists(t.name) {
+		if s.rules.now().Lists(t.name) {
 			return netrule.Rule{}, s.refusal(op, t, netmessage.Port, "a rule names "+t.name+", but not this port")
 		}
 		return netrule.Rule{}, s.refusal(op, t, netmessage.Unlisted, "no rule names "+t.name)
 	}
-	rule, ok := s.rules.Addr(t.addr, t.port, t.udp)
+	rule, ok := s.rules.now().Addr(t.addr, t.port, t.udp)
 	switch why := s.guard(t.addr); {
 	case ok && netrule.Metadata(t.addr) && !rule.Force:
 		return rule, s.refusal(op, t, netmessage.Guarded, t.host()+" is a metadata service, and the rule does not have +force")
@@ -222,7 +222,7 @@ func (s *Server) guardName(a netip.Addr, t target, rule netrule.Rule) string {
 	if why == "" || rule.Force && netrule.Metadata(a) {
 		return ""
 	}
-	if byAddr, ok := s.rules.Addr(a, t.port, t.udp); ok && (byAddr.Force || !netrule.Metadata(a)) {
+	if byAddr, ok := s.rules.now().Addr(a, t.port, t.udp); ok && (byAddr.Force || !netrule.Metadata(a)) {
 		return ""
 	}
 	return why

@@ -99,7 +99,7 @@ func (c *client) serveSocks(until time.Time) {
 // tunnel connects to a target, answers the client, and carries both ways. The client's first bytes after the answer are checked when they come.
 func (c *client) tunnel(to netparse.Target, success []byte) {
 	c.to = target{name: to.Name, addr: to.Addr, port: to.Port}
-	rule, refused := c.decide(opConnect, c.to)
+	rule, refused := c.permit(c.to)
 	if refused != nil {
 		c.refuse(refused)
 		return
@@ -152,7 +152,7 @@ func (c *client) forward(until time.Time) {
 		c.refuse(c.refusal(opRequest, c.to, netmessage.Malformed, "a request to the proxy without an http URL"))
 		return
 	}
-	rule, refused := c.decide(opConnect, c.to)
+	rule, refused := c.permit(c.to)
 	if refused == nil && (rule.Scheme == "https") {
 		refused = c.refusal(opRequest, c.to, netmessage.Mismatch, "the rule is for https, which this is not")
 	}

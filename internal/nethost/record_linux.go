@@ -58,8 +58,9 @@ func (r *record) refuse(x netmessage.Refusal) {
 		r.refusals = slices.Delete(r.refusals, 0, 1)
 		r.omitted++
 	}
-	r.refusals = append(r.refusals, &x)
 	r.events++
+	x.Serial = r.events
+	r.refusals = append(r.refusals, &x)
 	report := r.events <= maxEvents && r.event != nil
 	reported := x
 	r.mu.Unlock()
@@ -126,7 +127,7 @@ func (n *reached) room(limit int64) int64 {
 	return max(limit-n.sent.Load()-n.received.Load(), 0)
 }
 
-// summary returns what has been counted. Nothing is counted any more.
+// summary returns what has been counted until now.
 func (r *record) summary() netmessage.Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
-	"github.com/nsrun/nsrun/nsrun/netrule"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +21,7 @@ type Options struct {
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)                   // resolves a name that a rule allows
 	Dial   func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) // network is tcp, for a *net.TCPConn, or udp
 	Own    func() ([]netip.Addr, error)                                                   // lists the host's own addresses
-	Event  func(netmessage.Event)                                                         // is called at the first refusal of each kind, from several goroutines; it should not block
+	Event  func(netmessage.Event)                                                         // is called at the first refusal of each kind and for questions, from several goroutines; it should not block
 
 	readTime, tick time.Duration // of tests
 }
@@ -37,7 +36,7 @@ const (
 
 // Server serves one sandbox. [Serve] makes it.
 type Server struct {
-	rules    netrule.Rules
+	rules    rules
 	caps     netmessage.Caps
 	options  Options
 	idle     time.Duration // of TCP
@@ -47,6 +46,8 @@ type Server struct {
 	pool     *pool
 	record   *record
 	flows    *flows
+	asking   asking
+	relays   relays
 
 	own struct {
 		sync.Mutex
@@ -92,12 +93,11 @@ func Serve(start netmessage.Start, sockets []*os.File, options Options) (*Server
 
 func newServer(start netmessage.Start, options Options) (*Server, error) {
 	s := &Server{caps: start.Caps, options: options, pool: newPool(), open: map[io.Closer]struct{}{}}
-	for _, text := range start.Rules {
-		rule, _, err := netrule.Parse(text)
-		if err != nil {
-			return nil, fmt.Errorf("rule %q: %w", text, err)
-		}
-		s.rules = append(s.rules, rule)
+	if err := s.rules.set(start.Rules); err != nil {
+		return nil, err
+	}
+	if err := s.asking.set(start.Ask); err != nil {
+		return nil, err
 	}
 	if s.caps.Connections <= 0 {
 		s.caps.Connections = defaultConnections
@@ -202,6 +202,9 @@ func (s *Server) Close() netmessage.Summary {
 	s.wg.Wait()
 	return s.record.summary()
 }
+
+// Counts returns what has been counted until now: every refusal that a client has heard of is in it.
+func (s *Server) Counts() netmessage.Summary { return s.record.summary() }
 
 // acceptPause is how long a listener waits after an error such as EMFILE, which passes when connections end.
 const acceptPause = 5 * time.Millisecond

@@ -127,6 +127,9 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 	s.flows.mu.Lock()
 	s.flows.list[key] = f
 	s.flows.mu.Unlock()
+	if !s.allows(t) { // the rules have changed since
+		f.end()
+	}
 	s.wg.Go(func() {
 		defer s.record.leave()
 		defer s.record.exit(name)
@@ -144,6 +147,9 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 func (f *flow) send(s *Server, b []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ended.Load() {
+		return
+	}
 	if f.host == nil {
 		if len(f.pending) < maxPending && (f.held == 0 || f.held+len(b) <= maxHeld) { // a first one that is large has no other way
 			f.pending, f.held = append(f.pending, append([]byte(nil), b...)), f.held+len(b)
@@ -191,6 +197,9 @@ func (f *flow) run(s *Server) {
 	f.mu.Lock()
 	f.host = host
 	for _, b := range f.pending {
+		if f.ended.Load() {
+			break
+		}
 		f.write(s, b)
 	}
 	f.pending = nil

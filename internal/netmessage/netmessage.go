@@ -1,13 +1,13 @@
 // Package netmessage is what nsrun and its network helper, cmd/nsrun-helper, say to each other over one socket of the kind SOCK_SEQPACKET.
 //
 // nsrun sends one [Start] by package wire, with a descriptor for each of its sockets. The helper answers with one [Event] in each packet, as JSON of at
-// most [MaxEvent] bytes: first Ready or Error, then a Refusal at the first time that something is refused, and at last Summary. It stops serving, and
-// sends that, when nsrun has shut its side of the socket down for writing, and ends at once when nsrun has ended.
+// most [MaxEvent] bytes: first Ready or Error, then a Refusal at the first time that something is refused, a Question for what no rule allows, if it is to ask, Counts when it
+// is asked for them, and at last Summary. Meanwhile nsrun may send an [Order] in each packet, of as many bytes; they are carried out one after the other. The helper stops serving, and sends that, when nsrun has shut its side of the socket down for writing, and ends at once when nsrun has ended.
 //
 // It protects against nothing: both ends are programs of nsrun's, run by the same user.
 package netmessage
 
-// MaxEvent bounds an event, in bytes.
+// MaxEvent bounds an event, and an order, in bytes.
 const MaxEvent = 64 << 10
 
 // The kinds of sockets. All belong to the sandbox's network namespace.
@@ -24,6 +24,38 @@ type Start struct {
 	Rules   []string `json:"rules"`   // in the form of netrule.Rule.String
 	Sockets []string `json:"sockets"` // the kind of each descriptor that has come with it, in order
 	Caps    Caps     `json:"caps"`
+	Ask     *Asking  `json:"ask,omitempty"`
+}
+
+// Asking is what is to be asked about.
+type Asking struct {
+	MS   int64    `json:"ms"`             // how long a [Question] waits for its answer; 0 for none to be asked
+	Most []string `json:"most,omitempty"` // rules: nothing is asked about what they do not allow
+	All  bool     `json:"all,omitempty"`  // ask about everything; there are no Most
+}
+
+// Order is one packet of nsrun's after [Start].
+type Order struct {
+	Rules  *[]string `json:"rules,omitempty"` // instead of those before; connections that they do not allow are reset
+	Ask    *Asking   `json:"ask,omitempty"`
+	Answer *Answer   `json:"answer,omitempty"`
+	Counts bool      `json:"counts,omitempty"` // is answered when the rest has been done
+}
+
+// Question is a connection of the sandbox that no rule allows, and that waits.
+type Question struct {
+	Serial  int    `json:"serial"`
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address,omitempty"` // if it has no name
+	Port    int    `json:"port"`
+	Rule    string `json:"rule"` // the rule that would allow it
+}
+
+// Answer is nsrun's to a [Question]. To allow it is good for the connections that wait, and for no later one.
+type Answer struct {
+	Serial int    `json:"serial"`
+	Allow  bool   `json:"allow,omitempty"`
+	Reason string `json:"reason,omitempty"` // of the refusal
 }
 
 // Caps bound what a sandbox can ask of the host. 0 takes the default.
@@ -36,10 +68,12 @@ type Caps struct {
 
 // Event is one packet of the helper's. One of its fields is set.
 type Event struct {
-	Ready   bool     `json:"ready,omitempty"`
-	Error   string   `json:"error,omitempty"` // why nothing is served
-	Refusal *Refusal `json:"refusal,omitempty"`
-	Summary *Summary `json:"summary,omitempty"`
+	Ready    bool      `json:"ready,omitempty"`
+	Error    string    `json:"error,omitempty"` // why nothing is served
+	Refusal  *Refusal  `json:"refusal,omitempty"`
+	Question *Question `json:"question,omitempty"`
+	Counts   *Summary  `json:"counts,omitempty"` // what there is until now
+	Summary  *Summary  `json:"summary,omitempty"`
 }
 
 // Refusal is one thing that was refused.
@@ -52,6 +86,7 @@ type Refusal struct {
 	Detail  string `json:"detail"`         // in a sentence without a full stop: "the rules name no such host"
 	Rule    string `json:"rule,omitempty"` // the rule to add, if one would allow it
 	Count   int    `json:"count"`
+	Serial  int    `json:"serial"` // the same for as long as Count goes up
 }
 
 // The reasons.
@@ -79,4 +114,30 @@ type Name struct {
 	Connections int    `json:"connections"`
 	Sent        int64  `json:"sent"`     // bytes, from the sandbox
 	Received    int64  `json:"received"` // bytes, to the sandbox
+}
+
+// Since returns what has been added to an earlier summary. Of more names than a summary has, some may be counted from the beginning.
+func (s Summary) Since(before Summary) Summary {
+	diff := Summary{Omitted: max(s.Omitted-before.Omitted, 0)}
+	names := map[string]Name{}
+	for _, n := range before.Names {
+		names[n.Name] = n
+	}
+	for _, n := range s.Names {
+		was := names[n.Name]
+		n.Connections, n.Sent, n.Received = n.Connections-was.Connections, n.Sent-was.Sent, n.Received-was.Received
+		if n.Connections != 0 || n.Sent != 0 || n.Received != 0 {
+			diff.Names = append(diff.Names, n)
+		}
+	}
+	counts := map[int]int{}
+	for _, r := range before.Refusals {
+		counts[r.Serial] = r.Count
+	}
+	for _, r := range s.Refusals {
+		if r.Count -= counts[r.Serial]; r.Count > 0 {
+			diff.Refusals = append(diff.Refusals, r)
+		}
+	}
+	return diff
 }

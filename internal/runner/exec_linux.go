@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/backend"
+	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
@@ -151,7 +152,7 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 	out, cause := proc.wait(ctx, limit)
 	if opts.linger {
 		out.Output = streams.passed()
-		end, err := rec.conclude(argv, &ExecResult{Result: endedWith(s.plan, s.receiptFor(true), out)}, cause, false)
+		end, err := rec.conclude(argv, &ExecResult{Result: endedWith(s.plan, s.withNetwork(s.receiptFor(true), out), out)}, cause, false)
 		opts.running.report(end, err)
 		proc.handle.WaitDescendants()
 		s.release(streams) // what lies in the pipes is the caller's, whatever becomes of the session
@@ -163,7 +164,7 @@ func (s *Session) exec(ctx context.Context, argv []string, opts *ExecOptions, re
 		out.Killed = unix.SIGKILL
 	}
 	out.Output = streams.passed()
-	result := &ExecResult{Result: endedWith(s.plan, s.receiptFor(opts.Unbounded), out)}
+	result := &ExecResult{Result: endedWith(s.plan, s.withNetwork(s.receiptFor(opts.Unbounded), out), out)}
 	streams.collect(result, opts.WaitDelay)
 	result.Receipt.Notes = append(slices.Clone(result.Receipt.Notes), streams.notes...)
 	return result, cause
@@ -235,7 +236,8 @@ type process struct {
 	session *Session
 	sandbox *backend.Sandbox
 	handle  *backend.Process
-	before  backend.Evidence // what had happened in the sandbox's cgroup
+	before  backend.Evidence   // what had happened in the sandbox's cgroup
+	counts  netmessage.Summary // what had been reached and refused
 
 	onCancel func() error // see [ExecOptions.Cancel]
 	delay    time.Duration
@@ -290,6 +292,7 @@ func (proc *process) wait(ctx context.Context, limit time.Duration) (out backend
 		out.Evidence = proc.session.evidence(proc.sandbox, proc.before)
 	}
 	out.Denials, out.Explain = proc.handle.Explained() // which takes time, in which others go on
+	proc.network(&out)
 	return out, cancelled
 }
 

@@ -56,24 +56,43 @@ var fork func(func())
 // before the first of them.
 func ForkHere() { fork = backend.ForkThread() }
 
-func newSandbox(p *plan.Plan, info backend.Info, socket, pidfd int) *backend.Sandbox {
-	s := backend.NewSandbox(p, info, socket, pidfd)
+// newSandbox makes an open sandbox one that is used, once its network is served.
+func newSandbox(p *plan.Plan, o backend.Opened, network *backend.Network) (*backend.Sandbox, error) {
+	err := network.Serve(o.Network, o.Sockets)
+	s := backend.NewSandbox(p, o.Info, o.Socket, o.Pidfd, network)
+	if err != nil {
+		s.Kill()
+		<-s.Done()
+		return nil, err
+	}
 	if p.Explain != nil {
 		s.Home, _ = Home()
 	}
-	return s
+	return s, nil
 }
 
-// requestSandbox opens a sandbox, or has the spawner open it: where there is no close_range(2), as only a spawner, which has few descriptors, knows
+// requestSandbox opens a sandbox with its network.
+func (s *Session) requestSandbox(p *plan.Plan) (*backend.Sandbox, error) {
+	var network *backend.Network
+	options := s.networkOptions(func() *backend.Network { return network }) // which serves before anything is heard of it
+	network, err := backend.StartNetwork(p, helperPath(), options)          // beside what follows
+	if err != nil {
+		return nil, err
+	}
+	opened, err := requestOpen(p, s.protected)
+	if err != nil {
+		network.End()
+		return nil, err
+	}
+	return newSandbox(p, *opened, network)
+}
+
+// requestOpen opens a sandbox, or has the spawner open it: where there is no close_range(2), as only a spawner, which has few descriptors, knows
 // all those that a sandbox must not have; and where there is no pid namespace, as the processes that end the sandbox must not be in the process
 // group of this one, which may be killed as a whole.
-func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) {
+func requestOpen(p *plan.Plan, protected []string) (*backend.Opened, error) {
 	if fork != nil && p.Mechanisms.CloseRange && !p.Bare() {
-		opened, err := backend.Open(p, backend.OpenOptions{Protected: protected, Fork: fork})
-		if err != nil {
-			return nil, err
-		}
-		return newSandbox(p, opened.Info, opened.Socket, opened.Pidfd), nil
+		return backend.Open(p, backend.OpenOptions{Protected: protected, Fork: fork})
 	}
 	order := spawner.NewRequest(p, protected)
 	answer, fds, by, err := ask(order)
@@ -89,8 +108,8 @@ func requestSandbox(p *plan.Plan, protected []string) (*backend.Sandbox, error) 
 	if err != nil {
 		return nil, &Error{Stage: "spawner", Op: "answer", Err: err, Hint: hintOf(err)}
 	}
-	if answer.Info != nil && len(fds) == 2 {
-		return newSandbox(p, *answer.Info, fds[0], fds[1]), nil
+	if answer.Info != nil && len(fds) == 2+len(answer.Info.Network) {
+		return &backend.Opened{Info: *answer.Info, Socket: fds[0], Pidfd: fds[1], Sockets: fds[2:]}, nil
 	}
 	wire.CloseAll(fds) // whose sandbox ends with them
 	if answer.Failure != nil {

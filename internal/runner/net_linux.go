@@ -12,19 +12,40 @@ import (
 	"github.com/nsrun/nsrun/nsrun/result"
 )
 
+// network adds to the outcome what was reached and refused since the command was started, by it or by what else runs in the session.
+func (proc *process) network(out *backend.Outcome) {
+	network := proc.sandbox.Network()
+	if network == nil {
+		return
+	}
+	now, err := network.Counts()
+	if err != nil {
+		lost := backend.HelperLost(err)
+		lost.Fix = "start the next command with Fresh, or open another session"
+		out.Losses = append(out.Losses, lost)
+		return
+	}
+	since := now.Since(proc.counts)
+	out.Net = &since
+}
+
 // netDenials is what the network allow refused, the last first.
 func netDenials(s *netmessage.Summary) (all []result.Denial) {
 	if s == nil {
 		return nil
 	}
 	for _, r := range s.Refusals {
-		d := result.Denial{Kind: "net", Op: r.Op, Path: netPlace(r), Rule: "network", Reason: r.Detail, Count: r.Count}
-		if r.Rule != "" {
-			d.Change = &result.Change{Flag: "--net allow:" + r.Rule, Manifest: fmt.Sprintf(`"network": {"allow": [%q]}`, r.Rule)}
-		}
-		all = append(all, d)
+		all = append(all, netDenial(r))
 	}
 	return all
+}
+
+func netDenial(r netmessage.Refusal) result.Denial {
+	d := result.Denial{Kind: "net", Op: r.Op, Path: netPlace(r), Rule: "network", Reason: r.Detail, Count: r.Count}
+	if r.Rule != "" {
+		d.Change = &result.Change{Flag: "--net allow:" + r.Rule, Manifest: fmt.Sprintf(`"network": {"allow": [%q]}`, r.Rule)}
+	}
+	return d
 }
 
 // netPlace is what was asked for: a name, or name:port.

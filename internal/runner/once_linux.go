@@ -103,9 +103,6 @@ func (s *Session) runApart(ctx context.Context, argv []string, opts *ExecOptions
 	if pl.Explain != nil {
 		request.Home, _ = Home()
 	}
-	if pl.Allow != nil {
-		request.Helper = helperPath()
-	}
 	if err := wire.Send(socket, request); err != nil {
 		return nil, &Error{Stage: "runner", Err: err}
 	}

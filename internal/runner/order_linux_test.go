@@ -31,7 +31,7 @@ func TestTooFewDescriptorsForASandbox(t *testing.T) {
 				require.NoError(t, unix.Prlimit(c.of, unix.RLIMIT_NOFILE, &limit, nil))
 				returns(t, "order", func() {
 					var failed *Error
-					sandbox, err := requestSandbox(s.plan, nil)
+					sandbox, err := s.requestSandbox(s.plan)
 					if err == nil {
 						fine++
 						sandbox.Kill()

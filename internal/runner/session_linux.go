@@ -32,6 +32,8 @@ type Session struct {
 	releaseHome func()  // ends the use of the home directory that is kept
 	private     private // of the sandbox
 
+	allowlist allowlist
+
 	looking  sync.Mutex               // held to use the two below: a session can end while it is handed out
 	guard    *watch.Watch             // of what makes the host run something; nil if nothing is to be compared
 	finished bool                     // it was looked at for the last time
@@ -321,7 +323,7 @@ func (s *Session) makeSandbox(pl *plan.Plan) (*backend.Sandbox, error) {
 	if err := s.private.renew(pl); err != nil {
 		return nil, err
 	}
-	sandbox, err := requestSandbox(pl, s.protected)
+	sandbox, err := s.requestSandbox(pl)
 	if err != nil {
 		s.private.remove()
 	}
@@ -341,6 +343,9 @@ func (s *Session) Receipt() result.Receipt {
 	defer s.mu.Unlock()
 	r := s.receipt
 	r.Notes = slices.Concat(r.Notes, s.skipped)
+	if r.Allow != nil {
+		r.Allow = &result.AllowReceipt{Rules: s.Allow(), Step: r.Allow.Step}
+	}
 	return r
 }
 
@@ -392,11 +397,12 @@ func (s *Session) start(ctx context.Context, c stages.Command) (*process, error)
 			return nil, err
 		}
 		before := sandbox.Evidence()
+		counts, _ := sandbox.Network().Counts() // an error comes again at the end
 		handle, err := sandbox.Start(c, ctx.Done())
 		var failed *Error
 		switch {
 		case err == nil:
-			return &process{session: s, sandbox: sandbox, handle: handle, before: before}, nil
+			return &process{session: s, sandbox: sandbox, handle: handle, before: before, counts: counts}, nil
 		case context.Cause(ctx) != nil:
 			return nil, context.Cause(ctx)
 		case errors.Is(err, backend.ErrSandboxEnded):

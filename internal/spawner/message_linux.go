@@ -17,8 +17,6 @@ type Request struct {
 	Env     [][]byte `json:"env,omitempty"`
 	// Home is the caller's home directory, for a plan that explains.
 	Home string `json:"home,omitempty"`
-	// Helper is the network helper, for a plan with an allow-list.
-	Helper string `json:"helper,omitempty"`
 }
 
 // NewRequest is a request for p.

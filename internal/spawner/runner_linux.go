@@ -32,7 +32,7 @@ func runOne() error {
 			}
 		}
 	}()
-	out, err := backend.Run(order.Whole(), backend.Options{Cancel: cancel, Protected: order.Protected, Home: order.Home, Helper: order.Helper, DieWithParent: true})
+	out, err := backend.Run(order.Whole(), backend.Options{Cancel: cancel, Protected: order.Protected, Home: order.Home, DieWithParent: true})
 	if err != nil {
 		return wire.Send(socket, failed(err))
 	}

@@ -14,8 +14,9 @@
 //	   │                                              │
 //	   │  reply socket: one message, and the end      │
 //	   │ ◄───── [Answer, and if it succeeded:         │
-//	   │          the sandbox's socket, and the       │
-//	   │          pidfd of its first process]         │
+//	   │          the sandbox's socket, the pidfd of  │
+//	   │          its first process, and the sockets  │
+//	   │          of its network]                     │
 //
 // After the answer the program talks to that sandbox itself, over the sandbox's socket: see Program.Serve of package sys. When the first socket ends,
 // the spawner ends, and all its sandboxes with it.
@@ -87,7 +88,8 @@ func carryOut(order Request, reply int, fork func(func())) {
 	if err == nil {
 		defer unix.Close(opened.Socket)
 		defer unix.Close(opened.Pidfd)
-		err = wire.Send(reply, Answer{Info: &opened.Info}, opened.Socket, opened.Pidfd)
+		defer wire.CloseAll(opened.Sockets)
+		err = wire.Send(reply, Answer{Info: &opened.Info}, append([]int{opened.Socket, opened.Pidfd}, opened.Sockets...)...)
 	}
 	if err != nil {
 		_ = wire.Send(reply, failed(err))

@@ -168,7 +168,7 @@ var Init = [...]Stage{
 	{InotifyInstances, pid1s, "while /proc/sys can be written; those of the host's user are not used up"},
 	{PidMax, pid1s, "while /proc/sys can be written"},
 	{Loopback, pid1s | Compat, "while pid 1 has its capabilities"},
-	{Allow, Pid1, "once the loopback is up, and before there is a command"},
+	{Allow, pid1s, "once the loopback is up, and before there is a command"},
 	{HostName, pid1s, "while pid 1 has its capabilities"},
 	{ClearArguments, pid1s, "before there is a procfs that shows them"},
 	{OpenProc, Compat, "to be reached after the root has changed"},

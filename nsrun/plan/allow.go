@@ -133,6 +133,29 @@ func ports(rules netrule.Rules, udp bool) (four, six []uint16, tooMany bool) {
 	return four, six, len(four)+len(six) > mostPorts
 }
 
+// Lacks returns a port of rules that no socket of the plan serves, and that it cannot get any more.
+func (a *Allow) Lacks(rules netrule.Rules) (port string, ok bool) {
+	udp, udp6, tooMany := ports(rules, true)
+	tcp, tcp6, tooManyTCP := ports(rules, false)
+	if a.Step == StepRedirect {
+		tcp, tcp6, tooManyTCP = nil, nil, false
+	}
+	if tooMany || tooManyTCP {
+		return fmt.Sprintf("(more than %d)", mostPorts), true
+	}
+	for _, x := range []struct {
+		want, has []uint16
+		kind      string
+	}{{udp, a.UDP, "udp"}, {udp6, a.UDP6, "udp"}, {tcp, a.TCP, "tcp"}, {tcp6, a.TCP6, "tcp"}} {
+		for _, p := range x.want {
+			if !slices.Contains(x.has, p) {
+				return fmt.Sprintf("%d/%s", p, x.kind), true
+			}
+		}
+	}
+	return "", false
+}
+
 // text is the plan's network line.
 func (p *Plan) networkText() string {
 	if p.Allow == nil {

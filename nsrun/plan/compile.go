@@ -167,10 +167,6 @@ func (c *compiler) session() {
 	if !c.req.Session || c.plan.Serves() {
 		return
 	}
-	if c.plan.Allow != nil {
-		c.impossible("session", "a session has no network that is cut down to some hosts", "run each command by itself, or use the network none or host")
-		return
-	}
 	if c.plan.Backend == BackendLandlock {
 		c.impossible("session", "before Landlock ABI 6 (Linux 6.12) nothing ends for certain what a session's commands leave behind", "run each command by itself, or use the backend native")
 		return
@@ -180,7 +176,7 @@ func (c *compiler) session() {
 
 // Serves reports whether the plan's backend can carry it out as a session: see [Request].
 func (p *Plan) Serves() bool {
-	return p.Bwrap == nil && p.Allow == nil && (p.Backend == BackendNative || p.Backend == BackendLandlock && p.KillScope)
+	return p.Bwrap == nil && (p.Backend == BackendNative || p.Backend == BackendLandlock && p.KillScope)
 }
 
 // Bare reports whether the backend makes no namespaces, and so no mounts: the command has a subreaper beside it instead of a pid 1 above it.

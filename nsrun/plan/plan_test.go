@@ -314,6 +314,7 @@ func TestEveryPolicyFieldReachesThePlan(t *testing.T) {
 	// They show only on a host, or with a backend, that lacks something: TestDegradeNotesEachLoss, TestRequire.
 	explained := map[string]bool{"Fallback": true, "Require": true,
 		"CommandRules": true} // definitions, which are asked before there is a plan
+	explained["AllowMost"] = true      // for what is allowed later
 	explained["ManifestSHA256"] = true // for audit logs, which whoever runs a plan keeps
 	plain := policy.Policy{FS: []policy.FS{{Kind: policy.Bind, Source: "/etc", Dest: "/etc"}}}
 	text := func(p policy.Policy) string {

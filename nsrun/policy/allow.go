@@ -66,7 +66,7 @@ func (k *cutter) network(c Ceiling) {
 	case has == NetworkNone, most == NetworkHost:
 		return
 	case has == NetworkHost && most == NetworkAllow:
-		k.Network, k.Allow = NetworkAllow, append([]string{}, c.Allow...)
+		k.Network, k.Allow, k.AllowMost = NetworkAllow, append([]string{}, c.Allow...), append([]string{}, c.Allow...)
 		k.supervise()
 		k.note("network", "the host's network is beyond the ceiling; there is "+strings.Join(c.Allow, " "), `"network": "host"`)
 	case has == NetworkHost:
@@ -97,7 +97,7 @@ func (k *cutter) rules(c Ceiling) {
 		return
 	}
 	kept, lost := rules.Cut(most)
-	k.Allow = nil
+	k.Allow, k.AllowMost = nil, append([]string{}, c.Allow...)
 	for _, r := range kept {
 		k.Allow = append(k.Allow, r.String())
 	}

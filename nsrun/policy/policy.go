@@ -32,6 +32,9 @@ type Policy struct {
 	Network Network `json:"network,omitempty"`
 	// Allow lists what can be reached by the network allow: see package netrule. Nothing can be if it is empty. No other network has any.
 	Allow []string `json:"allow,omitempty"`
+	// AllowMost are the rules of an operator's ceiling, if it has any: no rule that is added later, or by an answer, allows more. Nothing but a ceiling
+	// sets it.
+	AllowMost []string `json:"allow_most,omitempty"`
 	// ProxyEnv has a proxy for HTTP and SOCKS5 on the loopback of the network allow, and sets the variables that name one: for programs that connect
 	// to addresses which they have from elsewhere. It permits nothing more.
 	ProxyEnv bool `json:"proxy_env,omitempty"`

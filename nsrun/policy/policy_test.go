@@ -251,7 +251,7 @@ func FuzzEnv(f *testing.F) {
 func TestCeilingHasAPlaceForEveryGrantOfAPolicy(t *testing.T) {
 	known := map[string]string{
 		"Name": "a word", "FS": "FSRead FSWrite Sockets", "Dir": "a place inside", "HostEtc": "HostEtc", "Home": "a place inside", "Env": "PassEnv",
-		"Network": "Network", "Allow": "Allow", "ProxyEnv": "a way to what Allow permits", "Hostname": "a word", "UID": "an id inside a namespace of its own", "GID": "the same", "Limits": "Limits",
+		"Network": "Network", "Allow": "Allow", "AllowMost": "only less", "ProxyEnv": "a way to what Allow permits", "Hostname": "a word", "UID": "an id inside a namespace of its own", "GID": "the same", "Limits": "Limits",
 		"Seccomp": "Seccomp", "NoLandlock": "NoLandlock", "Timeout": "Timeout", "MaxProcessTime": "Timeout", "KillGrace": "KillGrace", "Fallback": "Fallback", "Notes": "words",
 		"Backend": "Fallback Isolation", "Isolation": "Isolation", "Require": "Require", "SelfTest": "only more",
 		"Autonomy": "Network", "Commands": "Commands", "CommandRules": "Commands",

@@ -60,6 +60,7 @@ var table = map[string]pkg{
 	"internal/nethost":           {seconds: 20, race: 40, needs: "curl openssl python3 bind9-dnsutils"},
 	"internal/importcheck":       {quick: true, seconds: 1},
 	"internal/netlink":           {quick: true, seconds: 1},
+	"internal/netmessage":        {quick: true, seconds: 1},
 	"internal/netparse":          {quick: true, seconds: 2},
 	"internal/probe":             {quick: true, seconds: 2},
 	"internal/scope":             {quick: true, seconds: 5, race: 6, needs: "dbus-daemon"},

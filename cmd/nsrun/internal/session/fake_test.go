@@ -56,6 +56,9 @@ type fakeBox struct {
 	slow bool
 
 	changed []result.ProtectedChange
+	rules   []string
+	ask     func(runner.Question) runner.Answer
+	refused func(result.Denial)
 }
 
 func (b *fakeBox) WorkingDir() string { return "/work" }
@@ -137,6 +140,13 @@ func (b *fakeBox) act(ctx context.Context, argv []string, o *runner.ExecOptions,
 	case "cat":
 		if o.Stdin != nil {
 			_, _ = io.Copy(o.Stdout, o.Stdin)
+		}
+	case "connect": // to the host that is its argument, and prints the answer
+		if b.refused != nil {
+			b.refused(result.Denial{Kind: "net", Op: "connect", Path: rest + ":443", Rule: "network", Count: 1})
+		}
+		if b.ask != nil {
+			fmt.Fprintf(o.Stdout, "%+v", b.ask(runner.Question{Name: rest, Port: 443, Rule: rest + ":443"}))
 		}
 	case "env":
 		fmt.Fprint(o.Stdout, strings.Join(append(o.Env, o.Labels...), ","), " ", o.Dir, " ", o.Timeout, " ", o.Fresh, " ", o.Terminal)
@@ -247,3 +257,20 @@ func (p *fakeProcess) Resize(size runner.Size) error {
 	_, err := fmt.Fprintf(p.errs, "%dx%d\n", size.Rows, size.Cols)
 	return err
 }
+
+func (b *fakeBox) Allow() []string { return b.rules }
+
+func (b *fakeBox) SetAllow(rules []string) error {
+	if len(rules) > 0 && rules[0] == "*" {
+		return &policy.Fault{Field: "rules[0]", Text: "the rule \"*\": everything", Fix: "name hosts"}
+	}
+	b.rules = rules
+	return nil
+}
+
+func (b *fakeBox) Ask(_ time.Duration, answer func(runner.Question) runner.Answer) error {
+	b.ask = answer
+	return nil
+}
+
+func (b *fakeBox) OnRefused(f func(result.Denial)) { b.refused = f }

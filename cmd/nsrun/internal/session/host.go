@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/result"
@@ -33,6 +34,11 @@ type Sandbox interface {
 	ResolvePath(path string, access runner.Access) (*runner.HostPath, error)
 	WorkingDir() string
 	Receipt() result.Receipt
+	// Allow, SetAllow, Ask and OnRefused are about the network allow.
+	Allow() []string
+	SetAllow(rules []string) error
+	Ask(wait time.Duration, answer func(runner.Question) runner.Answer) error
+	OnRefused(f func(result.Denial))
 	Alive() bool
 	// ProtectedChanged is empty until the sandbox is closed: see [runner.Session].
 	ProtectedChanged() []result.ProtectedChange

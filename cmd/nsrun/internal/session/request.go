@@ -36,6 +36,12 @@ type request struct {
 	encoding  string
 	receipt   bool
 	explain   string
+	ask       time.Duration
+	refusals  bool
+	rules     []string
+	question  int64
+	allow     string
+	reason    string
 	of        id
 	data      []byte
 	eof       bool
@@ -56,7 +62,8 @@ func (r *request) fields() []field {
 		{"args", &r.args}, {"shell", &r.shell}, {"stdin", &r.stdin}, {"env", &r.env}, {"labels", &r.labels}, {"cwd", &r.cwd}, {"timeout", &r.timeout},
 		{"max_output", &r.maxOutput}, {"fresh", &r.fresh}, {"terminal", &r.terminal}, {"stream", &r.stream}, {"encoding", &r.encoding},
 		{"receipt", &r.receipt}, {"explain", &r.explain}, {"of", &r.of}, {"data", &r.data}, {"eof", &r.eof}, {"signal", &r.signal}, {"path", &r.path},
-		{"access", &r.access}, {"now", &r.now}}
+		{"access", &r.access}, {"now", &r.now}, {"ask", &r.ask}, {"refusals", &r.refusals}, {"rules", &r.rules}, {"question", &r.question},
+		{"allow", &r.allow}, {"reason", &r.reason}}
 }
 
 // op is one thing that can be asked for: the fields that it takes beside id and op, those among them that it needs, and how it is carried out.
@@ -74,7 +81,7 @@ type act func() (any, *Error)
 
 var ops = sync.OnceValue(func() []op {
 	return []op{
-		{"open", "session manifest policy dir", "", work, (*server).prepareOpen},
+		{"open", "session manifest policy dir ask refusals", "", work, (*server).prepareOpen},
 		{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt explain", "", work, inSession((*server).exec)},
 		{"start", "session args shell env labels cwd terminal encoding explain", "", work, (*server).prepareStart},
 		{"write", "of data eof", "of", work, (*server).prepareWrite},
@@ -83,6 +90,8 @@ var ops = sync.OnceValue(func() []op {
 		{"wait", "of receipt", "of", waiting, (*server).prepareWait},
 		{"cancel", "of", "of", control, (*server).prepareCancel},
 		{"resolve", "session path access", "path", work, inSession((*server).resolve)},
+		{"allow", "session rules", "rules", work, inSession((*server).setRules)},
+		{"answer", "session question allow reason", "question allow", control, inSession((*server).answerQuestion)},
 		{"close", "session now", "", control, (*server).prepareClose},
 		{"ping", "", "", control, (*server).preparePing},
 	}
@@ -185,6 +194,8 @@ func (r *request) check() *Error {
 		return protocolError("explain", "write off, on or all, or leave it out", "%q is not a level", clip(r.explain))
 	case has["encoding"] && r.encoding != "base64":
 		return protocolError("encoding", "write base64, or leave it out", "%q is not an encoding", clip(r.encoding))
+	case has["allow"] && !slices.Contains([]string{"once", "session", "no"}, r.allow):
+		return protocolError("allow", "write once, session or no", "%q is no answer", clip(r.allow))
 	case has["access"] && r.access != "read" && r.access != "write":
 		return protocolError("access", "write read or write", "%q is not an access", clip(r.access))
 	case r.op == "write" && !has["data"] && !r.eof:

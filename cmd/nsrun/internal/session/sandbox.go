@@ -18,6 +18,8 @@ type sandbox struct {
 	cancel context.CancelCauseFunc
 	ready  chan struct{} // closed when it is open, or cannot be
 	box    Sandbox       // nil if it cannot be
+
+	questions questions
 }
 
 // wait waits until the session is open.
@@ -110,21 +112,31 @@ func (s *server) prepareOpen(c *call, req *request) (act, *Error) {
 func (s *server) open(c *call, b *sandbox, req *request) (any, *Error) {
 	box, err := s.host.Open(c.ctx, Asked{Manifest: req.manifest, Policy: req.policy, Dir: req.dir})
 	if err != nil {
-		s.mu.Lock()
-		if s.sandboxes[b.name] == b {
-			delete(s.sandboxes, b.name)
-		}
-		delete(s.living, b)
-		s.mu.Unlock()
-		fault := c.explain(err, "")
-		b.cancel(errNotOpened)
-		close(b.ready)
-		return nil, fault
+		return nil, s.notOpened(b, c.explain(err, ""))
 	}
 	b.box = box
+	if err := b.listen(s, req); err != nil {
+		fault := c.explain(err, "")
+		_ = box.Close()
+		b.box = nil
+		return nil, s.notOpened(b, fault)
+	}
 	close(b.ready)
 	r := box.Receipt()
 	return opened{Session: b.name, Dir: box.WorkingDir(), Backend: r.Backend, Receipt: r}, nil
+}
+
+// notOpened forgets a session that could not be opened.
+func (s *server) notOpened(b *sandbox, fault *Error) *Error {
+	s.mu.Lock()
+	if s.sandboxes[b.name] == b {
+		delete(s.sandboxes, b.name)
+	}
+	delete(s.living, b)
+	s.mu.Unlock()
+	b.cancel(errNotOpened)
+	close(b.ready)
+	return fault
 }
 
 // closed is what close answers: the names of the sessions that were open, or were to be, and what makes the host run something that has changed.

@@ -84,7 +84,7 @@ func TestSchemaHasTheFieldsOfEachAnswer(t *testing.T) {
 		return names
 	}
 	oks := answers[0].(map[string]any)["properties"].(map[string]any)["ok"].(map[string]any)["oneOf"].([]any)
-	for i, v := range []any{ended{}, opened{}, started{}, resolved{}, closed{}, pong{}, nothing{}} {
+	for i, v := range []any{ended{}, opened{}, started{}, resolved{}, closed{}, ruled{}, pong{}, nothing{}} {
 		names := jsonNames(reflect.TypeOf(v))
 		if _, ok := v.(ended); ok { // whose output goes around encoding/json
 			names = append(names, streamNames[:]...)

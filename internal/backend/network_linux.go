@@ -1,0 +1,238 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/stages"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/wire"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"golang.org/x/sys/unix"
+)
+
+// countsTime is how long the helper has to say what was reached and refused. It takes less than a millisecond.
+const countsTime = 5 * time.Second
+
+// Network is the network of a sandbox that serves, of a plan with an allow-list: its helper. nil is that of other plans. Its methods may be called at the
+// same time, once [Network.Serve] has returned.
+type Network struct {
+	helper *helper  // the goroutine's that listens, until ended is closed
+	file   *os.File // its socket, once it serves
+	turn   chan struct{}
+	counts chan netmessage.Summary
+	ended  chan struct{} // closed when the helper has ended and was waited for
+	end    sync.Once
+}
+
+// NetworkOptions are the parameters of a network beside its plan.
+type NetworkOptions struct {
+	// Rules are used instead of the plan's, if they are not nil.
+	Rules []string
+	// Ask is what is asked about; nil for nothing.
+	Ask *netmessage.Asking
+	// Heard is called for each question, and at the first time that something is refused. It must not block, nor call a method of the network.
+	Heard func(netmessage.Event)
+}
+
+// StartNetwork starts the helper of a plan, at path: beside the making of the sandbox, which takes as long.
+func StartNetwork(p *plan.Plan, path string, o NetworkOptions) (*Network, error) {
+	h, err := startHelper(p, path, o, 0) // the threads of this process come and go
+	if h == nil {
+		return nil, err
+	}
+	n := &Network{helper: h, turn: make(chan struct{}, 1), counts: make(chan netmessage.Summary, 1), ended: make(chan struct{})}
+	n.turn <- struct{}{}
+	return n, nil
+}
+
+// Serve hands the sandbox's sockets over, and returns when they are served. It takes them over, and after an error the helper has ended. It is called
+// once.
+func (n *Network) Serve(kinds []string, sockets []int) error {
+	if n == nil {
+		wire.CloseAll(sockets)
+		return nil
+	}
+	h := n.helper
+	var err error
+	for i, fd := range sockets {
+		if err != nil {
+			unix.Close(fd)
+		} else {
+			err = h.take(kinds[i], fd)
+		}
+	}
+	if err == nil {
+		err = h.awaitReady()
+	}
+	if err == nil {
+		err = os.NewSyscallError("fcntl", unix.SetNonblock(h.socket, true))
+	}
+	if err != nil {
+		h.finish()
+		return err
+	}
+	n.file = os.NewFile(uintptr(h.socket), "network helper")
+	go n.listen()
+	return nil
+}
+
+// awaitReady waits until the helper is ready.
+func (h *helper) awaitReady() error {
+	for until := time.Now().Add(helperStart); !h.ready; {
+		if ok, err := await(h.socket, max(time.Until(until), 0)); ok && err == nil {
+			h.read(h.socket)
+		} else {
+			h.late()
+		}
+		if h.ended {
+			h.finish() // with what it has printed
+			return h.failure()
+		}
+	}
+	return nil
+}
+
+// listen reads what the helper says, until it says no more, and ends it.
+func (n *Network) listen() {
+	defer close(n.ended)
+	h := n.helper
+	conn, err := n.file.SyscallConn()
+	for err == nil && !h.ended {
+		err = conn.Read(func(fd uintptr) bool {
+			came, failed := await(int(fd), 0)
+			if came && failed == nil {
+				h.read(int(fd))
+			}
+			return came || failed != nil
+		})
+		if h.counts != nil {
+			n.counts <- *h.counts // there is room: only one asks at a time
+			h.counts = nil
+		}
+	}
+	_ = h.process.Kill()
+	_, _ = h.process.Wait()
+	h.hear()
+}
+
+// Counts returns what was reached and refused until now, and at the end of the sandbox until then. An error says why that is not known, and that nothing
+// can be reached any more.
+func (n *Network) Counts() (netmessage.Summary, error) { return n.order(netmessage.Order{}) }
+
+// SetRules exchanges the rules, and returns when the new ones count. Connections that they do not allow are reset.
+func (n *Network) SetRules(rules []string) error {
+	const quotes, room = 3, netmessage.MaxEvent / 2
+	if size := len(strings.Join(rules, "")) + quotes*len(rules); size > room {
+		return fmt.Errorf("the rules have %d bytes, and there may be %d", size, room)
+	}
+	_, err := n.order(netmessage.Order{Rules: &rules})
+	return err
+}
+
+// SetAsking is what is asked about from now on.
+func (n *Network) SetAsking(what netmessage.Asking) error {
+	_, err := n.order(netmessage.Order{Ask: &what})
+	return err
+}
+
+// Answer answers a question. One that does not wait any more is left alone.
+func (n *Network) Answer(a netmessage.Answer) { n.helper.order(netmessage.Order{Answer: &a}) }
+
+// order has an order carried out, and returns the counts after that.
+func (n *Network) order(o netmessage.Order) (counts netmessage.Summary, err error) {
+	if n == nil {
+		return counts, nil
+	}
+	<-n.turn
+	defer func() { n.turn <- struct{}{} }()
+	if o.Counts = true; n.helper.order(o) {
+		select {
+		case counts = <-n.counts:
+			return counts, nil
+		case <-n.ended:
+		case <-time.After(countsTime):
+		}
+	}
+	_ = n.helper.process.Kill() // an answer that came late would be taken for that to the next order
+	<-n.ended
+	if n.helper.summary != nil {
+		return *n.helper.summary, nil
+	}
+	return counts, n.helper.cause()
+}
+
+// End ends the helper, of a sandbox that has ended.
+func (n *Network) End() {
+	if n == nil {
+		return
+	}
+	n.end.Do(func() {
+		if n.file == nil { // it has never served
+			n.helper.finish()
+			return
+		}
+		if socket := n.helper.takeSocket(); socket >= 0 {
+			_ = unix.Shutdown(socket, unix.SHUT_WR)
+		}
+		select {
+		case <-n.ended:
+		case <-time.After(helperEnd):
+		}
+		n.file.Close()
+		<-n.ended
+	})
+}
+
+// netSockets receives the sockets of a network that pid 1 sends. It returns without the rest when the set-up has ended before: report says so then.
+func netSockets(p *plan.Plan, socket int, report *os.File) (kinds []string, fds []int, err error) {
+	if p.Allow == nil {
+		return nil, nil, nil
+	}
+	from := &source{fd: socket}
+	from.ready = func() bool {
+		kind, fd, failed := netSocket(socket)
+		switch {
+		case errors.Is(failed, unix.EINTR):
+		case failed != nil:
+			err = failed
+			return false
+		case kind == "": // it has ended
+			return false
+		default:
+			kinds, fds = append(kinds, kind), append(fds, fd)
+		}
+		return kind != netmessage.DNS
+	}
+	failed := loop(nil, from, &source{fd: int(report.Fd()), ready: func() bool { more, _ := await(socket, 0); return more }})
+	if err = errors.Join(err, failed); err != nil {
+		wire.CloseAll(fds)
+		return nil, nil, &Error{Stage: "channels", Op: "recvmsg", Err: err, Hint: "raise the limit on open files (ulimit -n)"}
+	}
+	return kinds, fds, nil
+}
+
+// netSocket receives one socket. Its kind is empty at the end.
+func netSocket(socket int) (kind string, fd int, err error) {
+	var room [32]byte // for one descriptor
+	message, oob := make([]byte, 1), room[:unix.CmsgSpace(4)]
+	n, oobn, err := sys.Recvmsg(socket, message, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || n == 0 {
+		return "", -1, err
+	}
+	fd, passed := passedFD(oob[:oobn])
+	kind, known := stages.NetSocket(message[0])
+	switch {
+	case !passed: // descriptors are cut off where there is no number for them: unix(7), on SCM_RIGHTS
+		return "", -1, unix.EMFILE
+	case !known:
+		unix.Close(fd)
+		return "", -1, unix.EBADMSG
+	}
+	return kind, fd, nil
+}
