@@ -31,6 +31,6 @@ func networkHelp() string {
 	}
 	out.WriteString("\n" + wrap("Names are answered inside, and asked for on the host only when something connects to them. A name that leads to the host itself, to a private network or "+
 		"to a metadata service is refused unless a rule lists that address. What is refused is in the result, and on stderr after a command that failed. The program "+
-		"nsrun-helper connects for the sandbox: it has to lie beside nsrun.", 112))
+		"nsrun-helper connects for the sandbox: a release of nsrun has it in itself, else it has to lie beside nsrun.", 112))
 	return out.String()
 }

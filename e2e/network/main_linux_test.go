@@ -59,7 +59,7 @@ func run(m *testing.M) int {
 		built.room, built.nsrun = dir, filepath.Join(dir, "nsrun")
 		err = errors.Join(testenv.Build(built.nsrun, "../../cmd/nsrun"), testenv.Build(filepath.Join(dir, "nsrun-helper"), "../../cmd/nsrun-helper"),
 			testenv.Build(filepath.Join(dir, "shared", "goclient"), "./testdata/goclient"), testenv.Build(filepath.Join(dir, "without"), "./testdata/without"),
-			testenv.Build(filepath.Join(dir, "library"), "./testdata/library"))
+			testenv.Build(filepath.Join(dir, "library"), "./testdata/library"), testenv.Build(filepath.Join(dir, "alone", "alone"), "./testdata/alone"))
 	}
 	if err == nil {
 		err = errors.Join(makeInternet(dir), serve(filepath.Join(dir, "www"), filepath.Join(dir, "shared", "ca.pem")))

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -329,5 +330,22 @@ func TestTheLibraryAsks(t *testing.T) {
 		assert.Contains(t, string(out), "rules: [listed.test:7000 other.test:7000]")
 		assert.Contains(t, string(out), "refused: other.test:7000, 1\n")
 		assert.Contains(t, string(out), "heard: other.test:7000\n")
+	})
+}
+
+// TestAProgramThatIsItsOwnHelper takes no nsrun-helper beside it.
+func TestAProgramThatIsItsOwnHelper(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		require.NoFileExists(t, built.room+"/alone/nsrun-helper")
+		var out bytes.Buffer
+		r := running{cmd: w.command(built.room+"/alone/alone", w.work, "listed.test:7000", "sh", "-c", tcpTo("unlisted.test", "7000")+"; "+fmt.Sprintf(holding, "")), out: &out}
+		r.cmd.Stdout, r.cmd.Stderr = &out, &out
+		require.NoError(t, r.cmd.Start())
+		children := r.connected(t, w)
+		w.release(t)
+		testenv.Returns(t, "the program", func() { assert.NoError(t, r.cmd.Wait()) })
+		assert.Contains(t, out.String(), "Name or service not known")
+		assert.NotContains(t, out.String(), "alone:")
+		gone(t, children)
 	})
 }

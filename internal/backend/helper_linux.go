@@ -61,11 +61,11 @@ type helper struct {
 
 // startHelper starts the helper of a plan, which gets a signal when the thread ends that has started it (PR_SET_PDEATHSIG, prctl(2)), unless that is 0. It
 // is nil where the plan needs none.
-func startHelper(p *plan.Plan, path string, o NetworkOptions, atEnd syscall.Signal) (*helper, error) {
+func startHelper(p *plan.Plan, program Helper, o NetworkOptions, atEnd syscall.Signal) (*helper, error) {
 	if p.Allow == nil {
 		return nil, nil
 	}
-	if path == "" {
+	if program == (Helper{}) {
 		return nil, &Error{Stage: helperStage, Err: errors.New("nobody has said where it is")}
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -86,36 +86,47 @@ func startHelper(p *plan.Plan, path string, o NetworkOptions, atEnd syscall.Sign
 		unix.Close(pair[0])
 		return nil, &Error{Stage: helperStage, Err: err}
 	}
-	h := &helper{socket: pair[0], path: path, printed: printed, heard: o.Heard, start: netmessage.Start{Rules: p.Allow.Rules, Ask: o.Ask}}
+	h := &helper{socket: pair[0], path: program.Path, printed: printed, heard: o.Heard, start: netmessage.Start{Rules: p.Allow.Rules, Ask: o.Ask}}
 	if o.Rules != nil {
 		h.start.Rules = o.Rules
 	}
 	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
-	h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
-		Files: []*os.File{null, null, printed, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: atEnd}})
+	err = program.start(func(path string) (err error) {
+		h.process, err = os.StartProcess(path, []string{HelperName}, &os.ProcAttr{Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+			Files: []*os.File{null, null, printed, theirs}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: atEnd}})
+		return err
+	})
 	if err != nil {
 		unix.Close(pair[0])
 		printed.Close()
-		return nil, noHelper(path, errors.Unwrap(err))
+		return nil, noHelper(program.Path, unwrapped(err))
 	}
 	return h, nil
 }
 
 // LookForHelper returns the error that a run of a plan would have for want of its helper.
-func LookForHelper(p *plan.Plan, path string) error {
+func LookForHelper(p *plan.Plan, program Helper) error {
 	if p.Allow == nil {
 		return nil
 	}
-	if err := unix.Access(path, unix.X_OK); err != nil {
-		return noHelper(path, err)
+	if err := program.look(); err != nil {
+		return noHelper(program.Path, unwrapped(err))
 	}
 	return nil
+}
+
+// unwrapped is an error without its path, which others name.
+func unwrapped(err error) error {
+	if in := (*fs.PathError)(nil); errors.As(err, &in) {
+		return in.Err
+	}
+	return err
 }
 
 func noHelper(path string, err error) error {
 	e := &Error{Stage: helperStage, Op: "start", Path: path, Err: err}
 	if errors.Is(err, fs.ErrNotExist) {
-		e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use --net none or host"
+		e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use a release of nsrun, which has it; or, in a Go program, import nsrun/network; or use --net none or host"
 	}
 	return e
 }

@@ -40,9 +40,9 @@ type NetworkOptions struct {
 	Heard func(netmessage.Event)
 }
 
-// StartNetwork starts the helper of a plan, at path: beside the making of the sandbox, which takes as long.
-func StartNetwork(p *plan.Plan, path string, o NetworkOptions) (*Network, error) {
-	h, err := startHelper(p, path, o, 0) // the threads of this process come and go
+// StartNetwork starts the helper of a plan: beside the making of the sandbox, which takes as long.
+func StartNetwork(p *plan.Plan, program Helper, o NetworkOptions) (*Network, error) {
+	h, err := startHelper(p, program, o, 0) // the threads of this process come and go
 	if h == nil {
 		return nil, err
 	}

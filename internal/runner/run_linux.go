@@ -265,7 +265,7 @@ func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 		opts.Home, _ = Home()
 	}
 	if p.Allow != nil {
-		opts.Helper = helperPath()
+		opts.Helper = networkHelper()
 	}
 	out, err := backend.Run(p, opts)
 	if err != nil {
@@ -288,7 +288,7 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 			return nil, backend.Lookup(p, nil)
 		}
 	}
-	if err := backend.LookForHelper(p, helperPath()); err != nil {
+	if err := backend.LookForHelper(p, networkHelper()); err != nil {
 		return nil, err
 	}
 	l, err := backend.Preview(p)

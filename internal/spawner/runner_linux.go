@@ -39,6 +39,12 @@ func runOne() error {
 	return wire.Send(socket, Answer{Outcome: &out})
 }
 
+// roles are those of other packages, by argv[0].
+var roles = map[string]func(){}
+
+// AddRole adds a role to those of [Dispatch]. It does all that its process does.
+func AddRole(name string, role func()) { roles[name] = role }
+
 // Dispatch runs the role that this process was started for, if it is one of this package's, and ends it.
 func Dispatch() {
 	if len(os.Args) == 0 {
@@ -51,6 +57,10 @@ func Dispatch() {
 	case RunnerName:
 		role = runOne
 	default:
+		if other := roles[os.Args[0]]; other != nil {
+			other()
+			os.Exit(0)
+		}
 		return
 	}
 	closeInherited()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -36,6 +37,7 @@ func (r *runner) checks() []stage {
 func (r *runner) rare() (list []stage) {
 	list = []stage{
 		{name: "generated files", tier: all, slice: 7, seconds: 30, packages: []string{"gcc", "libc6-dev", "libseccomp-dev"}, run: r.generated},
+		{name: "the release", tier: all, slice: 7, seconds: 40, run: r.release},
 		{name: "the build with libseccomp", tier: all, slice: 7, seconds: 30, packages: []string{"gcc", "libc6-dev", "libseccomp-dev"}, run: r.withLibseccomp},
 		r.tests(job{dir: "seccomp", as: r.users[0], tier: all, how: libseccomp}, stage{tier: all, slice: 7, seconds: 15, packages: []string{"gcc", "libc6-dev", "libseccomp-dev"}}),
 	}
@@ -146,6 +148,37 @@ func (r *runner) withLibseccomp(ctx context.Context, _ io.Writer) (tally, error)
 		if err := r.builder.run(ctx, nil, slices.Concat(words, []string{"--", "mkdir", "/tmp/x"})...); err == nil {
 			return tally{}, fmt.Errorf("%s: mkdir succeeds although the profile refuses it", strings.Join(words, " "))
 		}
+	}
+	return tally{}, nil
+}
+
+// release builds the programs of a release and has the one of this machine serve a network alone, which nsrun without a helper cannot.
+func (r *runner) release(ctx context.Context, _ io.Writer) (tally, error) {
+	const version = "0.0.0-test"
+	dir := filepath.Join(r.builder.out, "release")
+	if err := r.builder.run(ctx, nil, "scripts/release.sh", dir, version); err != nil {
+		return tally{}, err
+	}
+	alone := filepath.Join(r.builder.out, "without-helper", "nsrun")
+	programs, err := r.programs(ctx)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(alone), 0o755)
+	}
+	if err == nil {
+		err = r.builder.run(ctx, nil, "cp", filepath.Join(programs, "cmd/nsrun"), alone)
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		name := filepath.Join(dir, "nsrun-"+version+"-linux-"+arch)
+		err = errors.Join(err, needsNoLoader(name))
+		if arch == runtime.GOARCH {
+			err = errors.Join(err, r.builder.run(ctx, nil, name, "run", "--net", "allow:example.com", "--", "true"))
+		}
+	}
+	if err != nil {
+		return tally{}, err
+	}
+	if err := r.builder.run(ctx, nil, alone, "run", "--net", "allow:example.com", "--", "true"); err == nil {
+		return tally{}, errors.New("nsrun has a network helper that nobody has put there")
 	}
 	return tally{}, nil
 }

@@ -33,7 +33,6 @@ const everyday = "autoconf automake bc bison cmake curl emacs-nox ffmpeg file fl
 var table = map[string]pkg{
 	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools openssh-client gpg gpg-agent"},
 	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
-	"cmd/nsrun-helper":           {quick: true, seconds: 2, race: 5},
 	"cmd/nsbench":                {seconds: 15, race: 30},
 	"e2e":                        {seconds: 65, once: true, slow: 110, slice: 6},
 	"e2e/bwrap":                  {seconds: 90, once: true, slow: 260, slice: 6, needs: "bubblewrap"},
@@ -60,6 +59,7 @@ var table = map[string]pkg{
 	"internal/nethost":           {seconds: 20, race: 40, needs: "curl openssl python3 bind9-dnsutils"},
 	"internal/importcheck":       {quick: true, seconds: 1},
 	"internal/netlink":           {quick: true, seconds: 1},
+	"internal/nethelper":         {quick: true, seconds: 2, race: 5},
 	"internal/netmessage":        {quick: true, seconds: 1},
 	"internal/netparse":          {quick: true, seconds: 2},
 	"internal/probe":             {quick: true, seconds: 2},
@@ -85,7 +85,7 @@ var table = map[string]pkg{
 
 // testPrograms are what tests start, beside cmd/nsrun.
 var testPrograms = []string{"cmd/nsrun-helper", "e2e/testdata/probe", "e2e/testdata/names", "e2e/bwrap/testdata/fingerprint", "e2e/backend/testdata/act", "e2e/backend/testdata/unlucky", "e2e/host/testdata/lock", "e2e/explain/testdata/hostile",
-	"e2e/container/testdata/inside", "e2e/docker/testdata/probe", "e2e/network/testdata/goclient", "e2e/network/testdata/without", "e2e/network/testdata/library"}
+	"e2e/container/testdata/inside", "e2e/docker/testdata/probe", "e2e/network/testdata/goclient", "e2e/network/testdata/without", "e2e/network/testdata/library", "e2e/network/testdata/alone"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
 var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/result", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands", "./nsrun/netrule"}
