@@ -146,6 +146,9 @@ func carryOut(server *nethost.Server, order netmessage.Order) error {
 			return err
 		}
 	}
+	if err := server.AddRules(order.Add); err != nil {
+		return err
+	}
 	if order.Ask != nil {
 		if err := server.SetAsking(*order.Ask); err != nil {
 			return err
