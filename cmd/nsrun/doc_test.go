@@ -21,6 +21,7 @@ var notRun = map[string]string{
 	"nsrun run --tty --workspace . -- bash":                                "it needs a terminal; TestTerminal has one",
 	"nsrun run --ro ~/.nvm -- node --version":                              "it needs an nvm",
 	"nsrun run --net host --env HTTP_PROXY -- curl -s https://example.org": "it needs the internet",
+	"nsrun run --net allow:example.com --ask ./ask.sh -- npm ci":           "it needs the internet; e2e/network has one, and asks",
 	"systemd-run --user --scope -p Delegate=yes nsrun session":             "it needs a login session with systemd",
 	"nsrun run -- make":                                                "it fails only in a container; e2e/container does the same there",
 	"docker rmi $(docker images -q nsrun-root)":                        "it changes Docker's images",

@@ -32,5 +32,9 @@ func networkHelp() string {
 	out.WriteString("\n" + wrap("Names are answered inside, and asked for on the host only when something connects to them. A name that leads to the host itself, to a private network or "+
 		"to a metadata service is refused unless a rule lists that address. What is refused is in the result, and on stderr after a command that failed. The program "+
 		"nsrun-helper connects for the sandbox: a release of nsrun has it in itself, else it has to lie beside nsrun.", 112))
+	out.WriteString("\n" + wrap("--ask PROGRAM decides about what no rule allows, while the connection waits. PROGRAM is started outside of the sandbox, without a shell, for each question, "+
+		`with a line such as {"name":"pypi.org","port":443,"rule":"pypi.org:443"} on its standard input; a host without a name has an address. It answers by one line: once; session, `+
+		"which adds the rule for the rest of the run; or deny, and a reason. Anything else, and no answer within --ask-timeout, denies. An answer opens no address that a rule "+
+		"for the name would not, and nothing beyond a ceiling.", 112))
 	return out.String()
 }

@@ -51,8 +51,8 @@ write, which have no timeout, hold up a close or the end for 30 s at most, a cli
            make it lead elsewhere before it is opened: resolve and open it while nothing untrusted runs
   allow    "rules": [...], what the network allow can reach from now on, instead of the rules before;
            connections that they do not allow are reset. ok: rules
-  answer   "allow": "once", "session" (by a rule from now on) or "no", with a "reason", to the question whose id
-           "question" is
+  answer   "allow": "once", "session" (by a rule from now on) or "deny", with a "reason", to the question whose
+           id "question" is
   close    closes one "session", or without that all, when the requests before it that belong to it are carried
            out; its processes are ended then. "now": true ends those requests instead. ok: closed, the names,
            when nothing of them is alive; protected_changed, what has changed that makes the host run something

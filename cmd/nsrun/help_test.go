@@ -41,7 +41,7 @@ func TestHelpNamesEveryFlagAndNoOther(t *testing.T) {
 			inHelp = append(inHelp, strings.TrimLeft(m[1], "-"))
 		}
 		fs.VisitAll(func(g *flag.Flag) {
-			if verb == "plan" && slices.Contains([]string{"result", "verify", "q", "quiet"}, g.Name) {
+			if verb == "plan" && slices.Contains([]string{"ask", "ask-timeout", "result", "verify", "q", "quiet"}, g.Name) {
 				return // accepted, as run's arguments are plan's; it does nothing
 			}
 			assert.Contains(t, inHelp, g.Name, "nsrun help %s must name --%s", verb, g.Name)

@@ -27,6 +27,8 @@ type flags struct {
 	forceRW, protect        stringList
 	workspace, chdir, home  string
 	net                     stringList
+	ask                     string
+	askTimeout              time.Duration
 	env, labels             stringList
 	timeout, grace          time.Duration
 	limits                  stringList
@@ -110,6 +112,8 @@ func (f *flags) rows() []flagRow {
 // runRows are the flags of run and wrap besides.
 func (f *flags) runRows() []flagRow {
 	return append(f.rows(),
+		flagRow{"--ask PROGRAM", &f.ask, "ask PROGRAM, outside of the sandbox, about each connection that no rule of --net allow allows; nsrun help network has how it answers", ""},
+		flagRow{"--ask-timeout DURATION", durationFlag{into: &f.askTimeout, least: time.Millisecond}, "how long such a connection waits (default 5s); then it is refused", ""},
 		flagRow{"--verify", &f.verify, "check the system calls that make the sandbox against its plan before it starts", ""},
 		flagRow{"-q, --quiet", &f.quiet, "print no notes; errors by which the command does not run are printed", ""},
 		flagRow{"--result FILE|FD:n", &f.result, "write the result as one line of JSON", ""})

@@ -61,8 +61,14 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 		a.fail(f.auditRefused(fs.Args(), err))
 		return runner.Failure(err)
 	}
+	network, end, err := f.askBy(req.Policy)
+	if err != nil {
+		a.fail(f.auditRefused(fs.Args(), err))
+		return runner.Failure(err)
+	}
+	defer end()
 	p, result, err := runner.Foreground(req, backend.Options{Signals: signals, DieWithParent: true, Sole: true, Brief: f.result == "" && !f.verbose,
-		Protected: f.protected, Verify: f.verify})
+		Protected: f.protected, Verify: f.verify, Network: network})
 	if p == nil {
 		result = runner.Failure(err)
 	}

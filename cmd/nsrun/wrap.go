@@ -98,6 +98,9 @@ func (a *app) wouldRun(f *wrapFlags, fs *flag.FlagSet) error {
 		return err
 	}
 	pol, err := f.spec(fs)
+	if err == nil {
+		err = f.checkAsk(pol)
+	}
 	if err != nil {
 		return err
 	}
@@ -165,7 +168,7 @@ func (g given) anywhere() (string, error) {
 		return strings.Join(words, ","), nil
 	case g.name == "mount":
 		return anywhereMount(g.value)
-	case g.name == "manifest", g.name == "ceiling", g.name == "audit", g.name == "seccomp" && strings.Contains(g.value, "/"),
+	case g.name == "manifest", g.name == "ceiling", g.name == "audit", g.name == "ask" && strings.Contains(g.value, "/"), g.name == "seccomp" && strings.Contains(g.value, "/"),
 		g.name == "result" && !strings.HasPrefix(g.value, "FD:"):
 		return load.Absolute(g.value)
 	}

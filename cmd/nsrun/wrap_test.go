@@ -156,7 +156,7 @@ func TestPathsOfFlagsAreMadeAbsolute(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"ro", "a/../b", dir + "/b"}, {"rw", ".", dir}, {"socket", "./s", dir + "/s"}, {"workspace", "w/", dir + "/w"}, {"ro", "/x//y/", "/x/y"},
 		{"manifest", "m", dir + "/m"}, {"manifest", "l/../m", dir + "/l/../m"}, {"ceiling", "./c", dir + "/c"}, {"manifest", "/l/../m", "/l/../m"},
-		{"seccomp", "./f", dir + "/f"}, {"seccomp", "default", "default"}, {"result", "r", dir + "/r"}, {"result", "FD:3", "FD:3"},
+		{"seccomp", "./f", dir + "/f"}, {"seccomp", "default", "default"}, {"result", "r", dir + "/r"}, {"result", "FD:3", "FD:3"}, {"ask", "./answer", dir + "/answer"}, {"ask", "answer", "answer"},
 		{"audit", "./a.jsonl", dir + "/a.jsonl"}, {"chdir", "sub", "sub"}, {"env", "A=./b", "A=./b"}, {"mount", "./a:/b:ro", dir + "/a:/b:ro"}, {"require", "files", "files"},
 	} {
 		got, err := given{name: c.name, value: c.value}.anywhere()
@@ -169,8 +169,8 @@ func TestPathsOfFlagsAreMadeAbsolute(t *testing.T) {
 func TestEveryFlagOfRunIsOneOfWrap(t *testing.T) {
 	var f flags
 	var w wrapFlags
-	paths := []string{"manifest", "ceiling", "audit", "ro", "rw", "force-rw", "home", "protect", "tool", "socket", "mount", "workspace", "seccomp", "result"}
-	words := []string{"autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "explain", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "noexec", "commands", "quiet", "require",
+	paths := []string{"ask", "manifest", "ceiling", "audit", "ro", "rw", "force-rw", "home", "protect", "tool", "socket", "mount", "workspace", "seccomp", "result"}
+	words := []string{"ask-timeout", "autonomy", "backend", "chdir", "env", "fallback", "gid", "hostname", "explain", "isolation", "kill-grace", "label", "limit", "net", "no-landlock", "noexec", "commands", "quiet", "require",
 		"seccomp-deny", "self-test", "timeout", "tty", "uid", "verbose", "verify"}
 	set := w.set()
 	newFlags("run", f.runRows()...).VisitAll(func(g *flag.Flag) {

@@ -43,9 +43,10 @@ type reply struct {
 	}
 }
 
-func (w *world) converse(t *testing.T, nsrun string) *conversation {
+func (w *world) converse(t *testing.T, nsrun string, environ ...string) *conversation {
 	t.Helper()
 	c := &conversation{running: running{cmd: w.command(nsrun, "session")}}
+	c.cmd.Env = append(c.cmd.Env, environ...)
 	out, err := c.cmd.StdoutPipe()
 	require.NoError(t, err)
 	c.in, err = c.cmd.StdinPipe()
@@ -243,7 +244,7 @@ func TestASessionThatAsks(t *testing.T) {
 		q, got := ask(tcpTo("other.test", "7000"), `"allow":"once"`)
 		assert.Equal(t, "other.test:7000", q.Question.Rule)
 		assert.Contains(t, got.OK.Stdout, "over")
-		_, got = ask(tcpTo("other.test", "7000"), `"allow":"no","reason":"the user said so"`)
+		_, got = ask(tcpTo("other.test", "7000"), `"allow":"deny","reason":"the user said so"`)
 		assert.NotContains(t, got.OK.Stdout, "over")
 		require.Len(t, got.OK.Denials, 1)
 		assert.Contains(t, got.OK.Denials[0].Reason, "the user said so")

@@ -52,10 +52,10 @@ type helper struct {
 	ready   bool
 	ended   bool // it can be heard no more
 	err     error
-	own     bool                   // err is what the helper reported
-	counts  *netmessage.Summary    // that were asked for, until somebody takes them
-	heard   func(netmessage.Event) // see [NetworkOptions]
-	sending sync.Mutex             // held to send after the start, and to take the socket away
+	own     bool                                                // err is what the helper reported
+	counts  *netmessage.Summary                                 // that were asked for, until somebody takes them
+	heard   func(netmessage.Event, func(netmessage.Order) bool) // see [NetworkOptions]
+	sending sync.Mutex                                          // held to send after the start, and to take the socket away
 	summary *netmessage.Summary
 }
 
@@ -201,7 +201,7 @@ func (h *helper) read(socket int) {
 	case event.Ready:
 		h.ready = true
 	case h.heard != nil:
-		h.heard(event)
+		h.heard(event, h.order)
 	}
 }
 

@@ -36,8 +36,9 @@ type NetworkOptions struct {
 	Rules []string
 	// Ask is what is asked about; nil for nothing.
 	Ask *netmessage.Asking
-	// Heard is called for each question, and at the first time that something is refused. It must not block, nor call a method of the network.
-	Heard func(netmessage.Event)
+	// Heard is called for each question, and at the first time that something is refused. It must not block; order, which may be called by anybody, sends an
+	// order, and reports false if that cannot be done.
+	Heard func(e netmessage.Event, order func(netmessage.Order) bool)
 }
 
 // StartNetwork starts the helper of a plan: beside the making of the sandbox, which takes as long.
@@ -140,9 +141,6 @@ func (n *Network) SetAsking(what netmessage.Asking) error {
 	_, err := n.order(netmessage.Order{Ask: &what})
 	return err
 }
-
-// Answer answers a question. One that does not wait any more is left alone.
-func (n *Network) Answer(a netmessage.Answer) { n.helper.order(netmessage.Order{Answer: &a}) }
 
 // order has an order carried out, and returns the counts after that.
 func (n *Network) order(o netmessage.Order) (counts netmessage.Summary, err error) {

@@ -1,7 +1,7 @@
 // Package nethelper is the host side of nsrun's network mode "allow", as a process of its own: the command nsrun-helper, or a program that imports
 // nsrun/network. nsrun starts it, once for each sandbox.
 //
-// Descriptor 3 is a socket of the kind SOCK_SEQPACKET to nsrun: see package netmessage. The helper receives what is to be served, confines itself,
+// Descriptor 3 is a socket of the kind SOCK_SEQPACKET to nsrun: see package netmessage. The helper confines itself, receives what is to be served,
 // and reports that it is ready. It serves until nsrun shuts its side of the socket down, and then sends a summary. It ends at once when nsrun has
 // ended.
 //
@@ -69,6 +69,9 @@ func closeInherited() {
 
 // run serves one sandbox. It returns an error if it cannot serve it.
 func run(parent int) error {
+	if err := confine(); err != nil { // while the sandbox is made
+		return fmt.Errorf("confine the network helper: %w", err)
+	}
 	var start netmessage.Start
 	fds, err := wire.Receive(socket, &start)
 	if errors.Is(err, io.EOF) {
@@ -83,9 +86,6 @@ func run(parent int) error {
 	}
 	if unix.Getppid() != parent {
 		return nil // nsrun has ended before it could ask for a signal at its end (PR_SET_PDEATHSIG, prctl(2))
-	}
-	if err := confine(); err != nil {
-		return fmt.Errorf("confine the network helper: %w", err)
 	}
 	events := make(chan netmessage.Event, 64)
 	server, err := nethost.Serve(start, sockets, nethost.Options{Event: func(e netmessage.Event) {
@@ -145,6 +145,9 @@ func carryOut(server *nethost.Server, order netmessage.Order) error {
 		if err := server.SetRules(*order.Rules); err != nil {
 			return err
 		}
+	}
+	if err := server.AddRules(order.Add); err != nil {
+		return err
 	}
 	if order.Ask != nil {
 		if err := server.SetAsking(*order.Ask); err != nil {

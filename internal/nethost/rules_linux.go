@@ -2,6 +2,7 @@ package nethost
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,7 +33,7 @@ func parse(texts []string) (list netrule.Rules, err error) {
 	return list, nil
 }
 
-// SetRules exchanges the rules. Connections that the new ones do not allow are reset, but for those that an answer has allowed.
+// SetRules exchanges the rules. It is not called at the same time as [Server.AddRules]. Connections that the new ones do not allow are reset, but for those that an answer has allowed.
 func (s *Server) SetRules(texts []string) error {
 	if err := s.rules.set(texts); err != nil {
 		return err
@@ -46,6 +47,16 @@ func (s *Server) SetRules(texts []string) error {
 		}
 	}
 	return nil
+}
+
+// AddRules adds rules.
+func (s *Server) AddRules(texts []string) error {
+	more, err := parse(texts)
+	if err == nil && len(more) > 0 {
+		list := slices.Concat(s.rules.now(), more)
+		s.rules.list.Store(&list)
+	}
+	return err
 }
 
 // relays are the connections that are carried, each with what resets it.

@@ -37,6 +37,7 @@ type Asking struct {
 // Order is one packet of nsrun's after [Start].
 type Order struct {
 	Rules  *[]string `json:"rules,omitempty"` // instead of those before; connections that they do not allow are reset
+	Add    []string  `json:"add,omitempty"`   // rules besides
 	Ask    *Asking   `json:"ask,omitempty"`
 	Answer *Answer   `json:"answer,omitempty"`
 	Counts bool      `json:"counts,omitempty"` // is answered when the rest has been done

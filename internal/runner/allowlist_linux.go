@@ -47,22 +47,22 @@ func errNoList(field string) error {
 	return &policy.Fault{Field: field, Text: "the session's network is not cut down to a list", Fix: `open it with "network": {"allow": [...]}, which may be empty`}
 }
 
-// options are those of the next sandbox's network. network returns it, once it is there.
-func (s *Session) networkOptions(network func() *backend.Network) backend.NetworkOptions {
+// networkOptions are those of the next sandbox's network.
+func (s *Session) networkOptions() backend.NetworkOptions {
 	l := &s.allowlist
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return backend.NetworkOptions{Rules: l.rules, Ask: l.ask, Heard: func(e netmessage.Event) { s.heard(network(), e) }}
+	return backend.NetworkOptions{Rules: l.rules, Ask: l.ask, Heard: s.heard}
 }
 
 // heard acts on an event of a network. It does not block.
-func (s *Session) heard(network *backend.Network, e netmessage.Event) {
+func (s *Session) heard(e netmessage.Event, order func(netmessage.Order) bool) {
 	l := &s.allowlist
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case e.Question != nil && l.answer != nil:
-		go s.answerTo(network, *e.Question, l.answer)
+		go s.answerTo(order, *e.Question, l.answer)
 	case e.Refusal != nil && l.refused != nil:
 		select {
 		case l.refused <- netDenial(*e.Refusal):
@@ -72,17 +72,14 @@ func (s *Session) heard(network *backend.Network, e netmessage.Event) {
 }
 
 // answerTo has a question answered. What is allowed for the session is a rule from then on.
-func (s *Session) answerTo(network *backend.Network, q netmessage.Question, answer func(Question) Answer) {
+func (s *Session) answerTo(order func(netmessage.Order) bool, q netmessage.Question, answer func(Question) Answer) {
 	a := answer(Question{Name: q.Name, Address: q.Address, Port: q.Port, Rule: q.Rule})
-	if a.Reason = backend.Plain(a.Reason); !a.Allow && a.Reason == "" {
-		a.Reason = "it was not allowed when nsrun asked"
-	}
 	if a.Allow && a.Session {
 		if err := s.addRule(q.Rule); err != nil {
 			a = Answer{Reason: err.Error()}
 		}
 	}
-	network.Answer(netmessage.Answer{Serial: q.Serial, Allow: a.Allow, Reason: a.Reason})
+	order(netmessage.Order{Answer: &netmessage.Answer{Serial: q.Serial, Allow: a.Allow, Reason: reasonOf(a)}})
 }
 
 // Allow returns the rules of the network allow that count now.

@@ -73,9 +73,7 @@ func newSandbox(p *plan.Plan, o backend.Opened, network *backend.Network) (*back
 
 // requestSandbox opens a sandbox with its network.
 func (s *Session) requestSandbox(p *plan.Plan) (*backend.Sandbox, error) {
-	var network *backend.Network
-	options := s.networkOptions(func() *backend.Network { return network }) // which serves before anything is heard of it
-	network, err := backend.StartNetwork(p, networkHelper(), options)       // beside what follows
+	network, err := backend.StartNetwork(p, networkHelper(), s.networkOptions()) // beside what follows
 	if err != nil {
 		return nil, err
 	}

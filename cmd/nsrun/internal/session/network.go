@@ -73,7 +73,7 @@ func (s *server) question(b *sandbox, q runner.Question, wait time.Duration) run
 }
 
 // answers are what a client says to a question, each with what it means.
-var answers = map[string]runner.Answer{"once": {Allow: true}, "session": {Allow: true, Session: true}, "no": {}}
+var answers = map[string]runner.Answer{runner.AnswerOnce: {Allow: true}, runner.AnswerSession: {Allow: true, Session: true}, runner.AnswerDeny: {}}
 
 func (s *server) answerQuestion(c *call, req *request) (any, *Error) {
 	b := c.sandbox

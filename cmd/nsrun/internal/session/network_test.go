@@ -8,10 +8,10 @@ import (
 
 func TestQuestionsOfANetwork(t *testing.T) {
 	for answer, want := range map[string]string{
-		`"allow":"once"`:                           "{Allow:true Session:false Reason:}",
-		`"allow":"session"`:                        "{Allow:true Session:true Reason:}",
-		`"allow":"no","reason":"the user said so"`: "{Allow:false Session:false Reason:the user said so}",
-		`"session":"","allow":"no"`:                "{Allow:false Session:false Reason:}",
+		`"allow":"once"`:    "{Allow:true Session:false Reason:}",
+		`"allow":"session"`: "{Allow:true Session:true Reason:}",
+		`"allow":"deny","reason":"the user said so"`: "{Allow:false Session:false Reason:the user said so}",
+		`"session":"","allow":"deny"`:                "{Allow:false Session:false Reason:}",
 	} {
 		c := begin(t)
 		assert.Contains(t, c.ask(`{"id":1,"op":"open","policy":{},"ask":"20s","refusals":true}`), `"ok":{"session":""`)

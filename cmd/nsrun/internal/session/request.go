@@ -194,8 +194,8 @@ func (r *request) check() *Error {
 		return protocolError("explain", "write off, on or all, or leave it out", "%q is not a level", clip(r.explain))
 	case has["encoding"] && r.encoding != "base64":
 		return protocolError("encoding", "write base64, or leave it out", "%q is not an encoding", clip(r.encoding))
-	case has["allow"] && !slices.Contains([]string{"once", "session", "no"}, r.allow):
-		return protocolError("allow", "write once, session or no", "%q is no answer", clip(r.allow))
+	case has["allow"] && !slices.Contains([]string{runner.AnswerOnce, runner.AnswerSession, runner.AnswerDeny}, r.allow):
+		return protocolError("allow", "write once, session or deny", "%q is no answer", clip(r.allow))
 	case has["access"] && r.access != "read" && r.access != "write":
 		return protocolError("access", "write read or write", "%q is not an access", clip(r.access))
 	case r.op == "write" && !has["data"] && !r.eof:
