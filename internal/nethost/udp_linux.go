@@ -119,7 +119,7 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 	name, ok := s.record.enter(t.host())
 	if !ok {
 		s.record.leave()
-		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "a limit on what "+t.host()+" gets is reached: net_host_connections or net_host_mb"))
+		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "a limit on what "+t.host()+" gets is reached: net_per_host or net_per_host_mb"))
 		return nil
 	}
 	f := &flow{key: key, to: t, rule: rule, socket: socket, six: six, name: name}

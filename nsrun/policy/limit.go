@@ -53,8 +53,8 @@ const (
 	OutputBytes = "output_bytes"
 
 	NetConnections     = "net_connections"
-	NetHostConnections = "net_host_connections"
-	NetHostMB          = "net_host_mb"
+	NetHostConnections = "net_per_host"
+	NetHostMB          = "net_per_host_mb"
 	NetIdleSeconds     = "net_idle_seconds"
 )
 
@@ -142,10 +142,10 @@ var LimitTable = []LimitRow{
 		DefaultText: "through a pipe", Aliases: "output max_output output_limit output_mb"},
 	{Name: NetConnections, Help: "connections, and conversations by UDP, that are open at once through the network allow", Min: 1, Max: 1 << 20, Default: 4096,
 		EnforcedBy: byHelper, Aliases: "connections max_connections net_conns"},
-	{Name: NetHostConnections, Help: "those of them to one host", Min: 1, Max: 1 << 20, Default: 1024, EnforcedBy: byHelper, Aliases: "host_connections connections_per_host"},
+	{Name: NetHostConnections, Help: "those of them to one host", Min: 1, Max: 1 << 20, Default: 1024, EnforcedBy: byHelper, Aliases: "host_connections connections_per_host net_host_connections"},
 	{Name: NetHostMB, Unit: "MiB", Help: "what is carried both ways between the network allow and one host", Min: 1, Max: maxMB, Scale: mib, EnforcedBy: byHelper,
-		Aliases: "net_mb net_bytes host_mb"},
-	{Name: NetIdleSeconds, Unit: "s", Help: "time after which a connection of the network allow without traffic is ended; a conversation by UDP after 60 s at most", Min: 1,
+		Aliases: "net_mb net_bytes host_mb net_host_mb"},
+	{Name: NetIdleSeconds, Unit: "s", Help: "idle time after which a connection of the network allow ends; one by UDP after 60 s at most", Min: 1,
 		Max: 365 * 24 * 60 * 60, Default: 60 * 60, EnforcedBy: byHelper, Aliases: "net_idle idle idle_timeout"},
 }
 
