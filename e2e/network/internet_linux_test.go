@@ -25,11 +25,14 @@ const (
 	webAddress   = "203.0.113.10" // of all names below test, unless the zone has another one
 	otherAddress = "203.0.113.11" // of other.test
 	webAddress6  = "2001:db8::10" // of no name
+	// Servers that a sandbox must not reach by a name.
+	privateAddress  = "10.1.2.3"
+	metadataAddress = "169.254.169.254"
 )
 
 // zone is what the resolver knows beside *.test, which is webAddress.
 var zone = map[string]string{
-	"private.test": "10.1.2.3", "loop.test": "127.0.0.1", "meta.test": "169.254.169.254", "own.test": hostAddress, "dead.test": "203.0.113.250",
+	"private.test": privateAddress, "loop.test": "127.0.0.1", "meta.test": metadataAddress, "own.test": hostAddress, "dead.test": "203.0.113.250",
 	"other.test": otherAddress, "npm.test": "203.0.113.21", "pypi.test": "203.0.113.22", "goproxy.test": "203.0.113.23",
 }
 
@@ -71,7 +74,8 @@ func makeInternet(dir string) error {
 	pid := fmt.Sprint(holder.Process.Pid)
 	err = ip("link set lo up", "link add up0 type veth peer name down0 netns "+pid, "addr add "+hostAddress+"/24 dev up0", "link set up0 up", "route add default via 192.0.2.2")
 	err = errors.Join(err, in(func() error {
-		return ip("link set lo up", "addr add 192.0.2.2/24 dev down0", "link set down0 up", "route add local 203.0.113.0/24 dev lo", "route add local "+nameServer+" dev lo")
+		return ip("link set lo up", "addr add 192.0.2.2/24 dev down0", "link set down0 up", "route add local 203.0.113.0/24 dev lo", "route add local "+nameServer+" dev lo",
+			"route add local "+privateAddress+" dev lo", "route add local "+metadataAddress+" dev lo")
 	}))
 	if _, without := os.Stat("/proc/sys/net/ipv6"); err == nil && without == nil {
 		internet.v6 = true

@@ -2,9 +2,12 @@ package network
 
 import (
 	"fmt"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestProxyEnv: programs find the proxy by their environment, and it permits what the rules do, by HTTP, CONNECT and SOCKS5.
@@ -44,5 +47,24 @@ func TestProxyEnv(t *testing.T) {
 		asked, packets := left()
 		assert.Empty(t, asked)
 		assert.Empty(t, packets)
+	})
+}
+
+// TestNobodyElseUsesTheProxy (PX23): it is on the loopback of one sandbox, where neither the host's users nor another sandbox can connect to it.
+func TestNobodyElseUsesTheProxy(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		const request = `curl -sS --proxy http://127.0.0.1:15002 http://listed.test/hello`
+		flags := manifest(t, w, fmt.Sprintf(`{"network": {"allow": ["listed.test", "listed.test:%d"], "proxy_env": true}, "workspace": %q}`, echoPort, w.work))
+		r := w.start(t, []string{built.nsrun}, flags, request+"; "+fmt.Sprintf(holding, ""))
+		children := r.connected(t, w)
+		_, err := net.Dial("tcp", "127.0.0.1:15002")
+		assert.ErrorIs(t, err, unix.ECONNREFUSED)
+		other := newWorld(t, w.name, w.uid, w.gid)
+		got := other.run(t, allow("listed.test"), request)
+		assert.NotContains(t, got.out, "hello", got.out)
+		assert.NotEqual(t, 0, got.Code)
+		w.release(t)
+		require.Contains(t, r.wait(t).out, "hello from listed.test", "positive control")
+		gone(t, children)
 	})
 }

@@ -86,7 +86,7 @@ func startHelper(p *plan.Plan, program Helper, o NetworkOptions, atEnd syscall.S
 		unix.Close(pair[0])
 		return nil, &Error{Stage: helperStage, Err: err}
 	}
-	h := &helper{socket: pair[0], path: program.Path, printed: printed, heard: o.Heard, start: netmessage.Start{Rules: p.Allow.Rules, Ask: o.Ask}}
+	h := &helper{socket: pair[0], path: program.Path, printed: printed, heard: o.Heard, start: netmessage.Start{Rules: p.Allow.Rules, Ask: o.Ask, Caps: caps(p)}}
 	if o.Rules != nil {
 		h.start.Rules = o.Rules
 	}
@@ -102,6 +102,12 @@ func startHelper(p *plan.Plan, program Helper, o NetworkOptions, atEnd syscall.S
 		return nil, noHelper(program.Path, unwrapped(err))
 	}
 	return h, nil
+}
+
+// caps are the plan's limits of its network.
+func caps(p *plan.Plan) netmessage.Caps {
+	l := p.AllowLimits()
+	return netmessage.Caps{Connections: l.Connections, PerName: l.HostConnections, Bytes: l.HostBytes, Idle: l.IdleSeconds}
 }
 
 // LookForHelper returns the error that a run of a plan would have for want of its helper.

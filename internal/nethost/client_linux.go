@@ -85,7 +85,7 @@ func (c *client) run() {
 func (c *client) enter() (name *reached, ok bool) {
 	name, ok = c.record.enter(c.to.host())
 	if !ok {
-		c.refuse(c.refusal(opConnect, c.to, netmessage.TooMany, "a cap of "+c.to.host()+" is reached"))
+		c.refuse(c.refusal(opConnect, c.to, netmessage.TooMany, "a limit on what "+c.to.host()+" gets is reached: net_per_host or net_per_host_mb"))
 	}
 	return name, ok
 }
@@ -111,7 +111,7 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 	}
 	r.run(func() error { return c.up(r, rule) })
 	if r.spent.Load() {
-		c.record.refuse(*c.refusal(opConnect, c.to, netmessage.TooMany, fmt.Sprintf("%d bytes were carried for %s, which is the cap", c.caps.Bytes, c.to.host())))
+		c.record.refuse(*c.refusal(opConnect, c.to, netmessage.TooMany, fmt.Sprintf("%d bytes were carried for %s, which is the limit net_per_host_mb", c.caps.Bytes, c.to.host())))
 	}
 }
 

@@ -245,7 +245,7 @@ func (s *Server) overflow(conn *net.TCPConn, kind string) {
 			t = s.target(to, false)
 		}
 	}
-	s.record.refuse(*s.refusal(opConnect, t, netmessage.TooMany, fmt.Sprintf("%d connections are open, which is the cap", s.caps.Connections)))
+	s.record.refuse(*s.refusal(opConnect, t, netmessage.TooMany, fmt.Sprintf("%d connections are open, which is the limit net_connections, or what the limit on open files leaves", s.caps.Connections)))
 	reset(conn)
 }
 

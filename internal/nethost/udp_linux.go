@@ -113,13 +113,13 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 	full := len(s.flows.list) >= maxFlows
 	s.flows.mu.Unlock()
 	if full || !s.record.admit() {
-		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "as many connections or flows are open as may be"))
+		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "as many connections or flows are open as net_connections, or a bound on flows, allows"))
 		return nil
 	}
 	name, ok := s.record.enter(t.host())
 	if !ok {
 		s.record.leave()
-		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "a cap of "+t.host()+" is reached"))
+		s.record.refuse(*s.refusal(opSend, t, netmessage.TooMany, "a limit on what "+t.host()+" gets is reached: net_per_host or net_per_host_mb"))
 		return nil
 	}
 	f := &flow{key: key, to: t, rule: rule, socket: socket, six: six, name: name}

@@ -28,6 +28,20 @@ type Allow struct {
 	Proxy bool `json:"proxy,omitempty"`
 }
 
+// AllowLimits are the limits of a network with an allow-list. 0 is none.
+type AllowLimits struct {
+	Connections, HostConnections int
+	HostBytes                    int64
+	IdleSeconds                  int
+}
+
+// AllowLimits returns the limits of the plan's network.
+func (p *Plan) AllowLimits() AllowLimits {
+	value := func(name string) int64 { n, _ := p.Bound(name); return n }
+	return AllowLimits{Connections: int(value(policy.NetConnections)), HostConnections: int(value(policy.NetHostConnections)),
+		HostBytes: value(policy.NetHostMB) << 20, IdleSeconds: int(value(policy.NetIdleSeconds))}
+}
+
 // ProxyAddress is where the proxy of the network allow listens, on the sandbox's loopback.
 const ProxyAddress = "127.0.0.1:15002"
 

@@ -101,6 +101,8 @@ func (c *compiler) bound(l policy.Limit, byDefault bool) error {
 		c.enforce(l, "tmpfs", byDefault)
 	case l.Name == policy.OutputBytes:
 		c.output(l, byDefault)
+	case ofNetwork(l.Name):
+		c.networkLimit(l, byDefault)
 	default:
 		return fmt.Errorf("bug: limit %q is not planned", l.Name)
 	}
@@ -183,6 +185,21 @@ func (c *compiler) memory(row policy.LimitRow, value int64, byDefault bool) {
 	}
 	c.limit(rlimit.Both(row.Rlimit, uint64(row.Amount(value))), false)
 	c.note(row.Name, "bounds the private memory of each process (RLIMIT_DATA): "+together, c.facts.Fix(facts.CgroupV2))
+}
+
+// ofNetwork reports whether a limit is one of the network allow.
+func ofNetwork(name string) bool {
+	return slices.Contains([]string{policy.NetConnections, policy.NetHostConnections, policy.NetHostMB, policy.NetIdleSeconds}, name)
+}
+
+// networkLimit plans a limit of the network allow, which the helper keeps.
+func (c *compiler) networkLimit(l policy.Limit, byDefault bool) {
+	switch {
+	case c.plan.Allow != nil:
+		c.enforce(l, "network helper", byDefault)
+	case !byDefault && c.pol.Network.Mode() == policy.NetworkHost:
+		c.lose(Note{Feature: l.Name, Loss: "nothing counts what goes through the host's network", Fix: "use the network allow, with a list of hosts, or leave the limit out"}, false)
+	}
 }
 
 // output plans the bound on what a command writes to its caller. A session's commands have one each, of what is collected.

@@ -51,6 +51,11 @@ const (
 	HomeMB      = "home_mb"
 	FileSizeMB  = "file_size_mb"
 	OutputBytes = "output_bytes"
+
+	NetConnections     = "net_connections"
+	NetHostConnections = "net_per_host"
+	NetHostMB          = "net_per_host_mb"
+	NetIdleSeconds     = "net_idle_seconds"
 )
 
 const (
@@ -60,6 +65,7 @@ const (
 
 	rlimited   = "an rlimit"
 	bornInside = "where a sandbox can be born in its cgroup" // see plan: to move it there costs milliseconds
+	byHelper   = "the network helper"
 	noDisks    = "the speed of disks takes a cgroup with the controller io, and none can be made here"
 )
 
@@ -134,6 +140,13 @@ var LimitTable = []LimitRow{
 	{Name: OutputBytes, Unit: "bytes", Help: "what is passed on, or kept, of each of standard output and error", Min: 1, Max: 1 << 50, Default: 10 << 30,
 		EnforcedBy:  "a pipe of nsrun's, where that is a pipe or a file, which file_size_mb then does not bound; the run is ended at more",
 		DefaultText: "through a pipe", Aliases: "output max_output output_limit output_mb"},
+	{Name: NetConnections, Help: "connections, and conversations by UDP, that are open at once through the network allow", Min: 1, Max: 1 << 20, Default: 4096,
+		EnforcedBy: byHelper, Aliases: "connections max_connections net_conns"},
+	{Name: NetHostConnections, Help: "those of them to one host", Min: 1, Max: 1 << 20, Default: 1024, EnforcedBy: byHelper, Aliases: "host_connections connections_per_host net_host_connections"},
+	{Name: NetHostMB, Unit: "MiB", Help: "what is carried both ways between the network allow and one host", Min: 1, Max: maxMB, Scale: mib, EnforcedBy: byHelper,
+		Aliases: "net_mb net_bytes host_mb net_host_mb"},
+	{Name: NetIdleSeconds, Unit: "s", Help: "idle time after which a connection of the network allow ends; one by UDP after 60 s at most", Min: 1,
+		Max: 365 * 24 * 60 * 60, Default: 60 * 60, EnforcedBy: byHelper, Aliases: "net_idle idle idle_timeout"},
 }
 
 // TimeTable describes the limits that are times, and flags of their own.
