@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/nsrun/nsrun/nsrun"
+	_ "github.com/nsrun/nsrun/nsrun/network" // this program is its own network helper
 )
 
 // Of a download, and of a series of connections with a small answer each.
@@ -32,6 +36,9 @@ func (b *bench) network() error {
 		return nil
 	}
 	if err := b.hold(contest{title: "network: start", rounds: b.share(1), contenders: start}); err != nil {
+		return err
+	}
+	if err := b.networkSessions(rule); err != nil {
 		return err
 	}
 	program, err := exec.LookPath("curl")
@@ -77,6 +84,38 @@ func (b *bench) network() error {
 		}
 	}
 	return nil
+}
+
+// networkSessions measures what an allow-list adds to a session and to its commands. The helper is this program.
+func (b *bench) networkSessions(rule string) error {
+	var execs, opens []*contender
+	for _, c := range []struct {
+		name   string
+		policy *nsrun.Builder
+	}{{"none", nsrun.NewPolicy()}, {"allow", nsrun.NewPolicy().Allow(rule)}} {
+		policy, err := c.policy.ReadOnly(filepath.Dir(b.nothing)).Build()
+		if err != nil {
+			return err
+		}
+		warm, err := nsrun.Open(context.Background(), policy)
+		if err != nil {
+			return err
+		}
+		defer warm.Close()
+		var opened *nsrun.Session
+		open := func() (err error) {
+			opened, err = nsrun.Open(context.Background(), policy)
+			return err
+		}
+		base := len(execs) == 0
+		execs = append(execs, &contender{name: "exec in a session, network " + c.name, measure: timed(func() error { return b.output(warm) }), base: base})
+		opens = append(opens, &contender{name: "open a session, network " + c.name, measure: timed(open), settle: func() { closeSession(opened) }, base: base})
+	}
+	err := b.hold(contest{title: "network: exec in a session", rounds: b.rounds, contenders: execs})
+	if err == nil {
+		err = b.hold(contest{title: "network: open a session", rounds: b.share(1), contenders: opens})
+	}
+	return err
 }
 
 // ownAddress is an IPv4 address of this host's own that is no loopback.

@@ -19,9 +19,9 @@ def open(host):
 `
 	python := func(script string) string { return "/usr/bin/python3 -c \"" + connect + script + "\"" }
 	for limit, row := range map[string]struct{ script, reason string }{
-		"net_connections=1":      {python("a, b = open('listed.test'), open('other.test'); print('DONE')"), "1 connections are open, which is the limit net_connections"},
-		"net_per_host=1": {python("a, b, c = open('listed.test'), open('other.test'), open('listed.test'); print('DONE')"), "net_per_host"},
-		"net_per_host_mb=1":          {"curl -sS http://listed.test/download >file && test $(wc -c <file) -gt 2000000 && echo DONE", "1048576 bytes were carried for listed.test, which is the limit net_per_host_mb"},
+		"net_connections=1": {python("a, b = open('listed.test'), open('other.test'); print('DONE')"), "1 connections are open, which is the limit net_connections"},
+		"net_per_host=1":    {python("a, b, c = open('listed.test'), open('other.test'), open('listed.test'); print('DONE')"), "net_per_host"},
+		"net_per_host_mb=1": {"curl -sS http://listed.test/download >file && test $(wc -c <file) -gt 2000000 && echo DONE", "1048576 bytes were carried for listed.test, which is the limit net_per_host_mb"},
 		"net_idle_seconds=1": {python(`
 a = open('listed.test'); time.sleep(3)
 a.sendall(b'over\n'); assert a.recv(100) == b'over\n', 'the end'; print('DONE')`), ""},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -348,5 +349,59 @@ func TestAProgramThatIsItsOwnHelper(t *testing.T) {
 		assert.Contains(t, out.String(), "Name or service not known")
 		assert.NotContains(t, out.String(), "alone:")
 		gone(t, children)
+	})
+}
+
+// TestTheClientsAsk: those for Python and Node in examples.
+func TestTheClientsAsk(t *testing.T) {
+	examples, err := filepath.Abs("../../examples")
+	require.NoError(t, err)
+	for _, dir := range []string{"python", "node"} { // of which every user can read a copy
+		require.NoError(t, os.CopyFS(filepath.Join(shared(), "examples", dir), os.DirFS(filepath.Join(examples, dir))))
+	}
+	script := tcpTo("other.test", "7000")
+	eachUser(t, func(t *testing.T, w *world) {
+		for name, argv := range map[string][]string{
+			"python": {"/usr/bin/python3", "-c", `
+import sys
+sys.path.insert(0, sys.argv[1] + "/python")
+from nsrun_session import Session
+answers = [("deny", "not yet"), "once", "session"]
+def decide(q):
+    print("asked", q.name, q.port, q.address)
+    return answers.pop(0)
+with Session(policy={"workspace": sys.argv[2], "network": {"allow": []}}, ask=decide) as s:
+    for i in range(4):
+        r = s.exec(shell=sys.argv[3])
+        print(r.stdout.strip(), getattr(r, "denials", [{}])[0].get("reason", ""))
+    print("rules", s.allow("listed.test"))
+    answers.append(None)
+    print(s.exec(shell=sys.argv[3]).denials[0]["reason"])
+`},
+			"node": {"node", "--input-type=module", "-e", `
+const [examples, workspace, shell] = process.argv.slice(1);
+const { Session } = await import(examples + "/node/nsrun-session.mjs");
+const answers = [["deny", "not yet"], "once", "session"];
+const decide = (q) => { console.log("asked", q.name, q.port, q.address ?? "None"); if (answers.length === 0) throw new TypeError("no answer"); return answers.shift(); };
+const s = await Session.open({ policy: { workspace, network: { allow: [] } }, decide });
+for (let i = 0; i < 4; i++) {
+  const r = await s.exec(undefined, { shell });
+  console.log(r.stdout.trim(), r.denials?.[0].reason ?? "");
+}
+console.log("rules", JSON.stringify(await s.allow(["listed.test"])).replaceAll('"', "'"));
+console.log((await s.exec(undefined, { shell })).denials[0].reason);
+await s.close();
+`},
+		} {
+			cmd := w.command(append(argv, shared()+"/examples", w.work, script)...)
+			cmd.Env = append(cmd.Env, "NSRUN="+built.nsrun)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s: %s", name, out)
+			lines := strings.Split(string(out), "\n")
+			require.GreaterOrEqual(t, len(lines), 10, "%s", out)
+			const asked = "asked other.test 7000 None"
+			assert.Equal(t, []string{asked, " no rule names other.test, and not yet", asked, "over ", asked, "over ", "over ", "rules ['listed.test']", asked}, lines[:9], name)
+			assert.Contains(t, lines[9], "TypeError", name)
+		}
 	})
 }

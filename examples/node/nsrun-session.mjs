@@ -48,12 +48,18 @@ export class Session {
   #demands = []; // somebody waits: read on, except for what would only fill that output
   #last = 0;
   #closed = false;
+  #decide;
 
-  /** Opens a sandbox of a manifest, by its path, or of a policy like one. */
-  static async open({ manifest, policy = {} } = {}) {
+  /**
+   * Opens a sandbox of a manifest, by its path, or of a policy like one. decide(question) is called about a connection that no rule of the
+   * network's list allows, while it waits, for wait seconds: it has name or address, port and rule. What it returns, or resolves to, is
+   * "once", "session" or "deny", or such a word and a reason in a list.
+   */
+  static async open({ manifest, policy = {}, decide, wait = 30 } = {}) {
     const session = new Session();
+    session.#decide = decide;
     try {
-      session.info = await session.ask("open", manifest ? { manifest } : { policy });
+      session.info = await session.ask("open", { ...(manifest ? { manifest } : { policy }), ask: decide && wait });
       return session;
     } catch (error) {
       await session.close().catch(() => {}); // what open says tells more
@@ -109,6 +115,11 @@ export class Session {
     return (await this.ask("resolve", { path, access })).path;
   }
 
+  /** Exchanges the rules of the network's list, and gives them back. Connections that they do not allow are reset. */
+  async allow(rules) {
+    return (await this.ask("allow", { rules })).rules;
+  }
+
   /** Returns when nothing of the sandbox is alive. */
   async close() {
     this.#child.stdin.end('{"id": "close", "op": "close", "now": true}\n');
@@ -145,12 +156,18 @@ export class Session {
   }
 
   #take({ id, ok, error, ...event }) {
+    if (event.question) return void this.#answer(event.question);
     if (!ok && !error) return this.#outputs.get(id)?.put(event);
     const asked = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (ok) asked?.resolve(ok);
     else if (asked) asked.reject(failure(error));
     else this.#fail(failure(error)); // it may be about any of them
+  }
+
+  async #answer(question) {
+    const [allow, reason] = await (async () => [await this.#decide(question)].flat())().catch((error) => ["deny", String(error)]);
+    await this.ask("answer", { question: question.id, allow, reason }).catch(() => {}); // it waits no more
   }
 
   #fail(error) {

@@ -64,7 +64,10 @@ class Result(SimpleNamespace):
 class Session(contextlib.AbstractContextManager):
     """A sandbox. Its methods may be called from several threads at the same time."""
 
-    def __init__(self, manifest=None, policy=None):
+    def __init__(self, manifest=None, policy=None, ask=None, ask_wait=30):
+        """ask(question) decides about a connection that no rule of the network's list allows, while it waits, for ask_wait seconds: it has name or
+        address, port and rule, and what it returns is "once", "session" or "deny", or such a word and a reason. It is called in threads."""
+        self._decide = ask
         self._ids, self._lock, self._change = itertools.count(1), threading.Lock(), threading.Condition()
         self._answers, self._outputs, self._demands, self._closed = {}, {}, [], False
         command = [os.environ.get("NSRUN") or "nsrun", "session"]
@@ -72,7 +75,7 @@ class Session(contextlib.AbstractContextManager):
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
-            self.info = self._ask("open", **({"manifest": manifest} if manifest else {"policy": policy or {}}))
+            self.info = self._ask("open", **({"manifest": manifest} if manifest else {"policy": policy or {}}), ask=ask and ask_wait)
         except Error:
             self.close()
             raise
@@ -108,6 +111,10 @@ class Session(contextlib.AbstractContextManager):
         """Returns a path inside as the host has it. A command that runs can make it lead elsewhere before it is opened: resolve and open it
         while nothing untrusted runs."""
         return self._ask("resolve", path=path, access=access)["path"]
+
+    def allow(self, *rules):
+        """Exchanges the rules of the network's list, and returns them. Connections that they do not allow are reset."""
+        return self._ask("allow", rules=rules)["rules"]
 
     def close(self):
         """Returns when nothing of the sandbox is alive."""
@@ -154,6 +161,9 @@ class Session(contextlib.AbstractContextManager):
     def _read(self):
         for line in self._child.stdout:
             message = json.loads(line)
+            if "question" in message:
+                threading.Thread(target=self._answer, args=[message["question"]], daemon=True).start()
+                continue
             id = message["id"]
             if "ok" in message:
                 self._answers.pop(id, Future()).set_result(message["ok"])
@@ -165,6 +175,15 @@ class Session(contextlib.AbstractContextManager):
         self._fail(CLOSED)
         for output in list(self._outputs.values()):
             output._end()
+
+    def _answer(self, question):
+        try:
+            word = self._decide(SimpleNamespace(**{"name": None, "address": None, **question}))
+            allow, reason = (word, None) if isinstance(word, str) else word
+        except Exception as error:
+            allow, reason = "deny", repr(error)
+        with contextlib.suppress(Error):  # it waits no more
+            self._ask("answer", question=question["id"], allow=allow, reason=reason)
 
     def _fail(self, error, id=None):
         for i in [id] if id else list(self._answers):  # without an id it may be about any of them

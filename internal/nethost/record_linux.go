@@ -49,6 +49,7 @@ func (r *record) refuse(x netmessage.Refusal) {
 	if i := slices.IndexFunc(r.refusals, same); i >= 0 {
 		known := r.refusals[i]
 		known.Count++
+		known.Detail, known.Rule = x.Detail, x.Rule // those of the last time
 		r.refusals = append(slices.Delete(r.refusals, i, i+1), known)
 		r.mu.Unlock()
 		return
