@@ -117,8 +117,8 @@ func (n *Network) listen() {
 			h.counts = nil
 		}
 	}
-	_ = h.process.Kill()
-	_, _ = h.process.Wait()
+	h.process.kill()
+	h.process.wait()
 	h.hear()
 }
 
@@ -157,7 +157,7 @@ func (n *Network) order(o netmessage.Order) (counts netmessage.Summary, err erro
 		case <-time.After(countsTime):
 		}
 	}
-	_ = n.helper.process.Kill() // an answer that came late would be taken for that to the next order
+	n.helper.process.kill() // an answer that came late would be taken for that to the next order
 	<-n.ended
 	if n.helper.summary != nil {
 		return *n.helper.summary, nil

@@ -3,6 +3,7 @@ package nethelper
 import (
 	"errors"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -12,12 +13,18 @@ import (
 )
 
 // confine takes from every thread of this process what serving does not need: capabilities, files and system calls. Landlock is left out
-// where the kernel does not have it.
+// where the kernel does not have it. In a program that links a C library Go does not know every thread: there the filter, which the kernel gives to all, is
+// alone. See package network.
 func confine() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return err
 	}
-	if err := sys.AllThreads(unix.SYS_PRCTL, sys.Int(unix.PR_SET_NO_NEW_PRIVS), sys.Int(1), sys.Int(0)); err != nil {
+	err := sys.AllThreads(unix.SYS_PRCTL, sys.Int(unix.PR_SET_NO_NEW_PRIVS), sys.Int(1), sys.Int(0))
+	if errors.Is(err, unix.ENOTSUP) {
+		runtime.LockOSThread() // no_new_privs is this thread's until the filter comes
+		return filterCalls()
+	}
+	if err != nil {
 		return err
 	}
 	if abi, err := landlock.ABI(); err == nil && abi > 0 {

@@ -29,6 +29,7 @@ const (
 	socket      = 3
 	exitUsage   = 125
 	memoryLimit = 256 << 20
+	usualSlack  = 50_000 // ns: PR_SET_TIMERSLACK(2const)
 )
 
 // Main is all that the process does. It returns when it has answered a question for its version, or has served.
@@ -43,6 +44,7 @@ func Main(version string) {
 		os.Exit(exitUsage)
 	}
 	_ = os.WriteFile("/proc/self/comm", []byte("nsrun-helper"), 0) // for ps, where it was not started from a file of that name
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, usualSlack, 0, 0, 0)    // nsrun has started this thread with more
 	unix.CloseOnExec(socket)
 	closeInherited()
 	debug.SetMemoryLimit(memoryLimit)
@@ -88,7 +90,8 @@ func run(parent int) error {
 		return nil // nsrun has ended before it could ask for a signal at its end (PR_SET_PDEATHSIG, prctl(2))
 	}
 	events := make(chan netmessage.Event, 64)
-	server, err := nethost.Serve(start, sockets, nethost.Options{Event: func(e netmessage.Event) {
+	// nsrun starts this program with one processor for Go's scheduler, as more cost a start of which nothing may come; a busy server has all.
+	server, err := nethost.Serve(start, sockets, nethost.Options{Busy: runtime.SetDefaultGOMAXPROCS, Event: func(e netmessage.Event) {
 		select {
 		case events <- e:
 		default: // nsrun does not read; the summary has it

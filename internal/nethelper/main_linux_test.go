@@ -23,7 +23,14 @@ import (
 
 var program string
 
+// isHelper says that this process is a helper: of a program that links a C library, where the tests are built so.
+const isHelper = "NSRUN_TEST_IS_HELPER"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(isHelper) != "" {
+		Main("test")
+		os.Exit(0)
+	}
 	os.Exit(testenv.Main(func() int {
 		dir, err := testenv.MakeDir("nsrun-helper-")
 		if err != nil {
@@ -50,11 +57,16 @@ type helper struct {
 // start starts the helper, and sends it what to serve.
 func start(t testing.TB, s netmessage.Start, sockets ...*os.File) *helper {
 	t.Helper()
+	cmd := exec.Command(program)
+	return startAs(t, cmd, s, sockets...)
+}
+
+func startAs(t testing.TB, cmd *exec.Cmd, s netmessage.Start, sockets ...*os.File) *helper {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	theirs := os.NewFile(uintptr(pair[1]), "socket")
-	cmd := exec.Command(program)
-	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(os.Environ(), "GODEBUG="), os.Stderr, []*os.File{theirs}
+	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(append(os.Environ(), "GODEBUG="), cmd.Env...), os.Stderr, []*os.File{theirs}
 	require.NoError(t, cmd.Start())
 	theirs.Close()
 	t.Cleanup(func() { unix.Close(pair[0]); _ = cmd.Wait() })

@@ -23,6 +23,8 @@ type Options struct {
 	Own    func() ([]netip.Addr, error)                                                   // lists the host's own addresses
 	Event  func(netmessage.Event)                                                         // is called at the first refusal of each kind and for questions, from several goroutines; it should not block
 
+	Busy func() // is called once, before the first connection or packet is served
+
 	readTime, tick time.Duration // of tests
 }
 
@@ -55,6 +57,7 @@ type Server struct {
 		listed time.Time
 	}
 
+	busy   func() // calls Options.Busy the first time
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -122,6 +125,11 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	if s.options.Own == nil {
 		s.options.Own = interfaceAddresses
 	}
+	s.busy = sync.OnceFunc(func() {
+		if options.Busy != nil {
+			options.Busy()
+		}
+	})
 	s.record = newRecord(s.caps, options.Event)
 	s.flows = &flows{list: map[flowKey]*flow{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -221,6 +229,7 @@ func (s *Server) accept(l *net.TCPListener, kind string) {
 			time.Sleep(acceptPause)
 			continue
 		}
+		s.busy()
 		if !s.record.admit() {
 			s.overflow(conn, kind)
 			continue

@@ -9,6 +9,10 @@
 //
 // It is a package of its own because it links Go's network packages, whose initialisers each start of the program runs then (1 ms at most).
 //
+// A program that links a C library, as package net makes each one do that is built without CGO_ENABLED=0, has a helper that is confined by a filter of
+// system calls alone: it starts no program and writes no file, but it can read what its user can, and keeps root's capabilities. Build without cgo, or put
+// nsrun-helper beside the program and do not import this package.
+//
 // It does not protect the host from what the rules allow: see package netrule.
 //
 // [nsrun.Init]: https://pkg.go.dev/github.com/nsrun/nsrun/nsrun#Init
