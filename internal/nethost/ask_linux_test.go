@@ -134,6 +134,20 @@ func TestNoQuestionBeyondTheCeiling(t *testing.T) {
 	}
 }
 
+// TestAnAnswerIsWithinTheSchemeOfTheCeiling: it does not open a port for what is no TLS.
+func TestAnAnswerIsWithinTheSchemeOfTheCeiling(t *testing.T) {
+	b := askingBox(t, time.Minute, []string{"https://b.example.com:7"})
+	result := make(chan bool, 1)
+	go func() { result <- b.echoes(t, "b.example.com") }()
+	q := b.host.questions(t, 1)[0]
+	assert.Equal(t, "https://b.example.com:7", q.Rule)
+	b.Answer(netmessage.Answer{Serial: q.Serial, Allow: true})
+	assert.False(t, testenv.Receive(t, result, "the end of the connection"))
+	require.Len(t, b.host.refused(), 1)
+	assert.Equal(t, netmessage.Mismatch, b.host.refused()[0].Reason)
+	assert.Empty(t, b.host.looked())
+}
+
 // TestRulesAreExchanged while connections begin: none goes on that the last rules do not allow.
 func TestRulesAreExchanged(t *testing.T) {
 	b := askingBox(t, 0, nil, "a.example.com:7", "b.example.com:7")
