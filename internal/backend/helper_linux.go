@@ -60,7 +60,7 @@ type helper struct {
 	summary *netmessage.Summary
 }
 
-// startHelper starts the helper of a plan, which gets a signal when the thread ends that has started it (PR_SET_PDEATHSIG, prctl(2)), unless that is 0. It
+// startHelper starts the helper of a plan, which gets a signal when the thread ends that has started it (PR_SET_PDEATHSIG, prctl(2)). It
 // is nil where the plan needs none.
 func startHelper(p *plan.Plan, program Helper, o NetworkOptions, atEnd syscall.Signal) (*helper, error) {
 	if p.Allow == nil {
@@ -252,6 +252,13 @@ func (h *helper) takeSocket() int {
 	socket := h.socket
 	h.socket = -1
 	return socket
+}
+
+// ending reports whether the socket was taken away.
+func (h *helper) ending() bool {
+	h.sending.Lock()
+	defer h.sending.Unlock()
+	return h.socket < 0
 }
 
 // cause is why the helper does not serve.
