@@ -33,15 +33,25 @@ const maxAnswer = 4 << 10
 func AskBy(program, file string, wait time.Duration, most []string) (o backend.NetworkOptions, end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	room := make(chan struct{}, maxAsked)
 	o.Ask = &netmessage.Asking{MS: max(wait.Milliseconds(), 1), Most: most, All: most == nil}
 	o.Heard = func(e netmessage.Event, order func(netmessage.Order) bool) {
 		if e.Question == nil || ctx.Err() != nil {
 			return
 		}
+		q, ok := questionOf(*e.Question)
+		if !ok {
+			return
+		}
+		select {
+		case room <- struct{}{}:
+		default: // it is refused when its time is up
+			return
+		}
 		running.Go(func() {
-			q := *e.Question
-			a := askProgram(ctx, program, file, wait, Question{Name: q.Name, Address: q.Address, Port: q.Port, Rule: q.Rule})
-			answer := netmessage.Order{Answer: &netmessage.Answer{Serial: q.Serial, Allow: a.Allow, Reason: reasonOf(a)}}
+			defer func() { <-room }()
+			a := askProgram(ctx, program, file, wait, q)
+			answer := netmessage.Order{Answer: &netmessage.Answer{Serial: e.Question.Serial, Allow: a.Allow, Reason: reasonOf(a)}}
 			if a.Allow && a.Session {
 				answer.Add = []string{q.Rule}
 			}
