@@ -38,11 +38,11 @@ func (s *Server) SetRules(texts []string) error {
 	if err := s.rules.set(texts); err != nil {
 		return err
 	}
-	s.relays.cut(func(c *client) bool { return !c.asked && !s.allows(c.to) })
+	s.relays.cut(func(c *client) bool { return !c.allowed() })
 	s.flows.mu.Lock()
 	defer s.flows.mu.Unlock()
 	for _, f := range s.flows.list {
-		if !s.allows(f.to) {
+		if !f.allowed(s) {
 			f.end()
 		}
 	}
