@@ -139,14 +139,19 @@ func (n *Network) listen() {
 // can be reached any more.
 func (n *Network) Counts() (netmessage.Summary, error) { return n.order(netmessage.Order{}) }
 
-// SetRules exchanges the rules, and returns when the new ones count. Connections that they do not allow are reset.
+// SetRules exchanges the rules, and returns when the new ones count. Connections that they do not allow are reset. See [CheckRules].
 func (n *Network) SetRules(rules []string) error {
+	_, err := n.order(netmessage.Order{Rules: &rules})
+	return err
+}
+
+// CheckRules refuses more rules than an order has room for.
+func CheckRules(rules []string) error {
 	const quotes, room = 3, netmessage.MaxEvent / 2
 	if size := len(strings.Join(rules, "")) + quotes*len(rules); size > room {
 		return fmt.Errorf("the rules have %d bytes, and there may be %d", size, room)
 	}
-	_, err := n.order(netmessage.Order{Rules: &rules})
-	return err
+	return nil
 }
 
 // SetAsking is what is asked about from now on.

@@ -158,6 +158,9 @@ func (s *Session) setRules(texts []string) error {
 		}
 		parsed, rules = append(parsed, r), append(rules, r.String())
 	}
+	if err := backend.CheckRules(rules); err != nil { // before they are kept for the next sandbox
+		return &policy.Fault{Field: "rules", Text: err.Error(), Fix: "name fewer", Err: err}
+	}
 	if err := s.permitted(parsed); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -97,4 +100,17 @@ func TestAHelperThatFloods(t *testing.T) {
 	testenv.Eventually(t, func() bool { return asked() >= maxAsked }, "the programs")
 	end()
 	assert.Equal(t, maxAsked, asked())
+}
+
+// TestRulesThatAreTooMany are refused, and the next sandbox does not have them either.
+func TestRulesThatAreTooMany(t *testing.T) {
+	s := Session{plan: &plan.Plan{Allow: &plan.Allow{Rules: []string{"a.example:443"}, Step: plan.StepRedirect}}, closed: true}
+	var rules []string
+	for i := range 4000 {
+		rules = append(rules, fmt.Sprintf("%d.example", i))
+	}
+	var fault *policy.Fault
+	require.ErrorAs(t, s.setRules(rules), &fault)
+	assert.Contains(t, fault.Text, "bytes")
+	assert.Equal(t, []string{"a.example:443"}, s.Allow())
 }
