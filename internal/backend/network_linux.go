@@ -52,7 +52,7 @@ func StartNetwork(p *plan.Plan, program Helper, o NetworkOptions) (*Network, err
 	}
 	var h *helper
 	var err error
-	helperThread()(func() { h, err = startHelper(p, program, o, unix.SIGKILL) })
+	helperThread()(func() { h, err = startHelper(p, program, o) })
 	if err != nil {
 		return nil, err
 	}
