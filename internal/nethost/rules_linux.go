@@ -33,7 +33,8 @@ func parse(texts []string) (list netrule.Rules, err error) {
 	return list, nil
 }
 
-// SetRules exchanges the rules. It is not called at the same time as [Server.AddRules]. Connections that the new ones do not allow are reset, but for those that an answer has allowed.
+// SetRules exchanges the rules. Connections that the new ones do not allow are reset, but for those that an answer has allowed. It is not called at the
+// same time as [Server.AddRules].
 func (s *Server) SetRules(texts []string) error {
 	if err := s.rules.set(texts); err != nil {
 		return err
