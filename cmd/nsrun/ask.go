@@ -22,17 +22,25 @@ func (f *flags) askBy(pol policy.Policy) (o backend.NetworkOptions, end func(), 
 		return o, end, err
 	}
 	program, err := exec.LookPath(f.ask)
+	if in := (*exec.Error)(nil); errors.As(err, &in) {
+		err = in.Err
+	}
 	if err == nil {
 		program, err = filepath.Abs(program)
 	}
-	if err != nil {
-		return o, end, fmt.Errorf("--ask %s: %w; name a program of the host that answers", f.ask, errors.Unwrap(err))
+	file := ""
+	if err == nil {
+		file, err = filepath.EvalSymlinks(program)
 	}
+	if err != nil {
+		return o, end, fmt.Errorf("--ask %s: %w; name a program of the host that answers", f.ask, err)
+	}
+	f.protected = append(f.protected, file) // it runs outside: a command that could change it would be out of the sandbox
 	wait := f.askTimeout
 	if wait == 0 {
 		wait = askTimeout
 	}
-	o, end = runner.AskBy(program, wait, pol.AllowMost)
+	o, end = runner.AskBy(program, file, wait, pol.AllowMost)
 	return o, end, nil
 }
 

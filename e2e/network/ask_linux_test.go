@@ -92,6 +92,23 @@ func TestAskingUnderACeiling(t *testing.T) {
 	})
 }
 
+// TestAProgramThatTheSandboxCouldWrite is not asked: it runs outside. A symlink that the sandbox can change does not lead to another one.
+func TestAProgramThatTheSandboxCouldWrite(t *testing.T) {
+	eachUser(t, func(t *testing.T, w *world) {
+		program := w.asking(t, "echo once")[1]
+		require.NoError(t, os.Rename(program, w.work+"/answer"))
+		got := w.run(t, append(allow("listed.test:7000"), "--ask", "./answer"), "touch ran")
+		assert.Contains(t, got.out, "it would make "+w.work+"/answer writable")
+		assert.NoFileExists(t, w.work+"/ran")
+		require.NoError(t, os.Rename(w.work+"/answer", program))
+		require.NoError(t, os.Symlink(program, w.work+"/answer"))
+		script := "ln -sf " + w.work + "/evil answer; printf '#!/bin/sh\\ntouch " + w.from + "/escaped; echo once' >evil; chmod +x evil; " + tcpTo("other.test", "7000")
+		got = w.run(t, append(allow("listed.test:7000"), "--ask", "./answer"), script)
+		assert.Equal(t, 1, strings.Count(got.out, "over"), got.out)
+		assert.NoFileExists(t, w.from+"/escaped")
+	})
+}
+
 func TestAskingThatCannotBe(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {
 		for want, flags := range map[string][]string{

@@ -200,16 +200,22 @@ func TestASessionWithoutAHelper(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeftOfASessionThatIsKilled: as of a run.
+// TestNothingIsLeftOfASessionThatIsKilled: as of a run. A helper that does not listen to nsrun any more ends, too.
 func TestNothingIsLeftOfASessionThatIsKilled(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {
-		c := w.converse(t, built.nsrun)
-		c.open(t, w, "listed.test:7000")
-		c.send(t, executing(fmt.Sprintf(holding, "")))
-		children := c.connected(t, w)
-		require.NoError(t, c.cmd.Process.Kill())
-		_ = c.cmd.Wait()
-		gone(t, children)
+		for _, stop := range []bool{false, true} {
+			c := w.converse(t, built.nsrun)
+			c.open(t, w, "listed.test:7000")
+			c.send(t, executing(fmt.Sprintf(holding, "")))
+			children := c.connected(t, w)
+			if stop {
+				require.NoError(t, unix.Kill(named(descendants(c.cmd.Process.Pid), "nsrun-helper")[0], unix.SIGSTOP))
+			}
+			require.NoError(t, c.cmd.Process.Kill())
+			_ = c.cmd.Wait()
+			gone(t, children)
+			require.NoError(t, os.Remove(w.work+"/connected"))
+		}
 	})
 }
 

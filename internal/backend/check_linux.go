@@ -63,7 +63,7 @@ func protect(p *plan.Plan, resolved []mounts.Resolved, protected []string) error
 		for _, file := range slices.Concat(protected, p.Audit) {
 			if _, shown := below(file, s.Source); shown && op.Kind == mounts.Bind && !op.Flags.Has(mounts.ReadOnly) {
 				return fail(fmt.Errorf("it would make %s writable: the program could change what governs or reports its runs", file),
-					"keep manifests, ceilings, results and audit logs out of what a sandbox may write, or grant less")
+					"keep manifests, ceilings, results, audit logs and the program of --ask out of what a sandbox may write, or grant less")
 			}
 		}
 		for _, file := range p.Audit {

@@ -60,9 +60,9 @@ type helper struct {
 	summary *netmessage.Summary
 }
 
-// startHelper starts the helper of a plan, which gets a signal when the thread ends that has started it (PR_SET_PDEATHSIG, prctl(2)), unless that is 0. It
+// startHelper starts the helper of a plan, which gets a signal when the thread ends that has started it (PR_SET_PDEATHSIG, prctl(2)). It
 // is nil where the plan needs none.
-func startHelper(p *plan.Plan, program Helper, o NetworkOptions, atEnd syscall.Signal) (*helper, error) {
+func startHelper(p *plan.Plan, program Helper, o NetworkOptions) (*helper, error) {
 	if p.Allow == nil {
 		return nil, nil
 	}
@@ -93,9 +93,13 @@ func startHelper(p *plan.Plan, program Helper, o NetworkOptions, atEnd syscall.S
 	}
 	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
 	defer calm()()
-	err = program.start(func(path string) (err error) {
-		h.process, err = startChild(path, []string{HelperName}, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=1"},
-			[]*os.File{null, null, printed, theirs}, syscall.SysProcAttr{Setsid: true, Pdeathsig: atEnd})
+	err = program.start(func(path string, own *os.File) (err error) {
+		files := []*os.File{null, null, printed, theirs}
+		if own != nil {
+			files = append(files, own) // at programNumber
+		}
+		h.process, err = startChild(path, []string{HelperName}, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=1"}, files,
+			syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL})
 		return err
 	})
 	if err != nil {
@@ -252,6 +256,13 @@ func (h *helper) takeSocket() int {
 	socket := h.socket
 	h.socket = -1
 	return socket
+}
+
+// ending reports whether the socket was taken away.
+func (h *helper) ending() bool {
+	h.sending.Lock()
+	defer h.sending.Unlock()
+	return h.socket < 0
 }
 
 // cause is why the helper does not serve.

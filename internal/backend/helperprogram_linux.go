@@ -17,27 +17,35 @@ type Helper struct {
 	Program string
 }
 
-// start calls start with a path to execute. An error is that of the last path.
-func (h Helper) start(start func(path string) error) error {
+// programNumber is where the helper has its own program, if that is run from memory. What the child puts elsewhere cannot be in the way there.
+const programNumber = 4
+
+// start calls start with a path to execute, and the file that the child has at programNumber then, if there is one. An error is that of the last path.
+func (h Helper) start(start func(path string, program *os.File) error) error {
 	if h.Program != "" {
 		f, err := programFile(h.Program)
 		if err == nil {
 			defer f.Close()
-			err = start(f.Name())
+			err = start(fmt.Sprintf("/proc/self/fd/%d", programNumber), f)
 		}
 		if err == nil || !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 	}
-	return start(h.Path)
+	return start(h.Path, nil)
 }
 
 // look looks for the program.
 func (h Helper) look() error {
-	return h.start(func(path string) error { return unix.Access(path, unix.X_OK) })
+	return h.start(func(path string, program *os.File) error {
+		if program != nil {
+			return nil
+		}
+		return unix.Access(path, unix.X_OK)
+	})
 }
 
-// programFile is a sealed file in memory with a program, and named so that this process and its children can execute it.
+// programFile is a sealed file in memory with a program.
 func programFile(program string) (*os.File, error) {
 	const forPrograms = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(HelperName, forPrograms|unix.MFD_EXEC)
@@ -47,15 +55,9 @@ func programFile(program string) (*os.File, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	// A number that the child does not put its own descriptors at.
-	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 10)
-	unix.Close(fd)
-	if err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	f := os.NewFile(uintptr(high), fmt.Sprintf("/proc/self/fd/%d", high))
+	f := os.NewFile(uintptr(fd), HelperName)
 	if _, err = f.WriteString(program); err == nil {
-		_, err = unix.FcntlInt(uintptr(high), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
 		f.Close()

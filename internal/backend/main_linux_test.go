@@ -18,5 +18,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, ExecStages(fds[0], fds[1], fds[2]))
 		os.Exit(1)
 	}
+	if os.Args[0] == HelperName { // see lie
+		lie()
+		os.Exit(0)
+	}
 	os.Exit(testenv.Main(m.Run))
 }

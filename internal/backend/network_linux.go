@@ -41,10 +41,19 @@ type NetworkOptions struct {
 	Heard func(e netmessage.Event, order func(netmessage.Order) bool)
 }
 
+// helperThread is the thread that helpers are started from: it lives as long as this process, and a helper ends with it, even one that is stopped or does
+// not listen to nsrun any more.
+var helperThread = sync.OnceValue(ForkThread)
+
 // StartNetwork starts the helper of a plan: beside the making of the sandbox, which takes as long.
 func StartNetwork(p *plan.Plan, program Helper, o NetworkOptions) (*Network, error) {
-	h, err := startHelper(p, program, o, 0) // the threads of this process come and go
-	if h == nil {
+	if p.Allow == nil {
+		return nil, nil
+	}
+	var h *helper
+	var err error
+	helperThread()(func() { h, err = startHelper(p, program, o) })
+	if err != nil {
 		return nil, err
 	}
 	n := &Network{helper: h, turn: make(chan struct{}, 1), counts: make(chan netmessage.Summary, 1), ended: make(chan struct{})}
@@ -113,7 +122,11 @@ func (n *Network) listen() {
 			return came || failed != nil
 		})
 		if h.counts != nil {
-			n.counts <- *h.counts // there is room: only one asks at a time
+			select {
+			case n.counts <- *h.counts: // there is room: only one asks at a time
+			default:
+				h.ended, h.err = true, errors.New("it sent counts that nobody had asked for")
+			}
 			h.counts = nil
 		}
 	}
@@ -126,14 +139,19 @@ func (n *Network) listen() {
 // can be reached any more.
 func (n *Network) Counts() (netmessage.Summary, error) { return n.order(netmessage.Order{}) }
 
-// SetRules exchanges the rules, and returns when the new ones count. Connections that they do not allow are reset.
+// SetRules exchanges the rules, and returns when the new ones count. Connections that they do not allow are reset. See [CheckRules].
 func (n *Network) SetRules(rules []string) error {
+	_, err := n.order(netmessage.Order{Rules: &rules})
+	return err
+}
+
+// CheckRules refuses more rules than an order has room for.
+func CheckRules(rules []string) error {
 	const quotes, room = 3, netmessage.MaxEvent / 2
 	if size := len(strings.Join(rules, "")) + quotes*len(rules); size > room {
 		return fmt.Errorf("the rules have %d bytes, and there may be %d", size, room)
 	}
-	_, err := n.order(netmessage.Order{Rules: &rules})
-	return err
+	return nil
 }
 
 // SetAsking is what is asked about from now on.
@@ -157,7 +175,9 @@ func (n *Network) order(o netmessage.Order) (counts netmessage.Summary, err erro
 		case <-time.After(countsTime):
 		}
 	}
-	n.helper.process.kill() // an answer that came late would be taken for that to the next order
+	if !n.helper.ending() { // else [Network.End] waits for the summary
+		n.helper.process.kill() // an answer that came late would be taken for that to the next order
+	}
 	<-n.ended
 	if n.helper.summary != nil {
 		return *n.helper.summary, nil

@@ -122,7 +122,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 		}
 		defer unix.Close(w.parent)
 	}
-	served, err := startHelper(p, opts.Helper, opts.Network, unix.SIGKILL) // beside all that follows
+	served, err := startHelper(p, opts.Helper, opts.Network) // beside all that follows
 	defer served.finish()
 	if err != nil {
 		entry.EndAhead()

@@ -54,19 +54,19 @@ func (a *asking) about(name string) bool {
 	return a.wait > 0 && name != "" && (a.all || a.most.Lists(name))
 }
 
-// covers returns how long a question about t may wait, and reports whether t may be asked about.
-func (a *asking) covers(t target) (wait time.Duration, ok bool) {
+// covers returns how long a question about t may wait, and reports whether t may be asked about. within is the rule of most that allows it, if there is most.
+func (a *asking) covers(t target) (wait time.Duration, within netrule.Rule, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.all:
-		return a.wait, true
+		ok = true
 	case t.name != "":
-		_, ok = a.most.Name(t.name, t.port, t.udp)
+		within, ok = a.most.Name(t.name, t.port, t.udp)
 	default:
-		_, ok = a.most.Addr(t.addr, t.port, t.udp)
+		within, ok = a.most.Addr(t.addr, t.port, t.udp)
 	}
-	return a.wait, ok
+	return a.wait, within, ok
 }
 
 // permit decides on the client's connection to a target, and asks nsrun if no rule allows it.
@@ -75,13 +75,17 @@ func (c *client) permit(t target) (netrule.Rule, *netmessage.Refusal) {
 	if refused == nil || refused.Rule == "" || refused.Reason != netmessage.Unlisted && refused.Reason != netmessage.Port || c.options.Event == nil {
 		return rule, refused
 	}
-	wait, ok := c.asking.covers(t)
+	wait, within, ok := c.asking.covers(t)
 	if wait <= 0 {
 		return rule, refused
 	}
 	if !ok {
 		refused.Detail, refused.Rule = refused.Detail+", and the operator's ceiling allows none", ""
 		return rule, refused
+	}
+	if narrower, _, err := netrule.Parse(refused.Rule); err == nil && within.Scheme != "" { // what the ceiling permits as TLS alone, or as HTTP, is asked for as that
+		narrower.Scheme = within.Scheme
+		refused.Rule = narrower.String()
 	}
 	answer := c.ask(t, refused.Rule, wait)
 	if !answer.Allow {

@@ -134,6 +134,20 @@ func TestNoQuestionBeyondTheCeiling(t *testing.T) {
 	}
 }
 
+// TestAnAnswerIsWithinTheSchemeOfTheCeiling: it does not open a port for what is no TLS.
+func TestAnAnswerIsWithinTheSchemeOfTheCeiling(t *testing.T) {
+	b := askingBox(t, time.Minute, []string{"https://b.example.com:7"})
+	result := make(chan bool, 1)
+	go func() { result <- b.echoes(t, "b.example.com") }()
+	q := b.host.questions(t, 1)[0]
+	assert.Equal(t, "https://b.example.com:7", q.Rule)
+	b.Answer(netmessage.Answer{Serial: q.Serial, Allow: true})
+	assert.False(t, testenv.Receive(t, result, "the end of the connection"))
+	require.Len(t, b.host.refused(), 1)
+	assert.Equal(t, netmessage.Mismatch, b.host.refused()[0].Reason)
+	assert.Empty(t, b.host.looked())
+}
+
 // TestRulesAreExchanged while connections begin: none goes on that the last rules do not allow.
 func TestRulesAreExchanged(t *testing.T) {
 	b := askingBox(t, 0, nil, "a.example.com:7", "b.example.com:7")
@@ -167,4 +181,30 @@ func TestRulesAreExchanged(t *testing.T) {
 		defer b.relays.mu.Unlock()
 		return len(b.relays.list) == 0
 	}, "the end of all connections")
+}
+
+// TestRulesThatAllowLess than a host and a port: connections that they would not begin are reset, too.
+func TestRulesThatAllowLess(t *testing.T) {
+	b := askingBox(t, 0, nil)
+	for _, row := range []struct {
+		name        string
+		first, then []string
+		want        bool
+	}{
+		{"inner.example.com", []string{"inner.example.com:7", "10.0.0.0/8:7"}, []string{"inner.example.com:7", "10.0.0.1:7"}, true},
+		{"inner.example.com", []string{"inner.example.com:7", "10.0.0.0/8:7"}, []string{"inner.example.com:7"}, false},
+		{"a.example.com", []string{"a.example.com:7"}, []string{"*.example.com:1-9"}, true},
+		{"a.example.com", []string{"a.example.com:7"}, []string{"https://a.example.com:7"}, false},
+	} {
+		require.NoError(t, b.SetRules(row.first))
+		addrs, err := b.resolver().LookupHost(t.Context(), row.name)
+		require.NoError(t, err)
+		c := b.dial(t, addrs[0]+":7")
+		_, err = c.Write([]byte("over\n"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 5))
+		require.NoError(t, err, "%+v", row)
+		require.NoError(t, b.SetRules(row.then))
+		assert.Equal(t, row.want, talks(c), "%+v", row)
+	}
 }

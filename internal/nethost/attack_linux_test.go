@@ -172,11 +172,11 @@ func TestAddressesOfTheHostUnknown(t *testing.T) {
 	to := target{name: "a.example.com", port: 7000}
 	rule, refused := s.decide(opConnect, to)
 	require.Nil(t, refused)
-	_, refused = s.reach(t.Context(), to, rule)
+	_, _, refused = s.reach(t.Context(), to, rule)
 	require.NotNil(t, refused)
 	assert.Equal(t, netmessage.Guarded, refused.Reason)
 	fails = false
-	c, refused := s.reach(t.Context(), to, rule)
+	c, _, refused := s.reach(t.Context(), to, rule)
 	require.Nil(t, refused)
 	c.Close()
 }

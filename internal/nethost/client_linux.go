@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
@@ -49,6 +50,9 @@ type client struct {
 	socks bool // the client waits for a reply of SOCKS5
 	asked bool // an answer to a question has allowed it, and no rule
 
+	at     netip.Addr // where to it is connected
+	scheme string     // that of its rule, or what it speaks
+
 	status int  // of HTTP, for a request that cannot be read
 	reply  byte // likewise of SOCKS5
 
@@ -73,11 +77,12 @@ func (c *client) run() {
 		c.refuse(refused)
 		return
 	}
-	host, refused := c.reach(c.ctx, c.to, rule)
+	host, at, refused := c.reach(c.ctx, c.to, rule)
 	if refused != nil {
 		c.refuse(refused)
 		return
 	}
+	c.at = at
 	c.relay(rule, name, host)
 }
 
@@ -103,10 +108,18 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 	}
 	c.record.connected(name)
 	r := c.newRelay(c.conn, host, name)
+	c.scheme = rule.Scheme
+	switch {
+	case c.scheme != "":
+	case c.kind == speaksTLS:
+		c.scheme = "https"
+	case c.kind == speaksHTTP:
+		c.scheme = "http"
+	}
 	done := c.relays.add(c, r.abort)
 	defer done()
-	if !c.asked && !c.allows(c.to) { // the rules have changed since
-		c.refuse(c.refusal(opConnect, c.to, netmessage.Unlisted, "no rule names "+c.to.host()+" any more"))
+	if !c.allowed() { // the rules have changed since
+		c.refuse(c.refusal(opConnect, c.to, netmessage.Unlisted, "no rule allows "+c.to.host()+" any more"))
 		return
 	}
 	r.run(func() error { return c.up(r, rule) })
@@ -114,6 +127,9 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 		c.record.refuse(*c.refusal(opConnect, c.to, netmessage.TooMany, fmt.Sprintf("%d bytes were carried for %s, which is the limit net_per_host_mb", c.caps.Bytes, c.to.host())))
 	}
 }
+
+// allowed reports whether what has allowed the client's connection still does.
+func (c *client) allowed() bool { return c.asked || c.allowsStill(c.to, c.at, c.scheme) }
 
 // listen waits for the client's first bytes and checks them. Without a scheme in the rule, a client that says nothing, or too little to see what it
 // is, is let through: up checks the bytes when they come, so that a client gains nothing by waiting.

@@ -90,6 +90,12 @@ func (s *Server) decide(op string, t target) (netrule.Rule, *netmessage.Refusal)
 	return rule, s.refusal(op, t, netmessage.Unlisted, "no rule lists "+t.host())
 }
 
+// allowsStill reports whether the rules of now allow a connection that was made by earlier ones: to t, at an address, of which scheme says what it speaks.
+func (s *Server) allowsStill(t target, at netip.Addr, scheme string) bool {
+	rule, refused := s.decide(opConnect, t)
+	return refused == nil && (rule.Scheme == "" || rule.Scheme == scheme) && (t.name == "" || !at.IsValid() || s.guardName(at, t, rule) == "")
+}
+
 // refusal describes a refusal of t. It has the rule that would allow t if a rule is what is missing.
 func (s *Server) refusal(op string, t target, reason, detail string) *netmessage.Refusal {
 	x := &netmessage.Refusal{Op: op, Name: t.name, Port: int(t.port), Reason: reason, Detail: detail}
@@ -241,15 +247,15 @@ func lookupError(err error) string {
 	return strings.TrimSpace(err.Error())
 }
 
-// reach resolves an allowed target and connects to it: to the checked addresses one after the other.
-func (s *Server) reach(ctx context.Context, t target, rule netrule.Rule) (net.Conn, *netmessage.Refusal) {
+// reach resolves an allowed target and connects to it: to the checked addresses one after the other. at is the one that it is connected to.
+func (s *Server) reach(ctx context.Context, t target, rule netrule.Rule) (conn net.Conn, at netip.Addr, refused *netmessage.Refusal) {
 	op, network := opConnect, "tcp"
 	if t.udp {
 		op, network = opSend, "udp"
 	}
 	addrs, refused := s.addresses(ctx, op, t, rule)
 	if refused != nil {
-		return nil, refused
+		return nil, at, refused
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -263,7 +269,7 @@ func (s *Server) reach(ctx context.Context, t target, rule netrule.Rule) (net.Co
 		conn, err := s.options.Dial(one, network, netip.AddrPortFrom(a, t.port))
 		stop()
 		if err == nil {
-			return conn, nil
+			return conn, a, nil
 		}
 		failed, last = err, a
 		if ctx.Err() != nil {
@@ -272,7 +278,7 @@ func (s *Server) reach(ctx context.Context, t target, rule netrule.Rule) (net.Co
 	}
 	with := t
 	with.addr = last
-	return nil, s.refusal(op, with, netmessage.Unreachable, fmt.Sprintf("the host cannot connect to %s: %s", netip.AddrPortFrom(last, t.port), dialError(failed)))
+	return nil, at, s.refusal(op, with, netmessage.Unreachable, fmt.Sprintf("the host cannot connect to %s: %s", netip.AddrPortFrom(last, t.port), dialError(failed)))
 }
 
 // dialError is an error of a connect without its addresses.

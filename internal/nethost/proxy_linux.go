@@ -122,11 +122,12 @@ func (c *client) connect(rule netrule.Rule, carry func(name *reached, host net.C
 		return
 	}
 	defer c.record.exit(name)
-	host, refused := c.reach(c.ctx, c.to, rule)
+	host, at, refused := c.reach(c.ctx, c.to, rule)
 	if refused != nil {
 		c.refuse(refused)
 		return
 	}
+	c.at = at
 	carry(name, host)
 }
 

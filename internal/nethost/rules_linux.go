@@ -33,16 +33,17 @@ func parse(texts []string) (list netrule.Rules, err error) {
 	return list, nil
 }
 
-// SetRules exchanges the rules. It is not called at the same time as [Server.AddRules]. Connections that the new ones do not allow are reset, but for those that an answer has allowed.
+// SetRules exchanges the rules. Connections that the new ones do not allow are reset, but for those that an answer has allowed. It is not called at the
+// same time as [Server.AddRules].
 func (s *Server) SetRules(texts []string) error {
 	if err := s.rules.set(texts); err != nil {
 		return err
 	}
-	s.relays.cut(func(c *client) bool { return !c.asked && !s.allows(c.to) })
+	s.relays.cut(func(c *client) bool { return !c.allowed() })
 	s.flows.mu.Lock()
 	defer s.flows.mu.Unlock()
 	for _, f := range s.flows.list {
-		if !s.allows(f.to) {
+		if !f.allowed(s) {
 			f.end()
 		}
 	}

@@ -40,7 +40,8 @@ type flow struct {
 	quic   helloReader // only the goroutine of the socket uses it
 
 	mu      sync.Mutex
-	host    net.Conn // nil until the target is resolved
+	host    net.Conn   // nil until the target is resolved
+	at      netip.Addr // where host is connected to
 	pending [][]byte
 	held    int // bytes of pending
 }
@@ -170,6 +171,14 @@ func (f *flow) write(s *Server, b []byte) {
 	}
 }
 
+// allowed reports whether the rules still allow the flow.
+func (f *flow) allowed(s *Server) bool {
+	f.mu.Lock()
+	at := f.at
+	f.mu.Unlock()
+	return s.allowsStill(f.to, at, f.rule.Scheme)
+}
+
 // end makes run return.
 func (f *flow) end() {
 	f.ended.Store(true)
@@ -182,7 +191,7 @@ func (f *flow) end() {
 
 // run resolves the target once, and carries the answers until the flow is idle.
 func (f *flow) run(s *Server) {
-	host, refused := s.reach(s.ctx, f.to, f.rule)
+	host, at, refused := s.reach(s.ctx, f.to, f.rule)
 	if refused != nil {
 		if s.ctx.Err() == nil {
 			s.record.refuse(*refused)
@@ -195,7 +204,10 @@ func (f *flow) run(s *Server) {
 	defer s.drop(host)
 	s.record.connected(f.name)
 	f.mu.Lock()
-	f.host = host
+	f.host, f.at = host, at
+	if !s.allowsStill(f.to, at, f.rule.Scheme) { // the rules have changed since
+		f.ended.Store(true)
+	}
 	for _, b := range f.pending {
 		if f.ended.Load() {
 			break

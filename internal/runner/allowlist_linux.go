@@ -3,6 +3,8 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"math"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +32,10 @@ type Answer struct {
 	Reason  string
 }
 
+// maxAsked is how many questions of one network are answered at once. Its helper asks no more, but one that was taken over might; and it knows nothing of a
+// call that goes on when the question has been refused.
+const maxAsked = 64
+
 // maxHeard is how many refusals wait for the function that is called for them. Those above are left out: results have them.
 const maxHeard = 64
 
@@ -39,6 +45,7 @@ type allowlist struct {
 	rules   []string // instead of the plan's; nil while they are those
 	ask     *netmessage.Asking
 	answer  func(Question) Answer
+	asked   int                  // calls of answer that go on
 	refused chan<- result.Denial // nil while nobody listens
 }
 
@@ -61,8 +68,11 @@ func (s *Session) heard(e netmessage.Event, order func(netmessage.Order) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case e.Question != nil && l.answer != nil:
-		go s.answerTo(order, *e.Question, l.answer)
+	case e.Question != nil && l.answer != nil && l.asked < maxAsked: // those above are refused when their time is up
+		if q, ok := questionOf(*e.Question); ok {
+			l.asked++
+			go s.answerTo(order, e.Question.Serial, q, l.answer)
+		}
 	case e.Refusal != nil && l.refused != nil:
 		select {
 		case l.refused <- netDenial(*e.Refusal):
@@ -72,14 +82,33 @@ func (s *Session) heard(e netmessage.Event, order func(netmessage.Order) bool) {
 }
 
 // answerTo has a question answered. What is allowed for the session is a rule from then on.
-func (s *Session) answerTo(order func(netmessage.Order) bool, q netmessage.Question, answer func(Question) Answer) {
-	a := answer(Question{Name: q.Name, Address: q.Address, Port: q.Port, Rule: q.Rule})
+func (s *Session) answerTo(order func(netmessage.Order) bool, serial int, q Question, answer func(Question) Answer) {
+	defer func() {
+		s.allowlist.mu.Lock()
+		defer s.allowlist.mu.Unlock()
+		s.allowlist.asked--
+	}()
+	a := answer(q)
 	if a.Allow && a.Session {
 		if err := s.addRule(q.Rule); err != nil {
 			a = Answer{Reason: err.Error()}
 		}
 	}
-	order(netmessage.Order{Answer: &netmessage.Answer{Serial: q.Serial, Allow: a.Allow, Reason: reasonOf(a)}})
+	order(netmessage.Order{Answer: &netmessage.Answer{Serial: serial, Allow: a.Allow, Reason: reasonOf(a)}})
+}
+
+// questionOf is a question of a helper's, which may have been taken over: its rule has to allow what the question is about, and nothing else.
+func questionOf(q netmessage.Question) (Question, bool) {
+	addr, err := netip.ParseAddr(q.Address)
+	if (err == nil) == (q.Name != "") || q.Port < 1 || q.Port > math.MaxUint16 {
+		return Question{}, false
+	}
+	rule, _, err := netrule.Parse(q.Rule)
+	if err != nil || rule.UDP() {
+		return Question{}, false
+	}
+	rule.Scheme = "" // that of a ceiling
+	return Question{Name: q.Name, Address: q.Address, Port: q.Port, Rule: q.Rule}, rule.String() == netrule.Suggest(q.Name, addr, uint16(q.Port), false)
 }
 
 // Allow returns the rules of the network allow that count now.
@@ -128,6 +157,9 @@ func (s *Session) setRules(texts []string) error {
 			return fault
 		}
 		parsed, rules = append(parsed, r), append(rules, r.String())
+	}
+	if err := backend.CheckRules(rules); err != nil { // before they are kept for the next sandbox
+		return &policy.Fault{Field: "rules", Text: err.Error(), Fix: "name fewer", Err: err}
 	}
 	if err := s.permitted(parsed); err != nil {
 		return err

@@ -27,20 +27,31 @@ const (
 const maxAnswer = 4 << 10
 
 // AskBy has a program of the host answer for a run what no rule of its network allows, within wait. It is started without arguments for each question, several
-// at once, gets the question as a line of JSON, and answers by one line: once, session or deny, and a reason after a blank. Anything else denies. most are the
-// rules of an operator's ceiling; nil without one. end ends what is still running, and returns when it has ended.
-func AskBy(program string, wait time.Duration, most []string) (o backend.NetworkOptions, end func()) {
+// at once, gets the question as a line of JSON, and answers by one line: once, session or deny, and a reason after a blank. Anything else denies. file is where
+// program really is, without symlinks, which a sandbox could change meanwhile. most are the rules of an operator's ceiling; nil without one. end ends what is
+// still running, and returns when it has ended.
+func AskBy(program, file string, wait time.Duration, most []string) (o backend.NetworkOptions, end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	room := make(chan struct{}, maxAsked)
 	o.Ask = &netmessage.Asking{MS: max(wait.Milliseconds(), 1), Most: most, All: most == nil}
 	o.Heard = func(e netmessage.Event, order func(netmessage.Order) bool) {
 		if e.Question == nil || ctx.Err() != nil {
 			return
 		}
+		q, ok := questionOf(*e.Question)
+		if !ok {
+			return
+		}
+		select {
+		case room <- struct{}{}:
+		default: // it is refused when its time is up
+			return
+		}
 		running.Go(func() {
-			q := *e.Question
-			a := askProgram(ctx, program, wait, Question{Name: q.Name, Address: q.Address, Port: q.Port, Rule: q.Rule})
-			answer := netmessage.Order{Answer: &netmessage.Answer{Serial: q.Serial, Allow: a.Allow, Reason: reasonOf(a)}}
+			defer func() { <-room }()
+			a := askProgram(ctx, program, file, wait, q)
+			answer := netmessage.Order{Answer: &netmessage.Answer{Serial: e.Question.Serial, Allow: a.Allow, Reason: reasonOf(a)}}
 			if a.Allow && a.Session {
 				answer.Add = []string{q.Rule}
 			}
@@ -58,7 +69,7 @@ func reasonOf(a Answer) string {
 	return "it was not allowed when nsrun asked"
 }
 
-func askProgram(ctx context.Context, program string, wait time.Duration, q Question) Answer {
+func askProgram(ctx context.Context, program, file string, wait time.Duration, q Question) Answer {
 	line, err := json.Marshal(q)
 	if err != nil {
 		return Answer{Reason: err.Error()}
@@ -66,7 +77,8 @@ func askProgram(ctx context.Context, program string, wait time.Duration, q Quest
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, program)
+	cmd := exec.CommandContext(ctx, file)
+	cmd.Args[0] = program // by which a program of several names knows which one is meant
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(line, '\n')), &shortOutput{&out, maxAnswer}, os.Stderr
 	cmd.WaitDelay = time.Second // what it has left may hold its output
 	if err := cmd.Run(); err != nil {

@@ -66,7 +66,8 @@ func (k *cutter) network(c Ceiling) {
 	case has == NetworkNone, most == NetworkHost:
 		return
 	case has == NetworkHost && most == NetworkAllow:
-		k.Network, k.Allow, k.AllowMost = NetworkAllow, append([]string{}, c.Allow...), append([]string{}, c.Allow...)
+		k.Network, k.Allow = NetworkAllow, append([]string{}, c.Allow...)
+		k.most(c)
 		k.supervise()
 		k.note("network", "the host's network is beyond the ceiling; there is "+strings.Join(c.Allow, " "), `"network": "host"`)
 	case has == NetworkHost:
@@ -97,11 +98,34 @@ func (k *cutter) rules(c Ceiling) {
 		return
 	}
 	kept, lost := rules.Cut(most)
-	k.Allow, k.AllowMost = nil, append([]string{}, c.Allow...)
+	k.Allow = nil
 	for _, r := range kept {
 		k.Allow = append(k.Allow, r.String())
 	}
+	k.most(c)
 	for _, r := range lost {
 		k.note("network", "the rule "+r.String()+" is beyond the ceiling", fmt.Sprintf(`"network": {"allow": [%q]}`, r.String()))
+	}
+}
+
+// most bounds what may be added later by one more ceiling: what all of them permit. A rule that only two ceilings together make, such as https of one
+// and a name of the other, is left out.
+func (k *cutter) most(c Ceiling) {
+	if k.AllowMost == nil {
+		k.AllowMost = append([]string{}, c.Allow...)
+		return
+	}
+	before, err := netrule.ParseAll(k.AllowMost)
+	now, err2 := netrule.ParseAll(c.Allow)
+	k.AllowMost = []string{}
+	if errors.Join(err, err2) != nil { // both were checked
+		return
+	}
+	kept, _ := before.Cut(now)
+	narrower, _ := now.Cut(before)
+	for _, r := range slices.Concat(kept, narrower) {
+		if text := r.String(); !slices.Contains(k.AllowMost, text) {
+			k.AllowMost = append(k.AllowMost, text)
+		}
 	}
 }

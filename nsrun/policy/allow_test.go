@@ -59,6 +59,31 @@ func TestCeilingCutsTheNetwork(t *testing.T) {
 	}
 }
 
+// TestEachCeilingBoundsWhatIsAddedLater: the last one does not replace those before.
+func TestEachCeilingBoundsWhatIsAddedLater(t *testing.T) {
+	list := func(rules ...string) Ceiling { return Ceiling{Network: NetworkAllow, Allow: rules} }
+	for name, c := range map[string]struct {
+		network  Network
+		ceilings []Ceiling
+		want     []string
+	}{
+		"one":                      {NetworkAllow, []Ceiling{list("a.b:1-9", "*.c.d")}, []string{"a.b:1-9", "*.c.d"}},
+		"none":                     {NetworkAllow, nil, nil},
+		"an empty one":             {NetworkAllow, []Ceiling{list()}, []string{}},
+		"a wider one after it":     {NetworkAllow, []Ceiling{list("a.b"), list("a.b", "evil.example")}, []string{"a.b"}},
+		"a wider one before it":    {NetworkHost, []Ceiling{list("*.b.c:1-99"), list("x.b.c:9-200")}, []string{"x.b.c:9-99"}},
+		"nothing is in both":       {NetworkAllow, []Ceiling{list("a.b"), list("c.d")}, []string{}},
+		"the host's network after": {NetworkAllow, []Ceiling{list("a.b"), {Network: NetworkHost}}, []string{"a.b"}},
+	} {
+		got, err := Normalize(Policy{Network: c.network}, Operator{Ceilings: c.ceilings})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, got.AllowMost, name)
+		again, err := Normalize(got, Operator{Ceilings: c.ceilings})
+		require.NoError(t, err, name)
+		assert.Equal(t, got, again, name)
+	}
+}
+
 // TestAutonomyAndTheList: full keeps a list that is written, and readonly has no network.
 func TestAutonomyAndTheList(t *testing.T) {
 	for autonomy, want := range map[Autonomy]Network{FullAccess: NetworkAllow, Supervised: NetworkAllow, ReadOnly: NetworkNone} {
