@@ -211,7 +211,7 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 	switch {
 	case at >= 0 && e.call.act == inode && e.name != "truncate" && l.Plan.Bare():
 		return nil, nil // Landlock has no right for it
-	case err == nil && e.call.act == open && isDevice(at) && opensDevices(at):
+	case err == nil && e.call.act == open && !l.Plan.Bare() && isDevice(at) && opensDevices(at):
 		return nil, nil // it is opened, whatever it covers
 	case err == nil && l.covers(e, at):
 		return l.masked(e, name)

@@ -156,3 +156,21 @@ func TestExplainLetsNothingMore(t *testing.T) {
 		assert.Equal(t, code, made.Code, "%#x: %s", action, made.Stderr)
 	}
 }
+
+// TestExplainDevicesOfTheHost: the backend landlock shows the host's /dev, of which its rules allow little. What they refuse is reported; that a mount there
+// would open devices means nothing.
+func TestExplainDevicesOfTheHost(t *testing.T) {
+	if !probe.Quick().Can(facts.SeccompNotify) || !probe.Quick().Can(facts.Landlock) {
+		t.Skip("this host has no seccomp listeners, or no Landlock")
+	}
+	f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err, "the control: outside of a sandbox")
+	f.Close()
+	p := built(t, NewPolicy().Workspace(t.TempDir()).Backend(policy.BackendLandlock).Explain(policy.ExplainAll))
+	got, err := Run(context.Background(), p, []string{"sh", "-c", "exec 3</dev/null 4</dev/ptmx"}, nil)
+	require.NoError(t, err)
+	assert.NotZero(t, got.Code)
+	require.Len(t, got.Denials, 1, "%s", got.Stderr)
+	assert.Equal(t, "/dev/ptmx", got.Denials[0].Path)
+	assert.Equal(t, "landlock", got.Denials[0].Rule)
+}
