@@ -102,15 +102,11 @@ func (b *bench) networkSessions(rule string) error {
 			return err
 		}
 		defer warm.Close()
-		var opened *nsrun.Session
-		open := func() (err error) {
-			opened, err = nsrun.Open(context.Background(), policy)
-			return err
-		}
-		base := len(execs) == 0
-		execs = append(execs, &contender{name: "exec in a session, network " + c.name, measure: timed(func() error { return b.output(warm) }), base: base})
-		opens = append(opens, &contender{name: "open a session, network " + c.name, measure: timed(open), settle: func() { closeSession(opened) }, base: base})
+		exec, open := b.warm(warm), opening("open a session, network "+c.name, policy)
+		exec.name, exec.plotted = "exec in a session, network "+c.name, false
+		execs, opens = append(execs, exec), append(opens, open)
 	}
+	execs[0].base, opens[0].base = true, true
 	err := b.hold(contest{title: "network: exec in a session", rounds: b.rounds, contenders: execs})
 	if err == nil {
 		err = b.hold(contest{title: "network: open a session", rounds: b.share(1), contenders: opens})

@@ -92,6 +92,10 @@ func run(parent int) error {
 	events := make(chan netmessage.Event, 64)
 	// nsrun starts this program with one processor for Go's scheduler, as more cost a start of which nothing may come; a busy server has all.
 	server, err := nethost.Serve(start, sockets, nethost.Options{Busy: runtime.SetDefaultGOMAXPROCS, Event: func(e netmessage.Event) {
+		if e.Question != nil { // its connection waits
+			send(e)
+			return
+		}
 		select {
 		case events <- e:
 		default: // nsrun does not read; the summary has it
