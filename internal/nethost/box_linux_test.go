@@ -121,17 +121,22 @@ func (h *host) refused() (list []netmessage.Refusal) {
 func (h *host) questions(t testing.TB, n int) (list []netmessage.Question) {
 	t.Helper()
 	testenv.Eventually(t, func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		list = nil
-		for _, e := range h.events {
-			if e.Question != nil {
-				list = append(list, *e.Question)
-			}
-		}
+		list = h.asked()
 		return len(list) >= n
 	}, "questions")
 	require.Len(t, list, n)
+	return list
+}
+
+// asked returns the questions so far.
+func (h *host) asked() (list []netmessage.Question) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		if e.Question != nil {
+			list = append(list, *e.Question)
+		}
+	}
 	return list
 }
 
