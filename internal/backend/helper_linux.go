@@ -28,7 +28,7 @@ const helperStart = 30 * time.Second
 // orderTime is how long a helper may take to read, before it gets no order.
 const orderTime = time.Second
 
-// helperEnd is how long the helper has for its summary, once nobody is left who could connect.
+// helperEnd is how long the helper has to pass on what was sent last, and for its summary, once nobody is left who could connect.
 const helperEnd = 2 * time.Second
 
 // maxPrinted bounds what the helper can print, and maxSaid what is read of it.
@@ -340,6 +340,10 @@ func (h *helper) finish() *netmessage.Summary {
 func helperNote(h *helper) (notes []plan.Note) {
 	if h != nil && h.served && h.summary == nil {
 		notes = append(notes, HelperLost(h.cause()))
+	}
+	if h != nil && h.summary != nil && h.summary.Left > 0 {
+		notes = append(notes, plan.Note{Feature: "network", Loss: fmt.Sprintf("what the command sent last was not passed on within a second, and is lost, on %d of its connections", h.summary.Left),
+			Fix: "have the command wait until its data has arrived"})
 	}
 	return notes
 }

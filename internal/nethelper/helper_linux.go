@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/nethost"
 	"github.com/nsrun/nsrun/internal/netmessage"
@@ -113,7 +114,12 @@ func run(parent int) error {
 		}
 	}()
 	failed := serve(server)
+	left := 0
+	if failed == nil {
+		left = server.Finish(finishTime)
+	}
 	summary := server.Close()
+	summary.Left = left
 	close(events)
 	<-ended
 	if failed != nil {
@@ -122,6 +128,9 @@ func run(parent int) error {
 	sendSummary(&summary, func(s *netmessage.Summary) netmessage.Event { return netmessage.Event{Summary: s} })
 	return nil
 }
+
+// finishTime is how long what the sandbox has sent last may take to be passed on. nsrun waits somewhat longer for the summary.
+const finishTime = time.Second
 
 // serve carries out orders until the end of nsrun's side of the socket.
 func serve(server *nethost.Server) error {

@@ -46,6 +46,7 @@ type host struct {
 	dials   atomic.Int64
 
 	readTime, tick time.Duration // of the server, if they are not the usual ones
+	delay          time.Duration // of lookups
 }
 
 func newHost() *host {
@@ -69,6 +70,7 @@ func (h *host) options() Options {
 	return Options{
 		readTime: h.readTime, tick: h.tick,
 		Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
+			time.Sleep(h.delay)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.lookups = append(h.lookups, name)
