@@ -314,13 +314,20 @@ func (h *helper) hear() {
 	h.printed.Close()
 }
 
+// leave tells the helper that the command has ended. It passes on what was sent last while the rest of the sandbox ends.
+func (h *helper) leave() {
+	if h != nil && h.socket >= 0 {
+		_ = unix.Shutdown(h.socket, unix.SHUT_WR)
+	}
+}
+
 // finish ends the helper, and returns what it has to say of what was reached and refused; nil if it was not heard to the end. It may be called twice.
 func (h *helper) finish() *netmessage.Summary {
 	if h == nil {
 		return nil
 	}
 	if h.socket >= 0 {
-		_ = unix.Shutdown(h.socket, unix.SHUT_WR)
+		h.leave()
 		for until := time.Now().Add(helperEnd); h.served && !h.ended; {
 			if ok, err := await(h.socket, max(time.Until(until), 0)); !ok || err != nil { // a negative time would be for ever
 				break
