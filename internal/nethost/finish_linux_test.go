@@ -11,6 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // sink is a server that sends got what each connection has brought by its end.
@@ -137,4 +138,18 @@ func TestAQuestionAtTheEnd(t *testing.T) {
 	summary := b.Close()
 	require.Len(t, summary.Refusals, 1)
 	assert.Contains(t, summary.Refusals[0].Detail, "the sandbox has ended")
+}
+
+// TestAConnectionThatComesAfterTheEnd is reset as those before it were: its program must not take that for an end of what it receives.
+func TestAConnectionThatComesAfterTheEnd(t *testing.T) {
+	came := make(chan *net.TCPConn, 1)
+	hold := make(chan struct{})
+	defer close(hold)
+	c, err := net.Dial("tcp4", listen(t, func(c *net.TCPConn) { came <- c; <-hold }))
+	require.NoError(t, err)
+	defer c.Close()
+	b := newBox(t, newHost())
+	b.Close()
+	assert.False(t, b.keep(testenv.Receive(t, came, "the connection")))
+	assert.ErrorIs(t, ends(c), unix.ECONNRESET)
 }

@@ -190,11 +190,20 @@ func (s *Server) keep(c io.Closer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		c.Close()
+		end(c)
 		return false
 	}
 	s.open[c] = struct{}{}
 	return true
+}
+
+// end closes c, and a connection by a reset.
+func end(c io.Closer) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		reset(tcp)
+	} else {
+		c.Close()
+	}
 }
 
 // drop closes c and takes it off the list.
@@ -211,11 +220,7 @@ func (s *Server) Close() netmessage.Summary {
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.open {
-		if tcp, ok := c.(*net.TCPConn); ok {
-			reset(tcp)
-		} else {
-			c.Close()
-		}
+		end(c)
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
