@@ -238,7 +238,7 @@ func TestFloods(t *testing.T) {
 // idle opens 10,000 connections to a host, most of which are above what one host gets, and says how many of them are open in the end. The host's name is in
 // a file: so many questions would be too much for the resolver of the tests.
 const idle = `ulimit -n 20000; /usr/bin/python3 -c "
-import errno, select, socket
+import select, socket
 listed = socket.gethostbyname('listed.hosts.test')
 all = []
 for _ in range(10000):

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Finish serves what a sandbox that has ended has left: connections that wait to be accepted, and bytes and packets that wait to be passed on. Without a
-// sandbox the kernel does that for a program that has ended. Nothing is carried back, since nobody is there to read it. Finish returns when all is done, or
-// after a time, and then the number of connections and flows that are left. It is called once, before [Server.Close], which ends those.
+// Finish passes on what a command has sent before its end: it accepts the connections that wait, and reads bytes and packets to their end. Without a
+// sandbox the kernel delivers them. Nothing is carried back, since nobody reads it. Finish returns when all is passed on, or when within is over, and then the
+// number of connections and flows that still have something. [Server.Close] resets those. Finish is called once, before it.
 func (s *Server) Finish(within time.Duration) (left int) {
 	late := time.NewTimer(within)
 	defer late.Stop()
