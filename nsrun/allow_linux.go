@@ -42,5 +42,5 @@ func (s *Session) Allow() []string { return s.session.Allow() }
 func (s *Session) SetAllow(rules ...string) error { return s.session.SetAllow(rules) }
 
 // OnRefused has f called when the session's allow-list refuses something for the first time. The denials of results have everything; f is not called for
-// what comes while 64 calls wait. A second call of OnRefused replaces f.
+// what comes while 64 calls wait, nor after the first 1000 of a sandbox. A second call of OnRefused replaces f.
 func (s *Session) OnRefused(f func(result.Denial)) { s.session.OnRefused(f) }

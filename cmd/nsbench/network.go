@@ -51,11 +51,16 @@ func (b *bench) network() error {
 		b.leaveOut("network", "a server", err.Error())
 		return nil
 	}
-	server, err := serveHere(own, http.HandlerFunc(answer))
+	server, err := serveHere("0.0.0.0", http.HandlerFunc(answer)) // for pasta, see otherNetworks
 	if err != nil {
 		return err
 	}
 	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Addr)
+	if err != nil {
+		return err
+	}
+	address := net.JoinHostPort(own, port)
 	proxy, err := serveHere("127.0.0.1", http.HandlerFunc(tunnel))
 	if err != nil {
 		return err
@@ -69,15 +74,18 @@ func (b *bench) network() error {
 		{fmt.Sprintf("network: a download of %d MiB", downloadSize>>20), "/large", 8},
 	} {
 		curl := []string{program, "-sS", "-f", "-o", "/dev/null"}
-		url := "http://" + server.Addr + c.path
+		url := "http://" + address + c.path
 		in := func(network string) []string {
 			return append([]string{b.nsrun, "run", "--net", network, "--"}, append(curl, url)...)
 		}
 		all := []*contender{
 			{name: "no sandbox", argv: append(curl[:len(curl):len(curl)], url), base: true},
 			{name: "nsrun run --net host", argv: in("host")},
-			{name: "nsrun run --net allow", argv: in("allow:" + server.Addr)},
+			{name: "nsrun run --net allow", argv: in("allow:" + address)},
 			{name: "no sandbox, an HTTP proxy", argv: append(curl[:len(curl):len(curl)], "--proxytunnel", "--proxy", "http://"+proxy.Addr, url)},
+		}
+		if c.path == "/large" {
+			all = append(all, b.otherNetworks(curl, url, port)...)
 		}
 		if err := b.hold(contest{title: c.title, rounds: b.share(c.part), contenders: all}); err != nil {
 			return err
@@ -102,15 +110,11 @@ func (b *bench) networkSessions(rule string) error {
 			return err
 		}
 		defer warm.Close()
-		var opened *nsrun.Session
-		open := func() (err error) {
-			opened, err = nsrun.Open(context.Background(), policy)
-			return err
-		}
-		base := len(execs) == 0
-		execs = append(execs, &contender{name: "exec in a session, network " + c.name, measure: timed(func() error { return b.output(warm) }), base: base})
-		opens = append(opens, &contender{name: "open a session, network " + c.name, measure: timed(open), settle: func() { closeSession(opened) }, base: base})
+		exec, open := b.warm(warm), opening("open a session, network "+c.name, policy)
+		exec.name, exec.plotted = "exec in a session, network "+c.name, false
+		execs, opens = append(execs, exec), append(opens, open)
 	}
+	execs[0].base, opens[0].base = true, true
 	err := b.hold(contest{title: "network: exec in a session", rounds: b.rounds, contenders: execs})
 	if err == nil {
 		err = b.hold(contest{title: "network: open a session", rounds: b.share(1), contenders: opens})

@@ -42,6 +42,16 @@ func (b *bench) warm(s *nsrun.Session) *contender {
 	return &contender{name: "exec in a warm session", measure: timed(func() error { return b.output(s) }), plotted: true}
 }
 
+// opening is the opening of a session, which is closed when it was measured.
+func opening(name string, policy nsrun.Policy) *contender {
+	var opened *nsrun.Session
+	open := func() (err error) {
+		opened, err = nsrun.Open(context.Background(), policy)
+		return err
+	}
+	return &contender{name: name, measure: timed(open), settle: func() { closeSession(opened) }}
+}
+
 func (b *bench) output(s *nsrun.Session) error {
 	_, err := s.Command(context.Background(), b.nothing).Output()
 	return err
@@ -70,18 +80,13 @@ func (b *bench) librarySessions(title string) error {
 		return err
 	}
 	defer warm.Close()
-	var opened *nsrun.Session
-	open := func() (err error) {
-		opened, err = nsrun.Open(context.Background(), policy)
-		return err
-	}
 	output := func() error { _, err := exec.Command(b.nothing).Output(); return err }
 	openExecClose := func() error { return nsrun.CommandContext(context.Background(), policy, b.nothing).Run() }
 	all := slices.Concat([]*contender{
 		b.fork(),
 		{name: "fork+exec by os/exec, with its output", measure: timed(output)},
 		b.warm(warm),
-		{name: "open a session", measure: timed(open), settle: func() { closeSession(opened) }},
+		opening("open a session", policy),
 		{name: "run: open, exec, close", measure: timed(openExecClose), plotted: true},
 	}, b.oneRun())
 	return b.hold(contest{title: title, rounds: b.rounds, contenders: all})

@@ -227,6 +227,53 @@ ulimit -n 10000; /usr/bin/python3 flood.py; curl -sS http://listed.test/hello`
 // TestFloods: the helper's memory is bounded, and others are served then.
 func TestFloods(t *testing.T) {
 	w := newWorld(t, "root", 0, 0)
+	var got outcome
+	most := helperPeak(func() { got = w.run(t, allow("listed.test:80", "udp://listed.test:9999"), floods) })
+	t.Logf("the helper had %d MiB", most>>10)
+	assert.Positive(t, most)
+	assert.Less(t, most>>10, 400)
+	assert.Contains(t, got.out, "hello from listed.test")
+}
+
+// idle opens 10,000 connections to a host, most of which are above what one host gets, and says how many of them are open in the end. The host's name is in
+// a file: so many questions would be too much for the resolver of the tests.
+const idle = `ulimit -n 20000; /usr/bin/python3 -c "
+import select, socket
+listed = socket.gethostbyname('listed.hosts.test')
+all = []
+for _ in range(10000):
+    s = socket.socket(); s.setblocking(False); s.connect_ex((listed, 7000)); all.append(s)
+def open(s):
+    if s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR): return False
+    try: return s.recv(1) != b''
+    except BlockingIOError: return True
+    except OSError: return False
+poll = select.epoll()
+for s in all: poll.register(s, select.EPOLLIN | select.EPOLLERR)
+while len(all) > 1000 or poll.poll(1, 1):
+    poll.poll(5, 1)
+    for s in [s for s in all if not open(s)]: poll.unregister(s); all.remove(s)
+print(len(all), 'are open')
+all[0].sendall(b'\\0over'); all[0].setblocking(True); print(all[0].recv(5))"
+curl -sS http://other.test/hello`
+
+// TestIdleConnections (PX18): the helper's memory is bounded, what is above a limit is refused, and the result says so; others are served.
+func TestIdleConnections(t *testing.T) {
+	w := newWorld(t, "root", 0, 0)
+	var got outcome
+	most := helperPeak(func() {
+		got = w.run(t, append(allow("listed.hosts.test:7000", "other.test"), "--limit", "net_per_host=1000", "--limit", "open_files=20000"), idle)
+	})
+	t.Logf("the helper had %d MiB", most>>10)
+	assert.Less(t, most>>10, 400)
+	assert.Contains(t, got.out, "1000 are open\nb'\\x00over'\nhello from other.test")
+	d, ok := got.refusal("listed.hosts.test:7000")
+	assert.True(t, ok, "%v", got.Denials)
+	assert.GreaterOrEqual(t, d.Count, 9000, "%v", got.Denials)
+}
+
+// helperPeak returns the most memory that a helper of the tests' nsrun has while f runs, in KiB.
+func helperPeak(f func()) int {
 	stop, peak := make(chan struct{}), make(chan int)
 	go func() {
 		most := 0
@@ -240,13 +287,9 @@ func TestFloods(t *testing.T) {
 			}
 		}
 	}()
-	got := w.run(t, allow("listed.test:80", "udp://listed.test:9999"), floods)
+	f()
 	close(stop)
-	most := <-peak
-	t.Logf("the helper had %d MiB", most>>10)
-	assert.Positive(t, most)
-	assert.Less(t, most>>10, 400)
-	assert.Contains(t, got.out, "hello from listed.test")
+	return <-peak
 }
 
 // helperMemory is the memory of the largest helper that the tests' nsrun has started, in KiB.

@@ -119,6 +119,41 @@ func TestNothingIsLeftAfterARun(t *testing.T) {
 	})
 }
 
+// TestWhatIsSentLast arrives: a command that ends at once after it has sent something need not wait for an answer.
+func TestWhatIsSentLast(t *testing.T) {
+	const times = 5
+	eachUser(t, func(t *testing.T, w *world) {
+		packets := hitsOf(fmt.Sprintf("udp %d", udpPort))
+		for i := range times {
+			path := fmt.Sprintf("/last-of-%s-%d", w.name, i)
+			got := w.run(t, allow("far.test:80", fmt.Sprintf("udp://far.test:%d", udpPort)), fmt.Sprintf(`bash -c '
+				printf last >/dev/udp/far.test/%d
+				printf "GET %s HTTP/1.1\r\nHost: far.test\r\n\r\n" >/dev/tcp/far.test/80'`, udpPort, path))
+			assert.Equal(t, 0, got.Code, got.out)
+			assert.NotContains(t, fmt.Sprint(got.Receipt.Notes), "sent last")
+			testenv.Eventually(t, func() bool { return hitsOf("far.test "+path) == 1 }, "the request of a run")
+		}
+		testenv.Eventually(t, func() bool { return hitsOf(fmt.Sprintf("udp %d", udpPort)) == packets+times }, "the packets")
+	})
+}
+
+// TestWhatCannotBePassedOn in the time that there is at the end is lost, and the result says so.
+func TestWhatCannotBePassedOn(t *testing.T) {
+	w := newWorld(t, "root", 0, 0)
+	begin := time.Now()
+	got := w.run(t, allow(fmt.Sprintf("listed.test:%d", deafPort)), fmt.Sprintf(`/usr/bin/python3 -c "
+import socket
+s = socket.create_connection(('listed.test', %d), 20)
+s.setblocking(False)
+try:
+    while True: s.send(bytes(65536))
+except BlockingIOError: print('full')"`, deafPort))
+	assert.Equal(t, 0, got.Code, got.out)
+	assert.Contains(t, got.out, "full")
+	assert.Contains(t, fmt.Sprint(got.Receipt.Notes), "network: what the command sent last was not passed on within a second, and is lost, on 1 of its connections")
+	assert.GreaterOrEqual(t, time.Since(begin), time.Second)
+}
+
 // TestNothingIsLeftOfNsrunThatIsKilled: the helper and the sandbox end with it.
 func TestNothingIsLeftOfNsrunThatIsKilled(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {

@@ -33,6 +33,8 @@ const (
 	sshPort      = 22   // likewise
 	redisPort    = 6379 // +PONG
 	postgresPort = 5432 // an error in the protocol of PostgreSQL
+	deafPort     = 2323 // nothing that is sent is read
+	lenientPort  = 8088 // HTTP by a server that looks at the last Host alone
 	udpPort      = 9999 // "echo ", or "other " at otherAddress, and what was sent
 )
 
@@ -141,6 +143,8 @@ func serveOthers() error {
 			_, _ = io.Copy(io.Discard, c)
 		},
 		postgresPort: postgres,
+		lenientPort:  lenient,
+		deafPort:     func(net.Conn) { time.Sleep(time.Minute) },
 		echoPort:     func(c net.Conn) { _, _ = io.Copy(c, c) },
 		bannerPort:   func(c net.Conn) { fmt.Fprint(c, "220 banner\r\n"); _, _ = io.Copy(io.Discard, c) },
 		redisPort: func(c net.Conn) {
@@ -172,6 +176,18 @@ func serveOthers() error {
 		}()
 	}
 	return nil
+}
+
+// lenient answers a request of HTTP for the last Host in it.
+func lenient(c net.Conn) {
+	host := ""
+	lines := bufio.NewScanner(c)
+	for lines.Scan() && lines.Text() != "" {
+		if name, value, _ := strings.Cut(lines.Text(), ":"); strings.EqualFold(name, "host") {
+			host = strings.TrimSpace(value)
+		}
+	}
+	fmt.Fprintf(c, "HTTP/1.0 200 OK\r\n\r\nhello from %s\n", host)
 }
 
 // postgres refuses TLS, and then the session: PostgreSQL's protocol 3.0, "Message Formats".

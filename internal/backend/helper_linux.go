@@ -28,7 +28,7 @@ const helperStart = 30 * time.Second
 // orderTime is how long a helper may take to read, before it gets no order.
 const orderTime = time.Second
 
-// helperEnd is how long the helper has for its summary, once nobody is left who could connect.
+// helperEnd is how long the helper has to pass on what was sent last, and for its summary, once nobody is left who could connect.
 const helperEnd = 2 * time.Second
 
 // maxPrinted bounds what the helper can print, and maxSaid what is read of it.
@@ -314,13 +314,20 @@ func (h *helper) hear() {
 	h.printed.Close()
 }
 
+// leave tells the helper that the command has ended. It passes on what was sent last while the rest of the sandbox ends.
+func (h *helper) leave() {
+	if h != nil && h.socket >= 0 {
+		_ = unix.Shutdown(h.socket, unix.SHUT_WR)
+	}
+}
+
 // finish ends the helper, and returns what it has to say of what was reached and refused; nil if it was not heard to the end. It may be called twice.
 func (h *helper) finish() *netmessage.Summary {
 	if h == nil {
 		return nil
 	}
 	if h.socket >= 0 {
-		_ = unix.Shutdown(h.socket, unix.SHUT_WR)
+		h.leave()
 		for until := time.Now().Add(helperEnd); h.served && !h.ended; {
 			if ok, err := await(h.socket, max(time.Until(until), 0)); !ok || err != nil { // a negative time would be for ever
 				break
@@ -340,6 +347,10 @@ func (h *helper) finish() *netmessage.Summary {
 func helperNote(h *helper) (notes []plan.Note) {
 	if h != nil && h.served && h.summary == nil {
 		notes = append(notes, HelperLost(h.cause()))
+	}
+	if h != nil && h.summary != nil && h.summary.Left > 0 {
+		notes = append(notes, plan.Note{Feature: "network", Loss: fmt.Sprintf("what the command sent last was not passed on within a second, and is lost, on %d of its connections", h.summary.Left),
+			Fix: "have the command wait until its data has arrived"})
 	}
 	return notes
 }

@@ -351,6 +351,7 @@ func (r *run) readStatus() bool {
 	} else if e, ok := sys.ParseExit(buf[:n]); ok {
 		exit := e
 		r.exit = &exit
+		r.helper.leave() // the end of pid 1 kills the other processes
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -211,7 +212,7 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 	switch {
 	case at >= 0 && e.call.act == inode && e.name != "truncate" && l.Plan.Bare():
 		return nil, nil // Landlock has no right for it
-	case err == nil && e.call.act == open && isDevice(at) && opensDevices(at):
+	case err == nil && e.call.act == open && !l.Plan.Bare() && isDevice(at) && opensDevices(at) && l.granted(path.Clean(name)):
 		return nil, nil // it is opened, whatever it covers
 	case err == nil && l.covers(e, at):
 		return l.masked(e, name)
@@ -296,6 +297,13 @@ func (l *looker) allowed(fd int, right landlock.Access) bool {
 		}
 	}
 	return name == ""
+}
+
+// granted reports whether Landlock's rules let a file be read by that path, whatever is mounted there. Of root's /etc they have entry by entry.
+func (l *looker) granted(name string) bool {
+	return l.Plan.Landlock == nil || slices.ContainsFunc(l.Rules, func(r landlock.PathRule) bool {
+		return r.Access&landlock.ReadFile != 0 && policy.Inside(name, r.Path)
+	})
 }
 
 // readOnlyDenial is a change of what is shown and cannot be changed.

@@ -178,15 +178,12 @@ func letsOpen(flags uint64, kind uint32, fd int) bool {
 }
 
 // covers reports whether what a call opens in the sandbox only covers what the host has there, and cannot be opened: a file that nobody may read, or a
-// device on a mount without devices.
+// device, as one that can be opened was sorted out before.
 func (l *looker) covers(e event, at int) bool {
 	if e.call.act != open || e.flags&unix.O_PATH != 0 || l.Plan.Bare() {
 		return false
 	}
-	if isDevice(at) {
-		return !opensDevices(at)
-	}
-	return e.flags&unix.O_ACCMODE != unix.O_WRONLY && !may(at, unix.R_OK)
+	return isDevice(at) || e.flags&unix.O_ACCMODE != unix.O_WRONLY && !may(at, unix.R_OK)
 }
 
 // isDevice reports whether what is open is a character device, as /dev/null is, by which the sandbox covers files.

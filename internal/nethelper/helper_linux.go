@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/nethost"
 	"github.com/nsrun/nsrun/internal/netmessage"
@@ -92,6 +93,10 @@ func run(parent int) error {
 	events := make(chan netmessage.Event, 64)
 	// nsrun starts this program with one processor for Go's scheduler, as more cost a start of which nothing may come; a busy server has all.
 	server, err := nethost.Serve(start, sockets, nethost.Options{Busy: runtime.SetDefaultGOMAXPROCS, Event: func(e netmessage.Event) {
+		if e.Question != nil { // its connection waits
+			send(e)
+			return
+		}
 		select {
 		case events <- e:
 		default: // nsrun does not read; the summary has it
@@ -109,7 +114,12 @@ func run(parent int) error {
 		}
 	}()
 	failed := serve(server)
+	left := 0
+	if failed == nil {
+		left = server.Finish(finishTime)
+	}
 	summary := server.Close()
+	summary.Left = left
 	close(events)
 	<-ended
 	if failed != nil {
@@ -118,6 +128,9 @@ func run(parent int) error {
 	sendSummary(&summary, func(s *netmessage.Summary) netmessage.Event { return netmessage.Event{Summary: s} })
 	return nil
 }
+
+// finishTime is how long what the sandbox has sent last may take to be passed on. nsrun waits somewhat longer for the summary.
+const finishTime = time.Second
 
 // serve carries out orders until the end of nsrun's side of the socket.
 func serve(server *nethost.Server) error {

@@ -124,9 +124,10 @@ func (s *Server) ask(t target, rule string, wait time.Duration) netmessage.Answe
 	select {
 	case <-q.done:
 		return q.answer
+	case <-s.ending:
 	case <-s.ctx.Done():
-		return netmessage.Answer{Reason: "the sandbox has ended"}
 	}
+	return netmessage.Answer{Reason: "the sandbox has ended"}
 }
 
 // question returns the one that waits for the rule, or a new one; nil if there are too many.

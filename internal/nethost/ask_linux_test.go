@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -79,17 +78,47 @@ func TestAQuestionAndItsAnswers(t *testing.T) {
 
 // TestOneQuestionForAll: connections to the same host and port wait for the same answer.
 func TestOneQuestionForAll(t *testing.T) {
+	var a asking
+	q, first := a.question("b.example.com:7")
+	assert.True(t, first)
+	for range 10 {
+		same, first := a.question("b.example.com:7")
+		assert.Same(t, q, same)
+		assert.False(t, first)
+	}
+	other, first := a.question("b.example.com:8")
+	assert.NotSame(t, q, other)
+	assert.True(t, first)
+}
+
+// TestManyConnectionsThatAsk: all get an answer. One that comes after the answer to the others is asked about again.
+func TestManyConnectionsThatAsk(t *testing.T) {
 	b := askingBox(t, time.Minute, nil)
 	addrs, err := b.resolver().LookupHost(t.Context(), "b.example.com")
 	require.NoError(t, err)
-	var all sync.WaitGroup
-	for range 10 {
+	ended := make(chan bool)
+	const connections = 10
+	for range connections {
 		c := b.dial(t, addrs[0]+":7")
-		all.Go(func() { assert.True(t, talks(c)) })
+		go func() { ended <- talks(c) }()
 	}
-	q := b.host.questions(t, 1)[0]
-	b.Answer(netmessage.Answer{Serial: q.Serial, Allow: true})
-	all.Wait()
+	answers := time.NewTicker(time.Millisecond)
+	defer answers.Stop()
+	late := time.After(testenv.Limit(0))
+	for serial, left := 1, connections; left > 0; {
+		select {
+		case good := <-ended:
+			assert.True(t, good)
+			left--
+		case <-answers.C:
+			if len(b.host.asked()) >= serial {
+				b.Answer(netmessage.Answer{Serial: serial, Allow: true})
+				serial++
+			}
+		case <-late:
+			require.Fail(t, "connections without an answer", "%d of %d", left, connections)
+		}
+	}
 }
 
 func TestTooManyQuestions(t *testing.T) {

@@ -46,6 +46,7 @@ type host struct {
 	dials   atomic.Int64
 
 	readTime, tick time.Duration // of the server, if they are not the usual ones
+	delay          time.Duration // of lookups
 }
 
 func newHost() *host {
@@ -69,6 +70,7 @@ func (h *host) options() Options {
 	return Options{
 		readTime: h.readTime, tick: h.tick,
 		Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
+			time.Sleep(h.delay)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.lookups = append(h.lookups, name)
@@ -121,17 +123,22 @@ func (h *host) refused() (list []netmessage.Refusal) {
 func (h *host) questions(t testing.TB, n int) (list []netmessage.Question) {
 	t.Helper()
 	testenv.Eventually(t, func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		list = nil
-		for _, e := range h.events {
-			if e.Question != nil {
-				list = append(list, *e.Question)
-			}
-		}
+		list = h.asked()
 		return len(list) >= n
 	}, "questions")
 	require.Len(t, list, n)
+	return list
+}
+
+// asked returns the questions so far.
+func (h *host) asked() (list []netmessage.Question) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		if e.Question != nil {
+			list = append(list, *e.Question)
+		}
+	}
 	return list
 }
 

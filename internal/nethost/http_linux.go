@@ -161,5 +161,7 @@ func (c *client) accepted(r *relay) bool {
 		return c.tap.accepted
 	case <-r.downEnded:
 		return false
+	case <-c.ending: // what comes is checked as if the answer was no
+		return false
 	}
 }

@@ -27,6 +27,7 @@ type record struct {
 	events   int
 	reached  map[string]*reached
 	open     int
+	none     chan struct{} // closed when open becomes zero; nil if nobody waits
 }
 
 // reached counts the traffic of one name or address.
@@ -84,7 +85,30 @@ func (r *record) admit() bool {
 func (r *record) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open--
+	if r.open--; r.open == 0 && r.none != nil {
+		close(r.none)
+		r.none = nil
+	}
+}
+
+// ended returns a channel that is closed when no connection or flow is open. It is called when none begins any more.
+func (r *record) ended() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	none := make(chan struct{})
+	if r.open == 0 {
+		close(none)
+	} else {
+		r.none = none
+	}
+	return none
+}
+
+// left returns how many connections and flows are open.
+func (r *record) left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open
 }
 
 // enter counts a connection to a name, unless one of its caps is reached. The caller calls exit at the connection's end.

@@ -50,7 +50,20 @@ func (r *relay) run(up func() error) {
 		r.finish(r.client, r.down())
 	})
 	r.finish(r.host, up())
+	select {
+	case <-r.downEnded:
+	case <-r.server.ending:
+		r.leave()
+	}
 	wg.Wait()
+}
+
+// leave ends both connections, whose client has gone, but for what is on its way to the host.
+func (r *relay) leave() {
+	if !r.aborted.Swap(true) {
+		r.host.Close()
+		r.client.Close()
+	}
 }
 
 // finish passes the end of a direction on to where it led.

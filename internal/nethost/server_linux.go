@@ -61,6 +61,8 @@ type Server struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	enter  sync.WaitGroup // of wg, those through which connections and packets come in
+	ending chan struct{}  // closed by Finish
 	mu     sync.Mutex
 	closed bool
 	open   map[io.Closer]struct{}
@@ -95,7 +97,7 @@ func Serve(start netmessage.Start, sockets []*os.File, options Options) (*Server
 }
 
 func newServer(start netmessage.Start, options Options) (*Server, error) {
-	s := &Server{caps: start.Caps, options: options, pool: newPool(), open: map[io.Closer]struct{}{}}
+	s := &Server{caps: start.Caps, options: options, pool: newPool(), open: map[io.Closer]struct{}{}, ending: make(chan struct{})}
 	if err := s.rules.set(start.Rules); err != nil {
 		return nil, err
 	}
@@ -159,14 +161,14 @@ func (s *Server) add(kind string, file *os.File) error {
 			return err
 		}
 		s.keep(l)
-		s.wg.Go(func() { s.accept(l, kind) })
+		s.receive(func() { s.accept(l, kind) })
 	case netmessage.DNS, netmessage.UDP:
 		c, err := listenUDP(file)
 		if err != nil {
 			return err
 		}
 		s.keep(c)
-		s.wg.Go(func() { s.packets(c, kind) })
+		s.receive(func() { s.packets(c, kind) })
 	default:
 		file.Close()
 		return errors.New("there is no such kind")
@@ -174,16 +176,34 @@ func (s *Server) add(kind string, file *os.File) error {
 	return nil
 }
 
+// receive starts what receives connections or packets.
+func (s *Server) receive(f func()) {
+	s.enter.Add(1)
+	s.wg.Go(func() {
+		defer s.enter.Done()
+		f()
+	})
+}
+
 // keep lists c among what Close closes. It closes c and returns false if the server is closed already.
 func (s *Server) keep(c io.Closer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		c.Close()
+		end(c)
 		return false
 	}
 	s.open[c] = struct{}{}
 	return true
+}
+
+// end closes c, and a connection by a reset.
+func end(c io.Closer) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		reset(tcp)
+	} else {
+		c.Close()
+	}
 }
 
 // drop closes c and takes it off the list.
@@ -200,11 +220,7 @@ func (s *Server) Close() netmessage.Summary {
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.open {
-		if tcp, ok := c.(*net.TCPConn); ok {
-			reset(tcp)
-		} else {
-			c.Close()
-		}
+		end(c)
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
@@ -223,10 +239,12 @@ func (s *Server) accept(l *net.TCPListener, kind string) {
 	for {
 		conn, err := l.AcceptTCP()
 		if err != nil {
-			if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
+			if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil || !s.more(l) {
 				return
 			}
-			time.Sleep(acceptPause)
+			if !isTimeout(err) {
+				time.Sleep(acceptPause)
+			}
 			continue
 		}
 		s.busy()

@@ -55,10 +55,12 @@ func (s *Server) packets(socket *net.UDPConn, kind string) {
 	for {
 		n, oobn, _, from, err := socket.ReadMsgUDPAddrPort(b, oob)
 		if err != nil {
-			if s.ctx.Err() != nil {
+			if s.ctx.Err() != nil || !s.more(socket) {
 				return
 			}
-			time.Sleep(acceptPause)
+			if !isTimeout(err) {
+				time.Sleep(acceptPause)
+			}
 			continue
 		}
 		to, ok := packetDestination(oob[:oobn])
@@ -185,7 +187,7 @@ func (f *flow) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.host != nil {
-		_ = f.host.SetReadDeadline(time.Unix(1, 0))
+		_ = f.host.SetReadDeadline(past)
 	}
 }
 
@@ -227,7 +229,7 @@ func (f *flow) answers(s *Server, host net.Conn) {
 		return
 	}
 	wait, err := newWaiter(udp)
-	for err == nil && !f.ended.Load() {
+	for err == nil && !f.ended.Load() && !s.isEnding() {
 		idle := time.Until(time.Unix(0, f.last.Load()).Add(s.udpIdle))
 		if idle <= 0 {
 			return

@@ -101,6 +101,44 @@ func TestAnIdleFlowEnds(t *testing.T) {
 	assert.Len(t, h.looked(), 2)
 }
 
+// TestFlowsUnderChangedRules: one that the new rules do not allow ends, and what the program sends on is refused until they allow it again.
+func TestFlowsUnderChangedRules(t *testing.T) {
+	server := listenPackets(t)
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 123, server)
+	h.put("b.example.com", "93.184.216.35", 123, server)
+	all := []string{"udp://a.example.com:123", "udp://b.example.com:123"}
+	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: all})
+	open := map[string]net.Conn{}
+	for _, name := range []string{"a.example.com", "b.example.com"} {
+		addrs, err := b.resolver().LookupHost(t.Context(), name+".")
+		require.NoError(t, err)
+		c, err := b.open("udp4", addrs[0]+":123")
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = say(t, c, "one")
+		require.NoError(t, err)
+		open[name] = c
+	}
+	require.NoError(t, b.SetRules(all[1:]))
+	got, err := say(t, open["b.example.com"], "two")
+	require.NoError(t, err)
+	assert.Equal(t, "re: two", got)
+	testenv.Eventually(t, func() bool { return b.record.left() == 1 }, "the end of the flow")
+	_, err = open["a.example.com"].Write([]byte("refused"))
+	require.NoError(t, err)
+	testenv.Eventually(t, func() bool {
+		_, err := find(h.refused(), opSend, "a.example.com:123", netmessage.Unlisted)
+		return err == nil
+	}, "the refusal")
+	assert.Len(t, h.looked(), 2)
+	require.NoError(t, b.SetRules(all))
+	got, err = say(t, open["a.example.com"], "three")
+	require.NoError(t, err)
+	assert.Equal(t, "re: three", got)
+	assert.Len(t, h.looked(), 3, "a flow of its own")
+}
+
 func TestTheCapOnFlows(t *testing.T) {
 	h := newHost()
 	h.put("time.example.com", "93.184.216.34", 123, listenPackets(t))

@@ -107,6 +107,7 @@ type Summary struct {
 	Names    []Name    `json:"names,omitempty"`    // sorted; those that were reached most, at most 256
 	Refusals []Refusal `json:"refusals,omitempty"` // the last first, at most 100
 	Omitted  int       `json:"omitted,omitempty"`  // refusals, and names, that there was no room for
+	Left     int       `json:"left,omitempty"`     // connections that were reset at the end before all their data was passed on
 }
 
 // Name counts what was reached by one name or address.

@@ -39,11 +39,16 @@ func runOne() error {
 	return wire.Send(socket, Answer{Outcome: &out})
 }
 
-// roles are those of other packages, by argv[0].
-var roles = map[string]func(){}
+// roles are those of other packages, by argv[0]. It is made when there is one: nsrun has none, and an initialiser would run at each start.
+var roles map[string]func()
 
 // AddRole adds a role to those of [Dispatch]. It does all that its process does.
-func AddRole(name string, role func()) { roles[name] = role }
+func AddRole(name string, role func()) {
+	if roles == nil {
+		roles = map[string]func(){}
+	}
+	roles[name] = role
+}
 
 // Dispatch runs the role that this process was started for, if it is one of this package's, and ends it.
 func Dispatch() {

@@ -72,22 +72,28 @@ func (s *server) question(b *sandbox, q runner.Question, wait time.Duration) run
 	}
 }
 
-// answers are what a client says to a question, each with what it means.
-var answers = map[string]runner.Answer{runner.AnswerOnce: {Allow: true}, runner.AnswerSession: {Allow: true, Session: true}, runner.AnswerDeny: {}}
-
-func (s *server) answerQuestion(c *call, req *request) (any, *Error) {
-	b := c.sandbox
-	b.questions.mu.Lock()
-	defer b.questions.mu.Unlock()
-	waiting := b.questions.waiting[req.question]
-	if waiting == nil {
-		return nil, gone("question", "", "no question %s waits for an answer", strconv.FormatInt(req.question, 10))
+// prepareAnswer finds the question in sessions that are being closed, too: a close waits for the commands that wait for the answer.
+func (s *server) prepareAnswer(_ *call, req *request) (act, *Error) {
+	for b := range s.living {
+		if b.name == req.session && b.questions.answer(req) {
+			return func() (any, *Error) { return nothing{}, nil }, nil
+		}
 	}
-	delete(b.questions.waiting, req.question)
-	a := answers[req.allow]
-	a.Reason = req.reason
-	waiting <- a // there is room for one
-	return nothing{}, nil
+	return nil, gone("question", "", "no question %s of the session %q waits for an answer", strconv.FormatInt(req.question, 10), clip(req.session))
+}
+
+// answer answers a question. It reports false if that does not wait.
+func (q *questions) answer(req *request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting := q.waiting[req.question]
+	if waiting == nil {
+		return false
+	}
+	delete(q.waiting, req.question)
+	session := req.allow == runner.AnswerSession
+	waiting <- runner.Answer{Allow: session || req.allow == runner.AnswerOnce, Session: session, Reason: req.reason} // there is room for one
+	return true
 }
 
 // setRules answers with the rules that count from now on.

@@ -22,7 +22,7 @@ func TestQuestionsOfANetwork(t *testing.T) {
 		lines := c.line() + c.line() // in either order
 		assert.Contains(t, lines, `{"id":3,"ok":{}}`)
 		assert.Contains(t, lines, want)
-		assert.Contains(t, c.ask(`{"id":4,"op":"answer","question":1,"allow":"once"}`), `no question 1 waits for an answer`)
+		assert.Contains(t, c.ask(`{"id":4,"op":"answer","question":1,"allow":"once"}`), `no question 1 of the session`)
 		assert.NoError(t, c.in.Close())
 		assert.NoError(t, c.finish())
 	}
@@ -42,6 +42,19 @@ func TestQuestionsThatNobodyHears(t *testing.T) {
 	assert.Contains(t, c.line(), `"question":{"id":1`)
 	c.send(`{"id":7,"op":"close","session":"c","now":true}`)
 	assert.Contains(t, c.line()+c.line(), `"closed":["c"]`)
+}
+
+// A close waits for a command whose question can still be answered.
+func TestAQuestionOfASessionThatIsBeingClosed(t *testing.T) {
+	c := begin(t)
+	assert.Contains(t, c.ask(`{"id":1,"op":"open","policy":{},"ask":"1h"}`), `"ok"`)
+	c.send(`{"id":2,"op":"exec","args":["connect","example.com"]}`)
+	assert.Contains(t, c.line(), `"question":{"id":1`)
+	c.send(`{"id":3,"op":"close"}`, `{"id":4,"op":"answer","question":1,"allow":"once"}`)
+	lines := c.line() + c.line() + c.line()
+	assert.Contains(t, lines, "{Allow:true")
+	assert.Contains(t, lines, `"closed":[""]`)
+	assert.Contains(t, lines, `{"id":4,"ok":{}}`)
 }
 
 func TestRulesOfANetwork(t *testing.T) {

@@ -91,7 +91,7 @@ var ops = sync.OnceValue(func() []op {
 		{"cancel", "of", "of", control, (*server).prepareCancel},
 		{"resolve", "session path access", "path", work, inSession((*server).resolve)},
 		{"allow", "session rules", "rules", work, inSession((*server).setRules)},
-		{"answer", "session question allow reason", "question allow", control, inSession((*server).answerQuestion)},
+		{"answer", "session question allow reason", "question allow", control, (*server).prepareAnswer},
 		{"close", "session now", "", control, (*server).prepareClose},
 		{"ping", "", "", control, (*server).preparePing},
 	}
