@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds nsrun for a release: one static program for each architecture, with the network helper in it. The same sources and compiler give the
+# Builds nsrun for a release: one static program for each architecture, with the network helper appended. The same sources and compiler give the
 # same bytes.
 #
 #   scripts/release.sh OUT VERSION   makes OUT/nsrun-VERSION-linux-amd64 and OUT/nsrun-VERSION-linux-arm64
@@ -13,11 +13,18 @@ out=$(cd "$1" && pwd) version=$2
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-flags=(-trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version")
+build() { # OUTPUT PACKAGE FLAG...: FLAGs are the linker's
+  CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version ${*:3}" -o "$1" "$2"
+}
+# Where the helper's text begins: its file is mapped from 0x20000000 on, above nsrun. Pages have at most 64 KiB.
+declare -A text=([amd64]=0x20001000 [arm64]=0x20010000)
+page=65536
 for arch in amd64 arm64; do
-  export CGO_ENABLED=0 GOOS=linux GOARCH=$arch
-  go build "${flags[@]}" -o "$work/nsrun-helper" ./cmd/nsrun-helper
-  # The helper is embedded from where it was built: nothing is written into the sources.
-  printf '{"Replace": {"%s": "%s"}}\n' "$PWD/cmd/nsrun/nsrun-helper" "$work/nsrun-helper" >"$work/overlay.json"
-  go build "${flags[@]}" -tags release -overlay "$work/overlay.json" -o "$out/nsrun-$version-linux-$arch" ./cmd/nsrun
+  program=$out/nsrun-$version-linux-$arch
+  build "$program" ./cmd/nsrun
+  build "$work/nsrun-helper" ./cmd/nsrun-helper -T "${text[$arch]}"
+  # See internal/sys/entry/appended_unsafe_linux.go.
+  at=$((($(stat -c %s "$program") + page - 1) / page * page))
+  truncate -s "$at" "$program"
+  { cat "$work/nsrun-helper" && printf '\nnsrun-helper at %016x\n' "$at"; } >>"$program"
 done

@@ -22,6 +22,7 @@ var notRun = map[string]string{
 	"nsrun run --ro ~/.nvm -- node --version":                              "it needs an nvm",
 	"nsrun run --net host --env HTTP_PROXY -- curl -s https://example.org": "it needs the internet",
 	"nsrun run --net allow:example.com --ask ./ask.sh -- npm ci":           "it needs the internet; e2e/network has one, and asks",
+	"nsrun run --workspace . --net allow:npm.test -- sh agent.sh":          "it needs registries; e2e/network has some, and compares what is printed",
 	"systemd-run --user --scope -p Delegate=yes nsrun session":             "it needs a login session with systemd",
 	"nsrun run -- make":                                                "it fails only in a container; e2e/container does the same there",
 	"docker rmi $(docker images -q nsrun-root)":                        "it changes Docker's images",

@@ -4,7 +4,8 @@
 // main comes first. It calls package entry's begin with the address of argc on a stack below, moves the stack pointer to where begin has
 // moved argc, and goes on as the runtime's own does (runtime/rt0_linux_amd64.s). Without it all works, slower: see package entry.
 //
-// A func value points to the function's address. In Go's register ABI the argument and the result are in AX, and X15 is zero.
+// A func value points to the function's address. In Go's register ABI the argument and the first result are in AX, the second one is in BX, and X15 is zero.
+// The second result is the entry point of another program that is to go on, or zero.
 TEXT _rt0_amd64_linux(SB),NOSPLIT|DUPOK|NOFRAME,$0
 	MOVQ	SP, AX
 	SUBQ	$64, SP
@@ -13,4 +14,8 @@ TEXT _rt0_amd64_linux(SB),NOSPLIT|DUPOK|NOFRAME,$0
 	MOVQ	(DX), CX
 	CALL	CX
 	MOVQ	AX, SP
+	TESTQ	BX, BX
+	JNE	other
 	JMP	_rt0_amd64(SB)
+other:
+	JMP	BX

@@ -184,6 +184,11 @@ func TestNamespacesMadeAheadAreRight(t *testing.T) {
 	for line, shared := range map[string]string{
 		"nsrun run --": "",
 		"nsrun run --manifest " + manifest + " --":                   "net",
+		"nsrun run --net host --":                                    "net",
+		"nsrun run --net=host --":                                    "net",
+		"nsrun run --net=none --":                                    "",
+		"nsrun run --net none --manifest " + manifest + " --":        "",
+		"nsrun run --setenv --net=host --":                           "", // guessed wrongly
 		"nsrun bwrap --bind / /":                                     "pid ipc uts net cgroup",
 		"bwrap --unshare-all --bind / / --proc /proc":                "",
 		"bwrap --unshare-all --share-net --bind / /":                 "net",

@@ -58,7 +58,8 @@ func run(m *testing.M) int {
 		defer os.RemoveAll(dir)
 		built.room, built.nsrun = dir, filepath.Join(dir, "nsrun")
 		err = errors.Join(testenv.Build(built.nsrun, "../../cmd/nsrun"), testenv.Build(filepath.Join(dir, "nsrun-helper"), "../../cmd/nsrun-helper"),
-			testenv.Build(filepath.Join(dir, "shared", "goclient"), "./testdata/goclient"), testenv.Build(filepath.Join(dir, "without"), "./testdata/without"),
+			testenv.Build(filepath.Join(dir, "shared", "goclient"), "./testdata/goclient"), testenv.Build(filepath.Join(dir, "shared", "h3client"), "./testdata/h3client"),
+			testenv.Build(filepath.Join(dir, "without"), "./testdata/without"),
 			testenv.Build(filepath.Join(dir, "library"), "./testdata/library"), testenv.Build(filepath.Join(dir, "alone", "alone"), "./testdata/alone"))
 	}
 	if err == nil {

@@ -74,19 +74,20 @@ func serve(www, ca string) error {
 	if err != nil {
 		return err
 	}
+	handler := pages(www, packages)
 	return errors.Join(in(func() error {
-		err := errors.Join(serveHTTP(www, config, packages), serveOthers(), serveUDP(webAddress, "echo "), serveUDP(otherAddress, "other "))
+		err := errors.Join(serveHTTP(handler, config), serveHTTP3(handler, config), serveOthers(), serveUDP(webAddress, "echo "), serveUDP(otherAddress, "other "))
 		if internet.v6 {
 			err = errors.Join(err, serveUDP(webAddress6, "six "))
 		}
 		return err
-	}), serveHTTP(www, config, packages), serveOthers(), serveUDP(hostAddress, "echo "))
+	}), serveHTTP(handler, config), serveOthers(), serveUDP(hostAddress, "echo "))
 }
 
-// serveHTTP serves HTTP/1.1 and HTTP/2, on port 80 also without TLS. Hosts with a handler in packages have that.
-func serveHTTP(www string, config *tls.Config, packages map[string]http.Handler) error {
+// pages are what HTTP has, of any version. Hosts with a handler in packages have that.
+func pages(www string, packages map[string]http.Handler) http.Handler {
 	files := http.FileServer(http.Dir(www))
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := strings.Cut(r.Host, ":")
 		hit(host + " " + r.URL.Path)
 		switch {
@@ -105,6 +106,10 @@ func serveHTTP(www string, config *tls.Config, packages map[string]http.Handler)
 			http.StripPrefix("", files).ServeHTTP(w, r)
 		}
 	})
+}
+
+// serveHTTP serves HTTP/1.1 and HTTP/2, on port 80 also without TLS.
+func serveHTTP(handler http.Handler, config *tls.Config) error {
 	plain, err := net.Listen("tcp", ":80")
 	if err != nil {
 		return err

@@ -157,6 +157,27 @@ func TestASession(t *testing.T) {
 	})
 }
 
+// TestWhatIsSentLastInASession arrives, though the session is closed as soon as its command has ended, or has ended with its caller.
+func TestWhatIsSentLastInASession(t *testing.T) {
+	const times = 3
+	eachUser(t, func(t *testing.T, w *world) {
+		for i := range times {
+			for _, end := range []string{"closed", "left"} {
+				path := fmt.Sprintf("/last-of-%s-session-%s-%d", w.name, end, i)
+				c := w.converse(t, built.nsrun)
+				c.open(t, w, "far.test")
+				got := c.shell(t, fmt.Sprintf(`bash -c 'printf "GET %s HTTP/1.1\r\nHost: far.test\r\n\r\n" >/dev/tcp/far.test/80'`, path)).OK
+				assert.Equal(t, result.OK, got.Verdict, "%+v", got)
+				if end == "closed" {
+					require.Nil(t, c.asks(t, `"op":"close"`).Error)
+				}
+				require.NoError(t, c.in.Close())
+				testenv.Eventually(t, func() bool { return hitsOf("far.test "+path) == 1 }, "the request of a session that is "+end)
+			}
+		}
+	})
+}
+
 // TestTheHelperOfASessionThatIsKilled leaves no way out; later results say so, and a fresh sandbox has another one.
 func TestTheHelperOfASessionThatIsKilled(t *testing.T) {
 	eachUser(t, func(t *testing.T, w *world) {

@@ -123,7 +123,7 @@ func TestEveryFaultFailsClosed(t *testing.T) {
 			}
 			f := newPoints(t, p, stages.Lower)
 			good := func(when string) {
-				_, err := Run(p, Options{seam: f.seam(), Helper: Helper{Path: helper}})
+				_, err := Run(p, Options{seam: f.seam(), Helper: helper})
 				require.NoError(t, err, "the good run, %s", when)
 				require.FileExists(t, marker, "positive control, %s", when)
 				require.NoError(t, os.Remove(marker))
@@ -141,7 +141,7 @@ func injectOne(t *testing.T, points *points, marker, helper string, i int) {
 	t.Helper()
 	reached, refused := true, false
 	f := injection{i: i}
-	out, err := Run(points.plan, Options{seam: points.seam(), Helper: Helper{Path: helper}, Inject: func(program *sys.Program) {
+	out, err := Run(points.plan, Options{seam: points.seam(), Helper: helper, Inject: func(program *sys.Program) {
 		f.inject(program, func(program *sys.Program) {
 			// What comes after the first execve that succeeds is reached only when that one fails.
 			reached = !program.IsFail(i) && (f.step.Stage != "exec" || f.step.Op != stages.NoHeader && i <= firstHit(program))

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"github.com/nsrun/nsrun/internal/wire"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -37,8 +39,8 @@ const (
 	maxSaid    = 500
 )
 
-// HelperName is the program that serves the network of a plan with an allow-list. It lies beside nsrun.
-const HelperName = "nsrun-helper"
+// HelperName is the program that serves the network of a plan with an allow-list. It is called by this name, whatever its file.
+const HelperName = entry.AppendedName
 
 // helper is the program that serves a sandbox's network. It is started before the sandbox, which it then is ready for when the sockets come.
 type helper struct {
@@ -60,13 +62,13 @@ type helper struct {
 	summary *netmessage.Summary
 }
 
-// startHelper starts the helper of a plan, which gets a signal when the thread ends that has started it (PR_SET_PDEATHSIG, prctl(2)). It
+// startHelper starts the helper of a plan, from a file, which gets a signal when the thread ends that has started it (PR_SET_PDEATHSIG, prctl(2)). It
 // is nil where the plan needs none.
-func startHelper(p *plan.Plan, program Helper, o NetworkOptions) (*helper, error) {
+func startHelper(p *plan.Plan, path string, o NetworkOptions) (*helper, error) {
 	if p.Allow == nil {
 		return nil, nil
 	}
-	if program == (Helper{}) {
+	if path == "" {
 		return nil, &Error{Stage: helperStage, Err: errors.New("nobody has said where it is")}
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -87,25 +89,18 @@ func startHelper(p *plan.Plan, program Helper, o NetworkOptions) (*helper, error
 		unix.Close(pair[0])
 		return nil, &Error{Stage: helperStage, Err: err}
 	}
-	h := &helper{socket: pair[0], path: program.Path, printed: printed, heard: o.Heard, start: netmessage.Start{Rules: p.Allow.Rules, Ask: o.Ask, Caps: caps(p)}}
+	h := &helper{socket: pair[0], path: path, printed: printed, heard: o.Heard, start: netmessage.Start{Rules: p.Allow.Rules, Ask: o.Ask, Caps: caps(p)}}
 	if o.Rules != nil {
 		h.start.Rules = o.Rules
 	}
 	// A session of its own, so that no signal of a terminal's reaches it: the command may go on after one.
 	defer calm()()
-	err = program.start(func(path string, own *os.File) (err error) {
-		files := []*os.File{null, null, printed, theirs}
-		if own != nil {
-			files = append(files, own) // at programNumber
-		}
-		h.process, err = startChild(path, []string{HelperName}, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=1"}, files,
-			syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL})
-		return err
-	})
+	h.process, err = startChild(path, []string{HelperName}, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=1"}, []*os.File{null, null, printed, theirs},
+		syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL})
 	if err != nil {
 		unix.Close(pair[0])
 		printed.Close()
-		return nil, noHelper(program.Path, err)
+		return nil, noHelper(path, err)
 	}
 	return h, nil
 }
@@ -116,13 +111,29 @@ func caps(p *plan.Plan) netmessage.Caps {
 	return netmessage.Caps{Connections: l.Connections, PerName: l.HostConnections, Bytes: l.HostBytes, Idle: l.IdleSeconds}
 }
 
+// HasHelper reports whether a program's file has the helper appended: see package entry.
+func HasHelper(program string) bool {
+	f, err := os.Open(program)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	end := make([]byte, len(entry.AppendedMark)+entry.AppendedDigits+1)
+	_, err = f.ReadAt(end, info.Size()-int64(len(end)))
+	return err == nil && bytes.HasPrefix(end, []byte(entry.AppendedMark))
+}
+
 // LookForHelper returns the error that a run of a plan would have for want of its helper.
-func LookForHelper(p *plan.Plan, program Helper) error {
+func LookForHelper(p *plan.Plan, path string) error {
 	if p.Allow == nil {
 		return nil
 	}
-	if err := program.look(); err != nil {
-		return noHelper(program.Path, err)
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		return noHelper(path, err)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ type NetworkOptions struct {
 var helperThread = sync.OnceValue(ForkThread)
 
 // StartNetwork starts the helper of a plan: beside the making of the sandbox, which takes as long.
-func StartNetwork(p *plan.Plan, program Helper, o NetworkOptions) (*Network, error) {
+func StartNetwork(p *plan.Plan, program string, o NetworkOptions) (*Network, error) {
 	if p.Allow == nil {
 		return nil, nil
 	}

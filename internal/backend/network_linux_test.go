@@ -3,6 +3,7 @@ package backend
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func lie() {
 // lyingHelper is a network whose helper is [lie].
 func lyingHelper(t *testing.T, rule string, o NetworkOptions) *Network {
 	t.Helper()
-	n, err := StartNetwork(&plan.Plan{Allow: &plan.Allow{Rules: []string{rule}}}, Helper{Path: "/proc/self/exe"}, o)
+	n, err := StartNetwork(&plan.Plan{Allow: &plan.Allow{Rules: []string{rule}}}, "/proc/self/exe", o)
 	require.NoError(t, err)
 	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -72,4 +73,15 @@ func TestCountsWhileTheSandboxEnds(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 7, counts.Omitted)
 	testenv.Receive(t, ended, "the end")
+}
+
+// TestWithoutAHelper: a plan with an allow-list does not run, and a look at it says so.
+func TestWithoutAHelper(t *testing.T) {
+	p, none := &plan.Plan{Allow: &plan.Allow{Rules: []string{"example.com"}}}, filepath.Join(t.TempDir(), HelperName)
+	_, err := startHelper(p, none, NetworkOptions{})
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.ErrorIs(t, LookForHelper(p, none), os.ErrNotExist)
+	_, err = startHelper(p, "", NetworkOptions{})
+	assert.Error(t, err)
+	assert.NoError(t, LookForHelper(&plan.Plan{}, none))
 }

@@ -36,8 +36,8 @@ type Options struct {
 	Protected []string
 	// Home is the caller's home directory, for a plan that explains: keys lie below it.
 	Home string
-	// Helper is the network helper, for a plan with an allow-list.
-	Helper Helper
+	// Helper is the file of the network helper, for a plan with an allow-list: see [HelperName].
+	Helper string
 	// Network is for a plan with an allow-list.
 	Network NetworkOptions
 	// Sole means that this process exists only for this run, and no goroutine of it is locked to a thread, so that no thread of it ends. With

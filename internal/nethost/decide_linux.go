@@ -293,13 +293,16 @@ func dialError(err error) string {
 	return err.Error()
 }
 
+// resolver is one for all connections: those that wait for the same name at the same time share a lookup.
+var resolver = &net.Resolver{PreferGo: true}
+
 // lookupHost resolves a name by Go's resolver: /etc/hosts, then the servers of /etc/resolv.conf. A name with a dot is a full one, to which the host's
 // search list adds nothing.
 func lookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
 	if strings.Contains(name, ".") {
 		name += "."
 	}
-	return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name)
+	return resolver.LookupNetIP(ctx, "ip", name)
 }
 
 // dialHost connects by the host's network.

@@ -3,6 +3,7 @@ package nethost
 import (
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,63 @@ func TestWhatWasSentLast(t *testing.T) {
 		came = append(came, testenv.Receive(t, got, "what was sent last"))
 	}
 	assert.ElementsMatch(t, want, came)
+}
+
+// TestWhatWasSentLastThroughTheProxy arrives as well: of a tunnel, too, whose program has waited for no answer to its CONNECT.
+func TestWhatWasSentLastThroughTheProxy(t *testing.T) {
+	got := make(chan string, 2)
+	h := newHost()
+	h.delay = 20 * time.Millisecond
+	h.put("a.example.com", "93.184.216.34", 80, sink(t, got))
+	h.put("", "93.184.216.34", 443, sink(t, got))
+	b := newBox(t, h, "a.example.com")
+	hello := helloFor(t, "a.example.com")
+	for _, text := range []string{
+		"POST http://a.example.com/last HTTP/1.1\r\nHost: a.example.com\r\nContent-Length: 3\r\n\r\nend",
+		"CONNECT a.example.com:443 HTTP/1.1\r\nHost: a.example.com:443\r\n\r\n" + hello,
+	} {
+		c, err := b.open("tcp4", proxyAddr)
+		require.NoError(t, err)
+		_, err = io.WriteString(c, text)
+		require.NoError(t, err)
+		c.Close()
+	}
+	assert.Zero(t, b.Finish(testenv.Limit(0)))
+	b.Close()
+	came := []string{testenv.Receive(t, got, "a request"), testenv.Receive(t, got, "a tunnel")}
+	if came[0] == hello {
+		slices.Reverse(came)
+	}
+	assert.Regexp(t, `^POST /last HTTP/1\.1\r\n(?s:.*)\r\n\r\nend$`, came[0])
+	assert.Equal(t, hello, came[1])
+}
+
+// TestASlowHostGetsWhatWasSentLast: all of it, while it reads for longer than there is room in any buffer.
+func TestASlowHostGetsWhatWasSentLast(t *testing.T) {
+	const size, parts, pause = 4 << 20, 8, 20 * time.Millisecond
+	got := make(chan int64, 1)
+	server := listen(t, func(c *net.TCPConn) {
+		_ = c.SetReadBuffer(1 << 16)
+		n := int64(0)
+		for {
+			one, err := io.CopyN(io.Discard, c, size/parts)
+			if n += one; err != nil {
+				got <- n
+				return
+			}
+			time.Sleep(pause)
+		}
+	})
+	h := newHost()
+	h.put("slow.example.com", "93.184.216.34", 22, server)
+	b := newBox(t, h, "slow.example.com:22")
+	c := b.dial(t, "slow.example.com:22")
+	n, err := io.CopyN(c, zeros{}, size)
+	require.NoError(t, err)
+	c.Close()
+	assert.Zero(t, b.Finish(testenv.Limit(0)))
+	b.Close()
+	assert.Equal(t, n, testenv.Receive(t, got, "what the host has read"))
 }
 
 // TestPacketsThatWereSentLast arrive, too.

@@ -8,31 +8,29 @@ import (
 	"github.com/nsrun/nsrun/internal/spawner"
 )
 
-// own says where this program is its own network helper, or has that in it.
-var own backend.Helper
+// self is the file of this program.
+const self = "/proc/self/exe"
 
-// EmbedHelper has the network helper run from memory. It is called before anything is run.
-func EmbedHelper(program string) { own.Program = program }
+// ownHelper says that this program is its own network helper.
+var ownHelper bool
 
 // OwnHelper has this program's binary be the network helper, too: serve is what it then does. It is called before [Init].
 func OwnHelper(serve func()) {
-	own.Path = "/proc/self/exe"
+	ownHelper = true
 	spawner.AddRole(backend.HelperName, serve)
 }
 
-// networkHelper is this program itself, what it has in it, or the file beside it.
-func networkHelper() backend.Helper {
-	helper := own
-	if helper.Path != "" {
-		return helper
+// networkHelper is the file of the network helper: this program's own, if it is that itself or has it appended, or the one beside it.
+func networkHelper() string {
+	if ownHelper || backend.HasHelper(self) {
+		return self
 	}
-	self, err := os.Executable()
+	file, err := os.Executable()
 	if err != nil {
-		return helper
+		return ""
 	}
-	if real, err := filepath.EvalSymlinks(self); err == nil { // /proc/self/exe of a program that was started by a link is the file already
-		self = real
+	if real, err := filepath.EvalSymlinks(file); err == nil { // /proc/self/exe of a program that was started by a link is the file already
+		file = real
 	}
-	helper.Path = filepath.Join(filepath.Dir(self), backend.HelperName)
-	return helper
+	return filepath.Join(filepath.Dir(file), backend.HelperName)
 }

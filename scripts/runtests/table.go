@@ -41,7 +41,7 @@ var table = map[string]pkg{
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
 	"e2e/backend":                {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
 	"e2e/explain":                {seconds: 90, once: true, slow: 150, slice: 5, needs: "curl gcc git libc6-dev make mawk mount nodejs openssh-client perl python3 sqlite3 strace"},
-	"e2e/network":                {seconds: 80, needs: "curl wget openssl python3 python3-pip nodejs npm redis-tools git bash iproute2 openjdk-17-jdk-headless bind9-dnsutils openssh-client postgresql-client"},
+	"e2e/network":                {seconds: 105, needs: "curl wget openssl python3 python3-pip nodejs npm redis-tools git bash iproute2 openjdk-17-jdk-headless bind9-dnsutils openssh-client postgresql-client"},
 	"e2e/host":                   {seconds: 13, once: true},
 	"e2e/programs":               {seconds: 45, slow: 300, slice: 7, needs: "cargo gcc git jq libc6-dev make nodejs npm python3 python3-pytest strace", more: everyday},
 	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
@@ -85,7 +85,7 @@ var table = map[string]pkg{
 
 // testPrograms are what tests start, beside cmd/nsrun.
 var testPrograms = []string{"cmd/nsrun-helper", "e2e/testdata/probe", "e2e/testdata/names", "e2e/bwrap/testdata/fingerprint", "e2e/backend/testdata/act", "e2e/backend/testdata/unlucky", "e2e/host/testdata/lock", "e2e/explain/testdata/hostile",
-	"e2e/container/testdata/inside", "e2e/docker/testdata/probe", "e2e/network/testdata/goclient", "e2e/network/testdata/without", "e2e/network/testdata/library", "e2e/network/testdata/alone"}
+	"e2e/container/testdata/inside", "e2e/docker/testdata/probe", "e2e/network/testdata/goclient", "e2e/network/testdata/h3client", "e2e/network/testdata/without", "e2e/network/testdata/library", "e2e/network/testdata/alone"}
 
 // pure are the packages that reach no system: they are vetted for another one, and tested on another processor.
 var pure = []string{"./nsrun/policy", "./nsrun/facts", "./nsrun/plan", "./nsrun/result", "./nsrun/manifest", "./nsrun/bwrap", "./nsrun/commands", "./nsrun/netrule"}

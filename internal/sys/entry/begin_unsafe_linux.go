@@ -45,7 +45,7 @@ func Inserted() (names []string) {
 var Entered = begin
 
 // begin gets the address of argc, which argv, the environment and the auxiliary vector follow (System V ABI, process initialisation), and
-// returns the address of its new place.
+// returns the address of its new place. program is where to go on, if that is another program than this: see appended_unsafe_linux.go.
 //
 //   - It refuses a start that Go's runtime would end with a traceback, because of a limit: see needs.
 //   - It notes which signals are ignored, since the runtime takes most of them over.
@@ -59,9 +59,12 @@ var Entered = begin
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func begin(stack unsafe.Pointer) unsafe.Pointer {
+func begin(stack unsafe.Pointer) (at unsafe.Pointer, program uintptr) {
+	if *word(stack) > 0 && equal(base(*text(unsafe.Add(stack, wordSize))), AppendedName) {
+		return stack, runAppended(stack)
+	}
 	if !enabled {
-		return stack
+		return stack, 0
 	}
 	bwrap := calledBwrap(stack)
 	for i := range needs {
@@ -79,11 +82,11 @@ func begin(stack unsafe.Pointer) unsafe.Pointer {
 		longSlack()
 	}
 	noteIgnored()
-	if !hasInterpreter(stack) {
+	if auxiliary(stack, auxInterpreter) == 0 {
 		lowerNofile()
 	}
 	runtime.MemProfileRate = 0
-	return insert(stack)
+	return insert(stack), 0
 }
 
 // noteIgnored asks for the action of each signal: 64 calls of 0.1 us.
@@ -113,23 +116,28 @@ func noteNofile() {
 	}
 }
 
-// hasInterpreter reports whether the kernel has started ld.so, and that this program: AT_BASE of the auxiliary vector (getauxval(3)), behind the environment.
+// Kinds of entries of the auxiliary vector: getauxval(3).
+const (
+	auxPageSize    = 6 // AT_PAGESZ
+	auxInterpreter = 7 // AT_BASE: where ld.so is, if the kernel has started that, and it this program
+)
+
+// auxiliary returns an entry of the auxiliary vector, which lies behind the environment; 0 if there is none.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func hasInterpreter(stack unsafe.Pointer) bool {
-	const base = 7
+func auxiliary(stack unsafe.Pointer, kind uintptr) uintptr {
 	p := unsafe.Add(stack, (int(*word(stack))+2)*wordSize)
 	for *word(p) != 0 {
 		p = unsafe.Add(p, wordSize)
 	}
 	for p = unsafe.Add(p, wordSize); *word(p) != 0; p = unsafe.Add(p, 2*wordSize) {
-		if *word(p) == base {
-			return *word(unsafe.Add(p, wordSize)) != 0
+		if *word(p) == kind {
+			return *word(unsafe.Add(p, wordSize))
 		}
 	}
-	return false
+	return 0
 }
 
 // lowerNofile lowers the soft limit on open files to three, the standard descriptors.

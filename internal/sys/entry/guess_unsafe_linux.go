@@ -22,6 +22,7 @@ var unguessed = [...]struct {
 }{
 	{"--backend=landlock", true}, {"--limit", true},
 	{"--backend", false}, {"--isolation", false}, {"--net", false}, {"--userns", false}, {"--pidns", false},
+	{"--ask", false}, // it starts a program of the caller's
 	{"--args", false}, {"--help", false}, {"--version", false},
 }
 
@@ -46,12 +47,18 @@ func guess(stack unsafe.Pointer) (flags uintptr, own bool) {
 		flags, arg = allNamespaces, 2
 	}
 	for ; arg < argc; arg++ {
-		p := *text(unsafe.Add(stack, (1+arg)*wordSize))
+		p := argument(stack, arg, argc)
 		if equal(p, "--") {
 			break
 		}
-		if equal(p, "--backend") && arg+1 < argc && equal(*text(unsafe.Add(stack, (2+arg)*wordSize)), "landlock") {
+		if equal(p, "--backend") && equal(argument(stack, arg+1, argc), "landlock") {
 			ahead = false
+			continue
+		}
+		if host, ok := networkOf(p, argument(stack, arg+1, argc)); ok && !bwrap {
+			if flags |= cloneNewNet; host {
+				flags &^= cloneNewNet
+			}
 			continue
 		}
 		for i := range unguessed {
@@ -79,6 +86,38 @@ func guess(stack unsafe.Pointer) (flags uintptr, own bool) {
 		}
 	}
 	return flags, true
+}
+
+// networkOf reports whether an argument, or it and the next one, is nsrun's option for the network, and whether that is the host's. With none or an
+// allow-list the sandbox has one of its own.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func networkOf(p, next unsafe.Pointer) (host, ok bool) {
+	const name = "--net"
+	switch {
+	case equal(p, name):
+		return equal(next, "host"), true
+	case begins(p, name+"="):
+		return equal(unsafe.Add(p, len(name+"=")), "host"), true
+	}
+	return false, false
+}
+
+// none stands for an argument that is missing.
+var none byte
+
+// argument returns an argument of the program, or an empty one behind the last.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func argument(stack unsafe.Pointer, i, argc int) unsafe.Pointer {
+	if i >= argc {
+		return unsafe.Pointer(&none)
+	}
+	return *text(unsafe.Add(stack, (1+i)*wordSize))
 }
 
 // base returns the last component of a path.

@@ -3,6 +3,11 @@ package entry
 // Numbers of system calls: arch/x86/entry/syscalls/syscall_64.tbl.
 const (
 	sysWrite            = 1
+	sysClose            = 3
+	sysLseek            = 8
+	sysMmap             = 9
+	sysPread64          = 17
+	sysOpenat           = 257
 	sysRtSigaction      = 13
 	sysClone            = 56
 	sysKill             = 62

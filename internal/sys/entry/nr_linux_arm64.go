@@ -3,6 +3,11 @@ package entry
 // Numbers of system calls: include/uapi/asm-generic/unistd.h.
 const (
 	sysWrite            = 64
+	sysClose            = 57
+	sysLseek            = 62
+	sysMmap             = 222
+	sysPread64          = 67
+	sysOpenat           = 56
 	sysRtSigaction      = 134
 	sysClone            = 220
 	sysKill             = 129
