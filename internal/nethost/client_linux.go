@@ -43,6 +43,7 @@ type client struct {
 	sent  int    // bytes of first that were passed on before it was clear what they are
 	good  int    // bytes of first that were checked and may be passed on
 	ended bool   // the client has ended its side
+	gone  bool   // its connection has failed, or it has said nothing for as long as a connection may
 	kind  speech
 	http  netparse.Requests
 	offer bool // the client has offered an upgrade, and waits for the answer
@@ -74,6 +75,10 @@ func (c *client) run() {
 	}
 	defer c.record.exit(name)
 	if refused := c.listen(rule); refused != nil {
+		if len(c.first) == 0 && (c.ended || c.gone) { // it has looked whether somebody listens, or has kept a connection in store
+			reset(c.conn)
+			return
+		}
 		c.refuse(refused)
 		return
 	}
@@ -107,6 +112,7 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 		return
 	}
 	c.record.connected(name)
+	inlineUrgent(host)
 	r := c.newRelay(c.conn, host, name)
 	c.scheme = rule.Scheme
 	switch {
@@ -135,6 +141,9 @@ func (c *client) allowed() bool { return c.asked || c.allowsStill(c.to, c.at, c.
 // is, is let through: up checks the bytes when they come, so that a client gains nothing by waiting.
 func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 	if rule.Scheme != "" {
+		if err := c.read(time.Now().Add(c.idle)); isTimeout(err) {
+			c.gone = true
+		}
 		return c.check(rule, c.deadline())
 	}
 	wait := shortSilence
@@ -179,6 +188,7 @@ func (c *client) read(until time.Time) error {
 		err = wait.wait(until) // without a buffer, as it may take long
 	}
 	if err != nil {
+		c.gone = c.gone || !isTimeout(err)
 		return err
 	}
 	b := buffers.Get().(*[bufferSize]byte)
@@ -186,6 +196,7 @@ func (c *client) read(until time.Time) error {
 	n, err := c.conn.Read(b[:min(bufferSize, maxFirst-len(c.first))])
 	c.first = append(c.first, b[:n]...)
 	c.ended = errors.Is(err, io.EOF)
+	c.gone = err != nil && !c.ended
 	return err
 }
 
@@ -215,7 +226,11 @@ func (c *client) check(rule netrule.Rule, until time.Time) *netmessage.Refusal {
 		return c.kind != unknown, nil
 	})
 	if err != nil {
-		return c.refusal(opConnect, c.to, netmessage.Malformed, "what the client sends first: "+err.Error())
+		first := "what the client sends first"
+		if rule.Scheme == "" {
+			first += " could be HTTP"
+		}
+		return c.refusal(opConnect, c.to, netmessage.Malformed, first+": "+err.Error())
 	}
 	if c.kind == speaksTLS && rule.Scheme != "http" {
 		refused, not := c.checkTLS(until)

@@ -135,7 +135,7 @@ func (s *Server) guard(a netip.Addr) string {
 	switch {
 	case !known:
 		return "perhaps one of the host's own addresses, which cannot be listed"
-	case slices.Contains(own, a.Unmap().WithZone("")):
+	case slices.Contains(own, a.Unmap().WithZone("")), s.options.Local(a):
 		return "one of the host's own addresses"
 	}
 	return ""

@@ -17,7 +17,7 @@ func (c *client) checkHTTP(until time.Time) (refused *netmessage.Refusal) {
 		if c.good, head, err = c.http.Next(c.first); head == nil {
 			return false, err
 		}
-		refused = c.checkHead(head)
+		refused = c.checkHead(head, c.good)
 		return true, nil
 	})
 	if err != nil {
@@ -34,9 +34,12 @@ func (c *client) badRequest(op string, err error) *netmessage.Refusal {
 	return c.refusal(op, c.to, netmessage.Malformed, err.Error())
 }
 
-// checkHead compares the host of a request with what was asked for.
-func (c *client) checkHead(head *netparse.Head) *netmessage.Refusal {
+// checkHead compares the host of a request with what was asked for. Its head is the first n bytes that have come.
+func (c *client) checkHead(head *netparse.Head, n int) *netmessage.Refusal {
 	c.offer = head.Upgrade
+	if head.HTTP2 {
+		netparse.Withdraw(c.first[:n])
+	}
 	if why := c.mismatch(c.to, head.Target, "the request"); why != "" {
 		x := c.refusal(opRequest, c.to, netmessage.Mismatch, why)
 		if c.to.name == "" && head.Target.Name != "" { // to a listed address, with a name that could be listed too
@@ -88,7 +91,7 @@ func (c *client) requests(r *relay) (opaque bool, err error) {
 			return true, nil
 		}
 		if head != nil {
-			if refused := c.checkHead(head); refused != nil {
+			if refused := c.checkHead(head, n); refused != nil {
 				return false, c.refuseRequest(r, refused)
 			}
 		}
