@@ -116,3 +116,22 @@ func TestAnOfferOfHTTP2IsNotPassedOn(t *testing.T) {
 	}
 	assert.Empty(t, h.refused())
 }
+
+// TestAClientThatEndsBeforeTheAnswerToItsUpgrade: the server sees that end, and what has come behind the request is no more than a request.
+func TestAClientThatEndsBeforeTheAnswerToItsUpgrade(t *testing.T) {
+	got := make(chan string, 1)
+	h := newHost()
+	h.put("a.example.com", "93.184.216.34", 80, sink(t, got))
+	b := newBox(t, h, "a.example.com")
+	const request = "GET / HTTP/1.1\r\nHost: a.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	for behind, refusals := range map[string]int{"": 0, "GET / HTTP/1.1\r\nHost: b.example.com\r\n\r\n": 1} {
+		before := len(h.refused())
+		c := b.dial(t, "a.example.com:80")
+		_, err := io.WriteString(c, request+behind)
+		require.NoError(t, err)
+		require.NoError(t, c.CloseWrite())
+		assert.Equal(t, request, testenv.Receive(t, got, "what was sent"))
+		_ = ends(c)
+		assert.Len(t, h.refused(), before+refusals)
+	}
+}

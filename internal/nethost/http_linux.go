@@ -8,6 +8,7 @@ import (
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/netparse"
 	"github.com/nsrun/nsrun/nsrun/netrule"
+	"golang.org/x/sys/unix"
 )
 
 // checkHTTP reads the head of the first request, and compares its host.
@@ -74,7 +75,7 @@ func (c *client) requests(r *relay) (opaque bool, err error) {
 	for {
 		if c.offer {
 			c.offer = false
-			accepted := c.accepted(r)
+			accepted := c.acceptedUpgrade(r)
 			if c.http.Upgraded(accepted); accepted {
 				return true, c.rest(r)
 			}
@@ -154,6 +155,28 @@ func (t *tap) look(r *relay, b []byte) {
 		t.accepted, t.response = accepted, nil
 		r.tap.Store(nil)
 		close(t.done)
+	}
+}
+
+// lookTime is how often a client that waits for an answer is looked at: its end is behind what it has sent and is not read.
+const lookTime = 500 * time.Millisecond
+
+// acceptedUpgrade is accepted, but false for a client that has ended its side meanwhile: nothing of another protocol will come of it, and the server has to
+// know.
+func (c *client) acceptedUpgrade(r *relay) bool {
+	for {
+		select {
+		case <-c.tap.done:
+			return c.accepted(r)
+		case <-r.downEnded:
+			return c.accepted(r)
+		case <-c.ending:
+			return c.accepted(r)
+		case <-time.After(lookTime):
+			if info := tcpInfo(c.conn); info == nil || info.State != unix.BPF_TCP_ESTABLISHED {
+				return false
+			}
+		}
 	}
 }
 
