@@ -16,7 +16,7 @@ import (
 
 // TestASlowReaderIsNotIdle: a connection on which something moves lasts for longer than one may be idle.
 func TestASlowReaderIsNotIdle(t *testing.T) {
-	const size, part, pause = 2 << 20, 128 << 10, 200 * time.Millisecond
+	const size, part, pause = 4 << 20, 128 << 10, 200 * time.Millisecond
 	got := make(chan int64, 1)
 	h := newHost()
 	h.put("slow.example.com", "93.184.216.34", 22, listen(t, func(c *net.TCPConn) {
@@ -31,7 +31,7 @@ func TestASlowReaderIsNotIdle(t *testing.T) {
 			time.Sleep(pause)
 		}
 	}))
-	b := newBoxWith(t, h, usual, netmessage.Start{Rules: []string{"slow.example.com:22"}, Caps: netmessage.Caps{Idle: 1}})
+	b := newBoxWith(t, h, usual, netmessage.Start{Rules: []string{"slow.example.com:22"}, Caps: netmessage.Caps{Idle: 3}})
 	c := b.dial(t, "slow.example.com:22")
 	n, err := io.CopyN(c, zeros{}, size)
 	require.NoError(t, err)

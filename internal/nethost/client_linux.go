@@ -82,6 +82,10 @@ func (c *client) run() {
 		c.refuse(refused)
 		return
 	}
+	if _, refused := c.decide(opConnect, c.to); refused != nil && !c.asked { // the rules have changed since
+		c.refuse(refused)
+		return
+	}
 	host, at, refused := c.reach(c.ctx, c.to, rule)
 	if refused != nil {
 		c.refuse(refused)
@@ -137,7 +141,7 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 // allowed reports whether what has allowed the client's connection still does.
 func (c *client) allowed() bool { return c.asked || c.allowsStill(c.to, c.at, c.scheme) }
 
-// listen waits for the client's first bytes and checks them. Without a scheme in the rule, a client that says nothing, or too little to see what it
+// listen waits for the client's first bytes and checks them. With a scheme in the rule it waits for as long as a connection may be idle. Without one , a client that says nothing, or too little to see what it
 // is, is let through: up checks the bytes when they come, so that a client gains nothing by waiting.
 func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 	if rule.Scheme != "" {
@@ -347,6 +351,7 @@ func (c *client) late(r *relay, rule netrule.Rule) error {
 func (c *client) refuseRelayed(r *relay, refused *netmessage.Refusal) error {
 	r.aborted.Store(true) // c.refuse ends the client's connection
 	reset(r.host)
+	_ = c.conn.SetWriteDeadline(time.Now()) // who writes to a client that reads slowly stops
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	c.refuse(refused)

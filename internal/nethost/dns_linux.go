@@ -61,7 +61,7 @@ func (s *Server) answer(query []byte) []byte {
 		return q.NotFound("")
 	case q.Name == "localhost" || strings.HasSuffix(q.Name, ".localhost"): // RFC 6761, 6.3
 		return q.Address(netip.AddrFrom4([4]byte{127, 0, 0, 1}), dnsTTL)
-	case s.serviceOfListed(q.Name):
+	case !s.rules.now().Lists(q.Name) && s.serviceOfListed(q.Name):
 		return q.NotFound("")
 	case !s.rules.now().Lists(q.Name) && !s.asking.about(q.Name):
 		return s.noSuchName(q)

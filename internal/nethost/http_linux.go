@@ -173,7 +173,13 @@ func (c *client) acceptedUpgrade(r *relay) bool {
 		case <-c.ending:
 			return c.accepted(r)
 		case <-time.After(lookTime):
-			if info := tcpInfo(c.conn); info == nil || info.State != unix.BPF_TCP_ESTABLISHED {
+			info := tcpInfo(c.conn)
+			select {
+			case <-c.tap.done: // meanwhile
+				return c.accepted(r)
+			default:
+			}
+			if info == nil || info.State != unix.BPF_TCP_ESTABLISHED {
 				return false
 			}
 		}

@@ -247,7 +247,8 @@ func TestAConnectionInStore(t *testing.T) {
 	h := newHost()
 	h.readTime = 100 * time.Millisecond
 	h.put("a.example.com", "93.184.216.34", 443, listen(t, echo))
-	b := newBoxWith(t, h, usual, netmessage.Start{Rules: []string{"https://a.example.com", "http://a.example.com:22", "b.example.com:22"}, Caps: netmessage.Caps{Idle: 1}})
+	rules := []string{"https://a.example.com", "http://a.example.com:22", "b.example.com:22"}
+	b := newBox(t, h, rules...)
 	hello := helloFor(t, "a.example.com")
 	stored := b.dial(t, "a.example.com:443")
 	time.Sleep(5 * h.readTime)
@@ -258,6 +259,7 @@ func TestAConnectionInStore(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, hello, string(got))
 
+	b = newBoxWith(t, h, usual, netmessage.Start{Rules: rules, Caps: netmessage.Caps{Idle: 1}})
 	for _, port := range []string{":443", ":22"} {
 		silent, ended, failed := b.dial(t, "a.example.com"+port), b.dial(t, "a.example.com"+port), b.dial(t, "a.example.com"+port)
 		require.NoError(t, ended.CloseWrite())

@@ -19,8 +19,9 @@ type relay struct {
 	client, host *net.TCPConn
 	name         *reached
 	last         atomic.Int64 // when something was carried, as Unix nanoseconds
-	taken        atomic.Int64 // bytes that both ends had taken when idle looked
-	writing      sync.Mutex   // is held to write to the client
+	looking      sync.Mutex
+	taken        int64      // bytes that both ends had taken when idle looked last
+	writing      sync.Mutex // is held to write to the client
 	aborted      atomic.Bool
 	spent        atomic.Bool // the cap on the name's bytes is reached
 	tap          atomic.Pointer[tap]
@@ -36,21 +37,21 @@ func (s *Server) newRelay(client, host *net.TCPConn, name *reached) *relay {
 func (r *relay) touch() { r.last.Store(time.Now().UnixNano()) }
 
 // idle reports whether nothing has moved for as long as a connection may be idle. What the kernel still has to send moves when an end takes any of it.
+// It is called at each tick.
 func (r *relay) idle() bool {
-	if time.Since(time.Unix(0, r.last.Load())) <= r.server.idle {
-		return false
-	}
-	var left, taken int64
+	r.looking.Lock()
+	defer r.looking.Unlock()
+	taken := int64(0)
 	for _, c := range []*net.TCPConn{r.client, r.host} {
 		if info := tcpInfo(c); info != nil {
-			left, taken = left+int64(info.Unacked)+int64(info.Notsent_bytes), taken+int64(info.Bytes_acked)
+			taken += int64(info.Bytes_acked)
 		}
 	}
-	if left == 0 || r.taken.Swap(taken) == taken {
-		return true
+	if taken != r.taken {
+		r.taken = taken
+		r.touch()
 	}
-	r.touch()
-	return false
+	return time.Since(time.Unix(0, r.last.Load())) > r.server.idle
 }
 
 // abort ends both connections by a reset.
@@ -148,7 +149,7 @@ func (r *relay) write(dst *net.TCPConn, b []byte, count *atomic.Int64, lock *syn
 		if count.Add(int64(n)); n > 0 {
 			r.touch()
 		}
-		if b = b[n:]; !isTimeout(err) || n == 0 && waited {
+		if b = b[n:]; !isTimeout(err) || r.aborted.Load() || n == 0 && waited {
 			return err
 		}
 		waited = n == 0

@@ -3,29 +3,60 @@ package nethost
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
+// routes is a socket that the kernel is asked by for routes. It is kept, as this process may have no descriptor left later.
+var routes struct {
+	sync.Mutex
+	open   bool
+	socket int
+}
+
 // routedHere reports whether the host's route to an address leads to the host itself, which may be so without an interface that has it (ip route add
-// local). It asks the kernel: an RTM_GETROUTE of rtnetlink(7), which is answered before it has been sent. Without an answer there is no route.
+// local). An address of which the kernel does not say that is taken for one.
 func routedHere(a netip.Addr) bool {
-	a = a.Unmap()
-	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-	if err != nil {
-		return true // as when the process has no descriptor left: nothing is known
+	routes.Lock()
+	defer routes.Unlock()
+	if !routes.open {
+		socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		if err != nil {
+			return true
+		}
+		routes.open, routes.socket = true, socket
 	}
-	defer unix.Close(socket)
+	here, known := askRoute(routes.socket, a.Unmap())
+	if !known { // an answer may come later
+		unix.Close(routes.socket)
+		routes.open = false
+	}
+	return here || !known
+}
+
+// noRoute are the errors by which the kernel says that it would send nothing to an address: there is no route, or one that says so.
+var noRoute = []unix.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL}
+
+// askRoute sends an RTM_GETROUTE of rtnetlink(7). The kernel has answered before sendto(2) returns.
+func askRoute(socket int, a netip.Addr) (here, known bool) {
 	if err := unix.Sendto(socket, routeQuestion(a), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return true
+		return false, false
 	}
-	const kind = unix.SizeofNlMsghdr + 7 // rtm_type
+	const rest = unix.SizeofNlMsghdr // of an answer: struct rtmsg, or an error
 	answer := make([]byte, 4096)
 	n, _, err := unix.Recvfrom(socket, answer, unix.MSG_DONTWAIT)
-	if err != nil || n <= kind {
-		return true
+	if err != nil || n < rest+unix.SizeofRtMsg {
+		return false, false
 	}
-	return binary.NativeEndian.Uint16(answer[4:]) == unix.RTM_NEWROUTE && answer[kind] != unix.RTN_UNICAST
+	switch binary.NativeEndian.Uint16(answer[4:]) {
+	case unix.RTM_NEWROUTE:
+		return answer[rest+7] != unix.RTN_UNICAST, true // rtm_type
+	case unix.NLMSG_ERROR:
+		return false, slices.Contains(noRoute, unix.Errno(-int32(binary.NativeEndian.Uint32(answer[rest:]))))
+	}
+	return false, false
 }
 
 // routeQuestion is a message with struct rtmsg and the attribute RTA_DST.

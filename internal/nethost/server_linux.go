@@ -66,7 +66,9 @@ type Server struct {
 	ending chan struct{}  // closed by Finish
 	mu     sync.Mutex
 	closed bool
-	open   map[io.Closer]struct{}
+
+	quicIDs usedIDs
+	open    map[io.Closer]struct{}
 }
 
 // Serve serves sockets of a sandbox's network namespace until [Server.Close]. start.Sockets has the kind of each. Serve takes the files over, and

@@ -50,6 +50,15 @@ type Initials struct {
 // Connection numbers the connection that the last datagram without an error belonged to, from 0.
 func (q *Initials) Connection() int { return q.current }
 
+// ID is the destination ID of that connection's first packet: of what servers know it by until they have answered.
+func (q *Initials) ID() []byte {
+	i := slices.IndexFunc(q.connections, func(c *connection) bool { return c.number == q.current })
+	if i < 0 {
+		return nil
+	}
+	return q.connections[i].dcid
+}
+
 // connection is one attempt to connect: its keys and its stream of CRYPTO frames. A Retry of the server makes a second one.
 type connection struct {
 	number int                  // see [Initials.Connection]
