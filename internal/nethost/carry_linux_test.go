@@ -117,7 +117,7 @@ func TestAnOfferOfHTTP2IsNotPassedOn(t *testing.T) {
 	assert.Empty(t, h.refused())
 }
 
-// TestAClientThatEndsBeforeTheAnswerToItsUpgrade: the server sees that end, and what has come behind the request is no more than a request.
+// TestAClientThatEndsBeforeTheAnswerToItsUpgrade: the server sees that end, and what came behind the request is read as HTTP.
 func TestAClientThatEndsBeforeTheAnswerToItsUpgrade(t *testing.T) {
 	got := make(chan string, 1)
 	h := newHost()

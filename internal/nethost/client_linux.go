@@ -141,12 +141,13 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 // allowed reports whether what has allowed the client's connection still does.
 func (c *client) allowed() bool { return c.asked || c.allowsStill(c.to, c.at, c.scheme) }
 
-// listen waits for the client's first bytes and checks them. With a scheme in the rule it waits for as long as a connection may be idle. Without one , a client that says nothing, or too little to see what it
+// listen waits for the client's first bytes and checks them. With a scheme in the rule it waits for as long as a connection may be idle. Without one, a client that says nothing, or too little to see what it
 // is, is let through: up checks the bytes when they come, so that a client gains nothing by waiting.
 func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 	if rule.Scheme != "" {
 		if err := c.read(time.Now().Add(c.idle)); isTimeout(err) {
 			c.gone = true
+			return c.refusal(opConnect, c.to, netmessage.Malformed, "the client has said nothing")
 		}
 		return c.check(rule, c.deadline())
 	}

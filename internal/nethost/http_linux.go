@@ -161,8 +161,8 @@ func (t *tap) look(r *relay, b []byte) {
 // lookTime is how often a client that waits for an answer is looked at: its end is behind what it has sent and is not read.
 const lookTime = 500 * time.Millisecond
 
-// acceptedUpgrade is accepted, but false for a client that has ended its side meanwhile: nothing of another protocol will come of it, and the server has to
-// know.
+// acceptedUpgrade is accepted, but false for a client that has ended its side meanwhile: no bytes of another protocol will come from it, and the
+// server has to see that end.
 func (c *client) acceptedUpgrade(r *relay) bool {
 	for {
 		select {

@@ -14,7 +14,7 @@ var (
 // maxSynthetic is the number of addresses that names can have: all but the first two and the last, which looks like a broadcast.
 const maxSynthetic = 1<<17 - 3
 
-// kept is how many addresses are left for names that a rule names itself: a wildcard stands for more names than there are addresses.
+// kept is how many addresses only names get that a rule names itself: a wildcard stands for more names than there are addresses.
 const kept = 1 << 12
 
 // pool gives every name an address of its own, for ever: programs keep answers longer than they live.

@@ -53,8 +53,8 @@ func (f *flow) checkQUIC(s *Server, b []byte) (pass [][]byte, refused *netmessag
 	return append(f.quic.release(), b), nil
 }
 
-// usedIDs are the IDs of QUIC connections that were passed on in the last minute or longer. A server could put two ClientHellos together that come with one
-// ID, from whatever ports, and each of which has nothing to be refused for.
+// usedIDs are the IDs of QUIC connections that were passed on in the last minute or longer. A server could put parts of two ClientHellos together that come
+// with one ID, from any ports, though each of the two is good.
 type usedIDs struct {
 	mu          sync.Mutex
 	now, before map[string]bool
@@ -66,7 +66,7 @@ const (
 	idTime  = time.Minute
 )
 
-// first reports whether an ID is new. It is none if there are too many.
+// first reports whether an ID is new. With too many in a minute it is false for every one.
 func (u *usedIDs) first(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

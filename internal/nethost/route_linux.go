@@ -17,7 +17,7 @@ var routes struct {
 }
 
 // routedHere reports whether the host's route to an address leads to the host itself, which may be so without an interface that has it (ip route add
-// local). An address of which the kernel does not say that is taken for one.
+// local). If the kernel gives no answer that can be used, it is true.
 func routedHere(a netip.Addr) bool {
 	routes.Lock()
 	defer routes.Unlock()

@@ -168,7 +168,7 @@ func TestRequestsRefused(t *testing.T) {
 	assert.ErrorIs(t, err, ErrHTTP2)
 }
 
-// TestAnOfferOfHTTP2 (PX27) can be taken out of any request, and what is left offers nothing.
+// TestAnOfferOfHTTP2 (PX27) can be taken out of any request, and the rest offers nothing.
 func TestAnOfferOfHTTP2(t *testing.T) {
 	for _, fields := range []string{
 		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: \r\n", "Upgrade: websocket, H2C\r\n", "UPGRADE: HTTP/2.0\r\n",

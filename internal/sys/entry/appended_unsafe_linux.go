@@ -2,7 +2,7 @@ package entry
 
 import "unsafe"
 
-// This file runs a second program that is appended to the file of this one: a release of nsrun has the network helper so. execve(2) starts the first
+// This file runs a second program that is appended to the file of this one: in a release of nsrun that is the network helper. execve(2) starts the first
 // program of a file alone, and from a copy in memory the second one would start 3 ms later. Both are static, and the second one is linked for addresses
 // above the first (go build -ldflags '-T ...'). Called by its name, the entry point maps it as the kernel would (load_elf_binary in fs/binfmt_elf.c), and
 // goes on at its entry point, with the stack that the kernel has made.
