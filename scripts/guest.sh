@@ -58,8 +58,9 @@ install() {
 
 packages() {
   case $manager in
-  apt) echo ca-certificates curl git bubblewrap gcc libc6-dev libseccomp-dev python3 python3-pytest nodejs npm cargo make jq strace musl-tools openssh-client gpg gpg-agent \
-    dbus-daemon docker.io podman crun ;;
+  apt) echo ca-certificates curl git bash bubblewrap gcc libc6-dev libseccomp-dev python3 python3-pytest nodejs npm cargo make jq strace musl-tools openssh-client gpg gpg-agent \
+    dbus-daemon docker.io podman crun bind9-dnsutils iproute2 mawk mount openjdk-17-jdk-headless openssl perl postgresql-client python3-pip redis-tools \
+    sqlite3 wget ;;
   apk) echo ca-certificates curl git bash bubblewrap gcc musl-dev python3 nodejs docker podman crun ;;
   dnf) echo ca-certificates curl git tar bubblewrap gcc glibc-devel python3 nodejs moby-engine podman crun ;;
   esac

@@ -16,13 +16,13 @@ trap 'rm -rf "$work"' EXIT
 build() { # OUTPUT PACKAGE FLAG...: FLAGs are the linker's
   CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version ${*:3}" -o "$1" "$2"
 }
-# Where the helper's text begins: its file is mapped from 0x20000000 on, above nsrun. Pages have at most 64 KiB.
-declare -A text=([amd64]=0x20001000 [arm64]=0x20010000)
-page=65536
+# Where the helper's text begins, behind 4 KiB of headers: above nsrun.
+text=0x20001000
+page=65536 # the largest there is
 for arch in amd64 arm64; do
   program=$out/nsrun-$version-linux-$arch
   build "$program" ./cmd/nsrun
-  build "$work/nsrun-helper" ./cmd/nsrun-helper -T "${text[$arch]}"
+  build "$work/nsrun-helper" ./cmd/nsrun-helper -T "$text"
   # See internal/sys/entry/appended_unsafe_linux.go.
   at=$((($(stat -c %s "$program") + page - 1) / page * page))
   truncate -s "$at" "$program"

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/sys/entry"
@@ -48,8 +47,7 @@ func TestAnAppendedHelper(t *testing.T) {
 func goodHelpers(t *testing.T, nsrun string) {
 	needSandbox(t)
 	helper, pie := filepath.Join(filepath.Dir(nsrun), "helper"), filepath.Join(filepath.Dir(nsrun), "pie")
-	address := map[string]string{"amd64": "0x20001000", "arm64": "0x20010000"}[runtime.GOARCH]
-	for _, args := range [][]string{{"-ldflags=-s -w -T " + address, "-o", helper, "../nsrun-helper"}, {"-buildmode=pie", "-o", pie, "."}} {
+	for _, args := range [][]string{{"-ldflags=-s -w -T 0x20001000", "-o", helper, "../nsrun-helper"}, {"-buildmode=pie", "-o", pie, "."}} {
 		cmd := exec.Command("go", append([]string{"build"}, args...)...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
@@ -82,6 +80,8 @@ func damagedHelpers(t *testing.T, nsrun string) {
 	require.NoError(t, err)
 	many := append([]byte(nil), self...)
 	many[56] = 17 // e_phnum
+	none := append([]byte(nil), self...)
+	none[56] = 0
 	for name, row := range map[string]struct {
 		program []byte
 		mark    func(at int) string
@@ -91,6 +91,7 @@ func damagedHelpers(t *testing.T, nsrun string) {
 		"no number":         {self, func(int) string { return entry.AppendedMark + "000000000000x000\n" }, "it has no network helper in it"},
 		"behind the end":    {self, func(int) string { return markAt(1 << 40) }, "the network helper in it is damaged"},
 		"no program":        {[]byte("#!/bin/sh\n"), markAt, "the network helper in it is damaged"},
+		"no part":           {none, markAt, "the network helper in it is damaged"},
 		"too many parts":    {many, markAt, "the network helper in it is damaged"},
 		"at the same place": {self, markAt, "the network helper in it cannot be mapped"},
 	} {

@@ -242,7 +242,7 @@ import select, socket
 listed = socket.gethostbyname('listed.hosts.test')
 all = []
 for _ in range(10000):
-    s = socket.socket(); s.setblocking(False); s.connect_ex((listed, 7000)); all.append(s)
+    s = socket.socket(); s.connect_ex((listed, 7000)); s.setblocking(False); all.append(s)
 def open(s):
     if s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR): return False
     try: return s.recv(1) != b''

@@ -41,6 +41,12 @@ var bypasses = []bypass{
 	{name: "NE03 a metadata service", script: tcpTo(metadataAddress, "7000"), rules: []string{"listed.test:7000"}, refused: metadataAddress + ":7000", control: []string{metadataAddress + ":7000+force"}, want: "over"},
 	{name: "a private address", script: tcpTo(privateAddress, "7000"), rules: []string{"listed.test:7000"}, refused: privateAddress + ":7000", control: []string{"10.0.0.0/8:7000"}, want: "over"},
 	{name: "PX19 a name of the host itself", script: tcpTo("own.test", "7000"), rules: []string{"own.test:7000"}, refused: "own.test:7000", want: "over", looksUp: true},
+	{name: "PX19 a name that a route leads to the host itself", script: tcpTo("home.test", "7000"), rules: []string{"home.test:7000"}, refused: "home.test:7000",
+		control: []string{"home.test:7000", homeAddress + ":7000"}, want: "over", looksUp: true},
+	{name: "PX15 HTTP with a method that is none", script: `printf 'G@T /hello HTTP/1.1\r\nHost: unlisted.test\r\n\r\n' | bash -c 'exec 3<>/dev/tcp/listed.test/8088; cat >&3; timeout 5 cat <&3'`,
+		rules: []string{"listed.test:8088"}, refused: "listed.test:8088", want: "hello from unlisted.test"},
+	{name: "PX15 HTTP without a version", script: `printf 'GET hello\r\nHost: unlisted.test\r\n\r\n' | bash -c 'exec 3<>/dev/tcp/listed.test/8088; cat >&3; timeout 5 cat <&3'`,
+		rules: []string{"listed.test:8088"}, refused: "listed.test:8088", want: "hello from unlisted.test"},
 	{name: "NE01 the host's loopback", script: tcpTo("127.0.0.1", "7000"), rules: []string{"listed.test:7000"}, want: "over"},
 	{name: "the host's address", script: tcpTo("192.0.2.1", "7000"), rules: []string{"listed.test:7000"}, refused: "192.0.2.1:7000", want: "over"},
 	{name: "PX28 another resolver", script: `/usr/bin/python3 -c "

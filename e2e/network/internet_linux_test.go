@@ -30,11 +30,12 @@ const (
 	// Servers that a sandbox must not reach by a name.
 	privateAddress  = "10.1.2.3"
 	metadataAddress = "169.254.169.254"
+	homeAddress     = "203.0.114.5" // no interface of the host has it, but a route leads it home
 )
 
 // zone is what the resolver knows beside *.test, which is webAddress.
 var zone = map[string]string{
-	"private.test": privateAddress, "loop.test": "127.0.0.1", "meta.test": metadataAddress, "own.test": hostAddress, "dead.test": "203.0.113.250",
+	"private.test": privateAddress, "loop.test": "127.0.0.1", "meta.test": metadataAddress, "own.test": hostAddress, "home.test": homeAddress, "dead.test": "203.0.113.250",
 	"other.test": otherAddress, "npm.test": "203.0.113.21", "pypi.test": "203.0.113.22", "goproxy.test": "203.0.113.23",
 }
 
@@ -74,7 +75,7 @@ func makeInternet(dir string) error {
 		return err
 	}
 	pid := fmt.Sprint(holder.Process.Pid)
-	err = ip("link set lo up", "link add up0 type veth peer name down0 netns "+pid, "addr add "+hostAddress+"/24 dev up0", "link set up0 up", "route add default via 192.0.2.2")
+	err = ip("link set lo up", "link add up0 type veth peer name down0 netns "+pid, "addr add "+hostAddress+"/24 dev up0", "link set up0 up", "route add local "+homeAddress+" dev lo", "route add default via 192.0.2.2")
 	err = errors.Join(err, in(func() error {
 		return ip("link set lo up", "addr add 192.0.2.2/24 dev down0", "link set down0 up", "route add local 203.0.113.0/24 dev lo", "route add local "+nameServer+" dev lo",
 			"route add local "+privateAddress+" dev lo", "route add local "+metadataAddress+" dev lo")

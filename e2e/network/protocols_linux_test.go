@@ -186,3 +186,29 @@ func TestHostsFile(t *testing.T) {
 		assert.Equal(t, []string{"6 203.0.113.77:80"}, packets)
 	})
 }
+
+// TestWhatProgramsDoByTheWay succeeds, and leaves no denial. The same works without a sandbox.
+func TestWhatProgramsDoByTheWay(t *testing.T) {
+	for _, row := range []struct{ name, program, script, want string }{
+		{"an IPv4 address alone, where the host has one", "getent", "getent ahostsv4 listed.test", "STREAM"},
+		{"the same by Node", "node", `node -e "require('dns').lookup('listed.test', {family: 4, hints: require('dns').ADDRCONFIG}, (e, a) => console.log(e || 'address ' + a))"`, "address "},
+		{"an offer of HTTP/2", "curl", "curl -sS --http2 http://listed.test/hello", "hello from listed.test by HTTP/1.1"},
+		{"a service of the host", "dig", "dig +short _http._tcp.listed.test SRV; echo asked", "asked"},
+		{"a look whether somebody listens", "bash", "bash -c 'exec 3<>/dev/tcp/listed.test/80' && echo somebody", "somebody"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if _, err := exec.LookPath(row.program); err != nil {
+				missing(t, row.program)
+			}
+			eachUser(t, func(t *testing.T, w *world) {
+				got := w.run(t, allow("http://listed.test"), row.script)
+				assert.Contains(t, got.out, row.want)
+				assert.Equal(t, 0, got.Code, got.out)
+				assert.Empty(t, got.Denials)
+				free, err := w.command("sh", "-c", row.script).CombinedOutput() // the control
+				require.NoError(t, err)
+				assert.Contains(t, string(free), row.want)
+			})
+		})
+	}
+}

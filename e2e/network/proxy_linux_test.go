@@ -19,13 +19,14 @@ func TestProxyEnv(t *testing.T) {
 			curl -sS http://listed.test/hello
 			curl -sSv --cacert `+ca+` https://listed.test/hello 2>&1 | grep -e CONNECT -e hello
 			curl -sS --cacert `+ca+` --proxy socks5h://127.0.0.1:15002 https://listed.test/hello
-			curl -sS --noproxy '*' http://listed.test/hello`)
+			curl -sS --noproxy '*' http://listed.test/hello
+			curl -sS --proxy socks5://127.0.0.1:15002 http://listed.test/hello # which looks the name up itself`)
 		assert.Equal(t, 0, got.Code, got.out)
 		assert.Contains(t, got.out, "http://127.0.0.1:15002 http://127.0.0.1:15002 socks5h://127.0.0.1:15002 localhost,127.0.0.1,::1\nhello from listed.test by HTTP/1.1\n")
 		assert.Contains(t, got.out, "CONNECT listed.test:443")
-		assert.Contains(t, got.out, "hello from listed.test by HTTP/2.0\nhello from listed.test by HTTP/2.0\nhello from listed.test by HTTP/1.1\n")
+		assert.Contains(t, got.out, "hello from listed.test by HTTP/2.0\nhello from listed.test by HTTP/2.0\nhello from listed.test by HTTP/1.1\nhello from listed.test by HTTP/1.1\n")
 		if assert.NotNil(t, got.Receipt.Allow) && assert.Len(t, got.Receipt.Allow.Reached, 1) {
-			assert.Equal(t, 4, got.Receipt.Allow.Reached[0].Connections)
+			assert.Equal(t, 5, got.Receipt.Allow.Reached[0].Connections)
 		}
 
 		forget()

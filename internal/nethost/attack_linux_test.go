@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
@@ -142,6 +143,39 @@ func TestQUICHeldOfAnotherConnection(t *testing.T) {
 	_, refused = f.checkQUIC(s, evil[1])
 	require.NotNil(t, refused)
 	assert.Equal(t, netmessage.Mismatch, refused.Reason)
+}
+
+// TestQUICIDs: the ID of a connection that was passed on begins no other one, from whatever port: the server might take the two for one.
+func TestQUICIDs(t *testing.T) {
+	s, err := newServer(netmessage.Start{Rules: []string{"udp://a.example.com:443"}}, newHost().options())
+	require.NoError(t, err)
+	pass := func(f *flow, list [][]byte) (refused *netmessage.Refusal) {
+		for _, b := range list {
+			_, refused = f.checkQUIC(s, b)
+		}
+		return refused
+	}
+	newFlow := func() *flow { return &flow{to: target{name: "a.example.com", port: 443, udp: true}} }
+	first := newFlow()
+	again := firstDatagrams(t, "a.example.com")
+	require.Nil(t, pass(first, again))
+	require.Nil(t, pass(first, again), "the client sends them again")
+	for range 8 { // so many that the first one is forgotten
+		require.Nil(t, pass(first, firstDatagrams(t, "a.example.com")))
+	}
+	for _, f := range []*flow{first, newFlow()} {
+		refused := pass(f, again)
+		require.NotNil(t, refused)
+		assert.Contains(t, refused.Detail, "the ID of another one")
+	}
+	var u usedIDs
+	for i := range mostIDs {
+		require.True(t, u.first(fmt.Sprint(i)))
+	}
+	assert.False(t, u.first("more in a minute"))
+	u.since = u.since.Add(-idTime)
+	assert.True(t, u.first("more"))
+	assert.False(t, u.first("0"), "of the minute before")
 }
 
 // TestUDPHoldsLittle of what waits, as there can be a thousand flows that do.

@@ -41,6 +41,7 @@ type host struct {
 	names   map[string][]netip.Addr
 	servers map[netip.AddrPort]string // where a connection to an address really goes
 	own     []netip.Addr
+	local   netip.Addr // that a route leads to the host for
 	events  []netmessage.Event
 	lookups []string
 	dials   atomic.Int64
@@ -91,7 +92,8 @@ func (h *host) options() Options {
 			d.SetMultipathTCP(false)
 			return d.DialContext(ctx, network, server)
 		},
-		Own: func() ([]netip.Addr, error) { return h.own, nil },
+		Own:   func() ([]netip.Addr, error) { return h.own, nil },
+		Local: func(a netip.Addr) bool { return a == h.local },
 		Event: func(e netmessage.Event) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -43,6 +43,7 @@ type client struct {
 	sent  int    // bytes of first that were passed on before it was clear what they are
 	good  int    // bytes of first that were checked and may be passed on
 	ended bool   // the client has ended its side
+	gone  bool   // its connection has failed, or it has said nothing for as long as a connection may
 	kind  speech
 	http  netparse.Requests
 	offer bool // the client has offered an upgrade, and waits for the answer
@@ -74,6 +75,14 @@ func (c *client) run() {
 	}
 	defer c.record.exit(name)
 	if refused := c.listen(rule); refused != nil {
+		if len(c.first) == 0 && (c.ended || c.gone) { // it has looked whether somebody listens, or has kept a connection in store
+			reset(c.conn)
+			return
+		}
+		c.refuse(refused)
+		return
+	}
+	if _, refused := c.decide(opConnect, c.to); refused != nil && !c.asked { // the rules have changed since
 		c.refuse(refused)
 		return
 	}
@@ -107,6 +116,7 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 		return
 	}
 	c.record.connected(name)
+	inlineUrgent(host)
 	r := c.newRelay(c.conn, host, name)
 	c.scheme = rule.Scheme
 	switch {
@@ -131,10 +141,14 @@ func (c *client) relay(rule netrule.Rule, name *reached, conn net.Conn) {
 // allowed reports whether what has allowed the client's connection still does.
 func (c *client) allowed() bool { return c.asked || c.allowsStill(c.to, c.at, c.scheme) }
 
-// listen waits for the client's first bytes and checks them. Without a scheme in the rule, a client that says nothing, or too little to see what it
+// listen waits for the client's first bytes and checks them. With a scheme in the rule it waits for as long as a connection may be idle. Without one, a client that says nothing, or too little to see what it
 // is, is let through: up checks the bytes when they come, so that a client gains nothing by waiting.
 func (c *client) listen(rule netrule.Rule) *netmessage.Refusal {
 	if rule.Scheme != "" {
+		if err := c.read(time.Now().Add(c.idle)); isTimeout(err) {
+			c.gone = true
+			return c.refusal(opConnect, c.to, netmessage.Malformed, "the client has said nothing")
+		}
 		return c.check(rule, c.deadline())
 	}
 	wait := shortSilence
@@ -179,6 +193,7 @@ func (c *client) read(until time.Time) error {
 		err = wait.wait(until) // without a buffer, as it may take long
 	}
 	if err != nil {
+		c.gone = c.gone || !isTimeout(err)
 		return err
 	}
 	b := buffers.Get().(*[bufferSize]byte)
@@ -186,6 +201,7 @@ func (c *client) read(until time.Time) error {
 	n, err := c.conn.Read(b[:min(bufferSize, maxFirst-len(c.first))])
 	c.first = append(c.first, b[:n]...)
 	c.ended = errors.Is(err, io.EOF)
+	c.gone = err != nil && !c.ended
 	return err
 }
 
@@ -215,7 +231,11 @@ func (c *client) check(rule netrule.Rule, until time.Time) *netmessage.Refusal {
 		return c.kind != unknown, nil
 	})
 	if err != nil {
-		return c.refusal(opConnect, c.to, netmessage.Malformed, "what the client sends first: "+err.Error())
+		first := "what the client sends first"
+		if rule.Scheme == "" {
+			first += " could be HTTP"
+		}
+		return c.refusal(opConnect, c.to, netmessage.Malformed, first+": "+err.Error())
 	}
 	if c.kind == speaksTLS && rule.Scheme != "http" {
 		refused, not := c.checkTLS(until)
@@ -332,6 +352,7 @@ func (c *client) late(r *relay, rule netrule.Rule) error {
 func (c *client) refuseRelayed(r *relay, refused *netmessage.Refusal) error {
 	r.aborted.Store(true) // c.refuse ends the client's connection
 	reset(r.host)
+	_ = c.conn.SetWriteDeadline(time.Now()) // who writes to a client that reads slowly stops
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	c.refuse(refused)

@@ -75,11 +75,13 @@ func (s *Server) decide(op string, t target) (netrule.Rule, *netmessage.Refusal)
 		return netrule.Rule{}, s.refusal(op, t, netmessage.Unlisted, "no rule names "+t.name)
 	}
 	rule, ok := s.rules.now().Addr(t.addr, t.port, t.udp)
-	switch why := s.guard(t.addr); {
+	switch {
 	case ok && netrule.Metadata(t.addr) && !rule.Force:
 		return rule, s.refusal(op, t, netmessage.Guarded, t.host()+" is a metadata service, and the rule does not have +force")
 	case ok:
 		return rule, nil
+	}
+	switch why := s.guard(t.addr); {
 	case why != "":
 		return rule, s.refusal(op, t, netmessage.Guarded, "no rule lists "+t.host()+", which is "+why)
 	case synthetic.Contains(t.addr):
@@ -135,7 +137,7 @@ func (s *Server) guard(a netip.Addr) string {
 	switch {
 	case !known:
 		return "perhaps one of the host's own addresses, which cannot be listed"
-	case slices.Contains(own, a.Unmap().WithZone("")):
+	case slices.Contains(own, a.Unmap().WithZone("")), s.options.Local(a):
 		return "one of the host's own addresses"
 	}
 	return ""

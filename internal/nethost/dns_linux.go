@@ -61,17 +61,28 @@ func (s *Server) answer(query []byte) []byte {
 		return q.NotFound("")
 	case q.Name == "localhost" || strings.HasSuffix(q.Name, ".localhost"): // RFC 6761, 6.3
 		return q.Address(netip.AddrFrom4([4]byte{127, 0, 0, 1}), dnsTTL)
+	case !s.rules.now().Lists(q.Name) && s.serviceOfListed(q.Name):
+		return q.NotFound("")
 	case !s.rules.now().Lists(q.Name) && !s.asking.about(q.Name):
 		return s.noSuchName(q)
 	case q.Type != dnsmessage.TypeA:
 		return q.Empty()
 	}
-	synthetic, ok := s.pool.address(q.Name)
+	synthetic, ok := s.pool.address(q.Name, s.rules.now().NamesItself(q.Name))
 	if !ok {
 		s.record.refuse(*s.refusal(opResolve, target{name: q.Name}, netmessage.TooMany, "as many names were resolved as there are synthetic addresses"))
 		return q.Fail(dnsmessage.RCodeServerFailure)
 	}
 	return q.Address(synthetic, dnsTTL)
+}
+
+// serviceOfListed reports whether a name is one of a service at a listed host, as _http._tcp.example.com is (RFC 2782): programs ask for such by the way.
+func (s *Server) serviceOfListed(name string) bool {
+	host := name
+	for strings.HasPrefix(host, "_") {
+		_, host, _ = strings.Cut(host, ".")
+	}
+	return host != name && s.rules.now().Lists(host)
 }
 
 // noSuchName refuses to resolve a name.

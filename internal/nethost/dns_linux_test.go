@@ -109,12 +109,21 @@ func TestDNSIsNotConfusedByNonsense(t *testing.T) {
 
 func TestASyntheticAddressIsNeverReused(t *testing.T) {
 	h := newHost()
-	b := newBox(t, h, "*.example.com")
+	b := newBox(t, h, "*.example.com", "named.example.org")
 	first := b.ask(t, "198.18.0.1:53", "first.example.com", dnsmessage.TypeA)
 	require.Len(t, first.Answers, 1)
 	var last netip.Addr
-	for i := 1; i < maxSynthetic; i++ {
-		a, ok := b.pool.address(string([]byte{byte(i >> 16), byte(i >> 8), byte(i)}))
+	one := func(i int, itself bool) (netip.Addr, bool) {
+		return b.pool.address(string([]byte{byte(i >> 16), byte(i >> 8), byte(i)}), itself)
+	}
+	for i := 1; i < maxSynthetic-kept; i++ {
+		_, ok := one(i, false)
+		require.True(t, ok)
+	}
+	assert.Equal(t, dnsmessage.RCodeServerFailure, b.ask(t, "198.18.0.1:53", "more.example.com", dnsmessage.TypeA).RCode)
+	assert.Len(t, b.ask(t, "198.18.0.1:53", "named.example.org", dnsmessage.TypeA).Answers, 1, "names of a wildcard leave addresses for those of rules")
+	for i := maxSynthetic - kept + 1; i < maxSynthetic; i++ {
+		a, ok := one(i, true)
 		require.True(t, ok)
 		last = a
 	}
@@ -124,6 +133,18 @@ func TestASyntheticAddressIsNeverReused(t *testing.T) {
 	assert.Equal(t, first.Answers, again.Answers)
 	_, err := find(h.refused(), opResolve, "last.example.com", netmessage.TooMany)
 	assert.NoError(t, err)
+}
+
+// TestServicesOfListedHosts have no address, and no denial tells of them.
+func TestServicesOfListedHosts(t *testing.T) {
+	h := newHost()
+	b := newBox(t, h, "example.com", "*.example.org")
+	assert.Equal(t, dnsmessage.RCodeNameError, b.ask(t, "198.18.0.1:53", "_http._tcp.example.com", dnsmessage.TypeSRV).RCode)
+	assert.Equal(t, dnsmessage.RCodeSuccess, b.ask(t, "198.18.0.1:53", "_mongodb._tcp.db.example.org", dnsmessage.TypeSRV).RCode, "a rule has it")
+	assert.Len(t, b.ask(t, "198.18.0.1:53", "_app.example.org", dnsmessage.TypeA).Answers, 1, "likewise")
+	assert.Empty(t, h.refused())
+	b.ask(t, "198.18.0.1:53", "_http._tcp.unlisted.example", dnsmessage.TypeSRV)
+	assert.Len(t, h.refused(), 1, "of another host it does")
 }
 
 // TestDNSToAServerThatIsListed: a rule for port 53 is for that server itself.

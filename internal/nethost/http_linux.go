@@ -8,6 +8,7 @@ import (
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/netparse"
 	"github.com/nsrun/nsrun/nsrun/netrule"
+	"golang.org/x/sys/unix"
 )
 
 // checkHTTP reads the head of the first request, and compares its host.
@@ -17,7 +18,7 @@ func (c *client) checkHTTP(until time.Time) (refused *netmessage.Refusal) {
 		if c.good, head, err = c.http.Next(c.first); head == nil {
 			return false, err
 		}
-		refused = c.checkHead(head)
+		refused = c.checkHead(head, c.good)
 		return true, nil
 	})
 	if err != nil {
@@ -34,9 +35,12 @@ func (c *client) badRequest(op string, err error) *netmessage.Refusal {
 	return c.refusal(op, c.to, netmessage.Malformed, err.Error())
 }
 
-// checkHead compares the host of a request with what was asked for.
-func (c *client) checkHead(head *netparse.Head) *netmessage.Refusal {
+// checkHead compares the host of a request with what was asked for. Its head is the first n bytes that have come.
+func (c *client) checkHead(head *netparse.Head, n int) *netmessage.Refusal {
 	c.offer = head.Upgrade
+	if head.HTTP2 {
+		netparse.Withdraw(c.first[:n])
+	}
 	if why := c.mismatch(c.to, head.Target, "the request"); why != "" {
 		x := c.refusal(opRequest, c.to, netmessage.Mismatch, why)
 		if c.to.name == "" && head.Target.Name != "" { // to a listed address, with a name that could be listed too
@@ -71,7 +75,7 @@ func (c *client) requests(r *relay) (opaque bool, err error) {
 	for {
 		if c.offer {
 			c.offer = false
-			accepted := c.accepted(r)
+			accepted := c.acceptedUpgrade(r)
 			if c.http.Upgraded(accepted); accepted {
 				return true, c.rest(r)
 			}
@@ -88,7 +92,7 @@ func (c *client) requests(r *relay) (opaque bool, err error) {
 			return true, nil
 		}
 		if head != nil {
-			if refused := c.checkHead(head); refused != nil {
+			if refused := c.checkHead(head, n); refused != nil {
 				return false, c.refuseRequest(r, refused)
 			}
 		}
@@ -151,6 +155,34 @@ func (t *tap) look(r *relay, b []byte) {
 		t.accepted, t.response = accepted, nil
 		r.tap.Store(nil)
 		close(t.done)
+	}
+}
+
+// lookTime is how often a client that waits for an answer is looked at: its end is behind what it has sent and is not read.
+const lookTime = 500 * time.Millisecond
+
+// acceptedUpgrade is accepted, but false for a client that has ended its side meanwhile: no bytes of another protocol will come from it, and the
+// server has to see that end.
+func (c *client) acceptedUpgrade(r *relay) bool {
+	for {
+		select {
+		case <-c.tap.done:
+			return c.accepted(r)
+		case <-r.downEnded:
+			return c.accepted(r)
+		case <-c.ending:
+			return c.accepted(r)
+		case <-time.After(lookTime):
+			info := tcpInfo(c.conn)
+			select {
+			case <-c.tap.done: // meanwhile
+				return c.accepted(r)
+			default:
+			}
+			if info == nil || info.State != unix.BPF_TCP_ESTABLISHED {
+				return false
+			}
+		}
 	}
 }
 

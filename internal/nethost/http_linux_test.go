@@ -138,7 +138,6 @@ func TestTheHostOfARequestIsTheNameThatWasLookedUp(t *testing.T) {
 		{"400", "GET http://a.example.com@evil.org/ HTTP/1.1\r\nHost: a.example.com\r\n\r\n"},
 		{"400", "GET http://a.example.com\\@evil.org/ HTTP/1.1\r\nHost: a.example.com\r\n\r\n"},
 		{"505", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
-		{"505", mine + "Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"},
 		{"431", mine + "X: " + strings.Repeat("x", 64<<10) + "\r\n\r\n"},
 	} {
 		got := b.raw(t, "a.example.com:80", x.request)

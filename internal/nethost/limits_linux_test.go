@@ -214,7 +214,7 @@ func TestSlowClients(t *testing.T) {
 	b := newBox(t, h, "a.example.com:443", "https://a.example.com:8443", "http://a.example.com:80")
 	for addr, first := range map[string]string{
 		"a.example.com:443":  "\x16\x03\x01\x02\x00\x01",
-		"a.example.com:8443": "",
+		"a.example.com:8443": "\x16\x03\x01\x02\x00\x01",
 		"a.example.com:80":   "GET / HTTP/1.1\r\nHost: a.exa",
 		proxyAddr:            "CONNECT a.exa",
 		"198.18.0.1:53":      "\x00",
@@ -230,9 +230,7 @@ func TestSlowClients(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(100 * time.Millisecond):
-					if first != "" {
-						_, _ = c.Write([]byte("x"))
-					}
+					_, _ = c.Write([]byte("x"))
 				}
 			}
 		}()
@@ -241,4 +239,35 @@ func TestSlowClients(t *testing.T) {
 		assert.Less(t, time.Since(begin), testenv.Scale(readTime/2), addr)
 	}
 	assert.Zero(t, h.dials.Load())
+}
+
+// TestAConnectionInStore: a client may connect before it has anything to say, as browsers do, and may go without a word, as those do that look whether
+// somebody listens. No denial tells of that.
+func TestAConnectionInStore(t *testing.T) {
+	h := newHost()
+	h.readTime = 100 * time.Millisecond
+	h.put("a.example.com", "93.184.216.34", 443, listen(t, echo))
+	rules := []string{"https://a.example.com", "http://a.example.com:22", "b.example.com:22"}
+	b := newBox(t, h, rules...)
+	hello := helloFor(t, "a.example.com")
+	stored := b.dial(t, "a.example.com:443")
+	time.Sleep(5 * h.readTime)
+	_, err := io.WriteString(stored, hello)
+	require.NoError(t, err)
+	got := make([]byte, len(hello))
+	_, err = io.ReadFull(stored, got)
+	require.NoError(t, err)
+	assert.Equal(t, hello, string(got))
+
+	b = newBoxWith(t, h, usual, netmessage.Start{Rules: rules, Caps: netmessage.Caps{Idle: 1}})
+	for _, port := range []string{":443", ":22"} {
+		silent, ended, failed := b.dial(t, "a.example.com"+port), b.dial(t, "a.example.com"+port), b.dial(t, "a.example.com"+port)
+		require.NoError(t, ended.CloseWrite())
+		_ = ends(ended)
+		reset(failed)
+		assert.ErrorIs(t, ends(silent), unix.ECONNRESET, "after a second")
+	}
+	reset(b.dial(t, "b.example.com:22")) // of which the rule names no protocol
+	b.Close()
+	assert.Empty(t, h.refused())
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -99,6 +100,9 @@ func (c *client) serveSocks(until time.Time) {
 // tunnel connects to a target, answers the client, and carries both ways. The client's first bytes after the answer are checked when they come.
 func (c *client) tunnel(to netparse.Target, success []byte) {
 	c.to = target{name: to.Name, addr: to.Addr, port: to.Port}
+	if to.Addr.IsValid() { // of a client that has looked the name up itself
+		c.to = c.target(netip.AddrPortFrom(to.Addr, to.Port), false)
+	}
 	rule, refused := c.permit(c.to)
 	if refused != nil {
 		c.refuse(refused)
@@ -147,6 +151,9 @@ func (c *client) forward(until time.Time) {
 	c.to = target{name: head.Target.Name, addr: head.Target.Addr, port: head.Target.Port}
 	if c.to.port == 0 {
 		c.to.port = httpPort
+	}
+	if head.HTTP2 {
+		netparse.Withdraw(c.first[:c.good])
 	}
 	text, ok := originForm(string(c.first[:c.good]), head.Upgrade)
 	if !ok {

@@ -3,6 +3,8 @@ package nethost
 import (
 	"bytes"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/netmessage"
 	"github.com/nsrun/nsrun/internal/netparse"
@@ -13,6 +15,7 @@ type helloReader struct {
 	initials netparse.Initials
 	held     map[int][][]byte // by connection: datagrams of a ClientHello that is not whole yet
 	size     int              // of all
+	passed   map[int]bool     // connections whose ClientHello was passed on
 }
 
 // longHeader are the two bits with which a QUIC packet begins that can begin a connection (RFC 9000, 17.2). Of a version that the parser knows, the
@@ -38,7 +41,46 @@ func (f *flow) checkQUIC(s *Server, b []byte) (pass [][]byte, refused *netmessag
 	if why := s.mismatchName(f.to, hello.ServerName); why != "" {
 		return nil, s.refusal(opSend, f.to, netmessage.Mismatch, why)
 	}
+	if c := f.quic.initials.Connection(); !f.quic.passed[c] {
+		if !s.quicIDs.first(string(f.quic.initials.ID())) {
+			return nil, s.refusal(opSend, f.to, netmessage.Malformed, "a QUIC connection with the ID of another one")
+		}
+		if f.quic.passed == nil {
+			f.quic.passed = map[int]bool{}
+		}
+		f.quic.passed[c] = true
+	}
 	return append(f.quic.release(), b), nil
+}
+
+// usedIDs are the IDs of QUIC connections that were passed on in the last minute or longer. A server could put parts of two ClientHellos together that come
+// with one ID, from any ports, though each of the two is good.
+type usedIDs struct {
+	mu          sync.Mutex
+	now, before map[string]bool
+	since       time.Time // of now
+}
+
+const (
+	mostIDs = 1 << 15 // in a minute
+	idTime  = time.Minute
+)
+
+// first reports whether an ID is new. With too many in a minute it is false for every one.
+func (u *usedIDs) first(id string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.now[id] || u.before[id] {
+		return false
+	}
+	if time.Since(u.since) > idTime {
+		u.before, u.now, u.since = u.now, map[string]bool{}, time.Now()
+	}
+	if len(u.now) == mostIDs {
+		return false
+	}
+	u.now[id] = true
+	return true
 }
 
 // hold keeps a datagram of the connection that the parser saw last, if there is room.

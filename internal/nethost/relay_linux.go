@@ -19,7 +19,9 @@ type relay struct {
 	client, host *net.TCPConn
 	name         *reached
 	last         atomic.Int64 // when something was carried, as Unix nanoseconds
-	writing      sync.Mutex   // is held to write to the client
+	looking      sync.Mutex
+	taken        int64      // bytes that both ends had taken when idle looked last
+	writing      sync.Mutex // is held to write to the client
 	aborted      atomic.Bool
 	spent        atomic.Bool // the cap on the name's bytes is reached
 	tap          atomic.Pointer[tap]
@@ -33,6 +35,24 @@ func (s *Server) newRelay(client, host *net.TCPConn, name *reached) *relay {
 }
 
 func (r *relay) touch() { r.last.Store(time.Now().UnixNano()) }
+
+// idle reports whether nothing has moved for as long as a connection may be idle. What the kernel still has to send moves when an end takes any of it.
+// It is called at each tick.
+func (r *relay) idle() bool {
+	r.looking.Lock()
+	defer r.looking.Unlock()
+	taken := int64(0)
+	for _, c := range []*net.TCPConn{r.client, r.host} {
+		if info := tcpInfo(c); info != nil {
+			taken += int64(info.Bytes_acked)
+		}
+	}
+	if taken != r.taken {
+		r.taken = taken
+		r.touch()
+	}
+	return time.Since(time.Unix(0, r.last.Load())) > r.server.idle
+}
 
 // abort ends both connections by a reset.
 func (r *relay) abort() {
@@ -117,17 +137,23 @@ func (r *relay) carry(dst, src *net.TCPConn, count *atomic.Int64, lock *sync.Mut
 	}
 }
 
-// write writes b and counts it.
+// write writes b and counts it. It goes on for as long as dst takes anything.
 func (r *relay) write(dst *net.TCPConn, b []byte, count *atomic.Int64, lock *sync.Mutex) error {
 	if lock != nil {
 		lock.Lock()
 		defer lock.Unlock()
 	}
-	_ = dst.SetWriteDeadline(time.Now().Add(r.server.idle))
-	n, err := dst.Write(b)
-	count.Add(int64(n))
-	r.touch()
-	return err
+	for waited := false; ; {
+		_ = dst.SetWriteDeadline(time.Now().Add(r.server.idle / 2)) // in time for the other direction, which would end an idle connection
+		n, err := dst.Write(b)
+		if count.Add(int64(n)); n > 0 {
+			r.touch()
+		}
+		if b = b[n:]; !isTimeout(err) || r.aborted.Load() || n == 0 && waited {
+			return err
+		}
+		waited = n == 0
+	}
 }
 
 // await waits until there is something to read, or the connection has been idle for too long.
@@ -137,7 +163,7 @@ func (r *relay) await(w *waiter) error {
 		if !isTimeout(err) {
 			return err
 		}
-		if time.Since(time.Unix(0, r.last.Load())) > r.server.idle {
+		if r.idle() {
 			return errIdle
 		}
 	}

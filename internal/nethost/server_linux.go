@@ -21,6 +21,7 @@ type Options struct {
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)                   // resolves a name that a rule allows
 	Dial   func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) // network is tcp, for a *net.TCPConn, or udp
 	Own    func() ([]netip.Addr, error)                                                   // lists the host's own addresses
+	Local  func(netip.Addr) bool                                                          // reports whether the host reaches itself at an address that is none of those
 	Event  func(netmessage.Event)                                                         // is called at the first refusal of each kind and for questions, from several goroutines; it should not block
 
 	Busy func() // is called once, before the first connection or packet is served
@@ -65,7 +66,9 @@ type Server struct {
 	ending chan struct{}  // closed by Finish
 	mu     sync.Mutex
 	closed bool
-	open   map[io.Closer]struct{}
+
+	quicIDs usedIDs
+	open    map[io.Closer]struct{}
 }
 
 // Serve serves sockets of a sandbox's network namespace until [Server.Close]. start.Sockets has the kind of each. Serve takes the files over, and
@@ -126,6 +129,9 @@ func newServer(start netmessage.Start, options Options) (*Server, error) {
 	}
 	if s.options.Own == nil {
 		s.options.Own = interfaceAddresses
+	}
+	if s.options.Local == nil {
+		s.options.Local = routedHere
 	}
 	s.busy = sync.OnceFunc(func() {
 		if options.Busy != nil {
@@ -278,6 +284,7 @@ func (s *Server) overflow(conn *net.TCPConn, kind string) {
 
 // serve serves one connection until its end.
 func (s *Server) serve(conn *net.TCPConn, kind string) {
+	inlineUrgent(conn)
 	if kind == netmessage.Proxy {
 		s.serveProxy(conn)
 		return

@@ -144,6 +144,21 @@ func packetSource(from netip.Addr, socket6 bool) []byte {
 	return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: from.As16()})
 }
 
+// inlineUrgent has what is sent as urgent (MSG_OOB, tcp(7)) read at its place among the other bytes. It would be lost otherwise.
+func inlineUrgent(c *net.TCPConn) {
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) })
+	}
+}
+
+// tcpInfo is what the kernel tells of a connection (TCP_INFO, tcp(7)), or nil.
+func tcpInfo(c *net.TCPConn) (info *unix.TCPInfo) {
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { info, _ = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	}
+	return info
+}
+
 // reset makes the close of a connection send a reset instead of an end.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0)

@@ -96,7 +96,7 @@ func (s *stream) next(r *relay) (b buffer, err error) {
 		})
 		switch {
 		case isTimeout(err):
-			if s.until = (time.Time{}); time.Since(time.Unix(0, r.last.Load())) > r.server.idle {
+			if s.until = (time.Time{}); r.idle() {
 				return b, errIdle
 			}
 			continue

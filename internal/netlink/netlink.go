@@ -12,7 +12,8 @@ package netlink
 // Port is the TCP port of the loopback that connections are redirected to.
 const Port = 15001
 
-// Routes4 and Routes6 are to be sent to NETLINK_ROUTE: all addresses belong to the loopback device then, as ip route add local default dev lo has it.
+// Routes4 and Routes6 are to be sent to NETLINK_ROUTE: all addresses belong to the loopback device then, as ip route add local default dev lo has it. It also
+// gets an IPv4 address that is none of the loopback: a C library that has only those asks for no IPv4 address of a name (AI_ADDRCONFIG, getaddrinfo(3)).
 func Routes4() []byte { return []byte(route4) }
 
 // Routes6 is the same for IPv6.

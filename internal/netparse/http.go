@@ -23,7 +23,7 @@ func badRequest(format string, args ...any) error {
 	return &HTTPError{400, fmt.Sprintf(format, args...)}
 }
 
-// ErrHTTP2 refuses HTTP/2 without TLS, of which each request would have to be decoded: its preface (RFC 9113, 3.4), and an upgrade to it.
+// ErrHTTP2 refuses HTTP/2 without TLS, of which each request would have to be decoded: its preface (RFC 9113, 3.4).
 var ErrHTTP2 error = &HTTPError{505, "HTTP/2 without TLS is not supported"}
 
 // Bounds of what is read at once. A body has no bound.
@@ -64,6 +64,7 @@ type Head struct {
 	Host    string // as it was sent: of the target, if that has one, and otherwise of the header Host
 	Target  Target // the same, read
 	Upgrade bool   // the client offers to change the protocol
+	HTTP2   bool   // the client offers HTTP/2: the head is not to be passed on before [Withdraw]
 }
 
 // Next returns how many of the bytes b may be passed on. b has all bytes that have come and that earlier calls have not passed on.
@@ -222,7 +223,7 @@ func Looks(b []byte) (is, done bool) {
 	}
 	rest := trimBlanks(b, true) // several servers skip them
 	word := 0
-	for word < len(rest) && tokenByte(rest[word]) {
+	for word < len(rest) && rest[word] > ' ' && rest[word] != 0x7f && !blank(rest[word]) { // some servers take more for a method than a token
 		word++
 	}
 	undecided := len(b) >= most // so many bytes without a decision are treated as HTTP: what they begin could be
@@ -232,14 +233,16 @@ func Looks(b []byte) (is, done bool) {
 	case word == 0 || !blank(rest[word]):
 		return false, true
 	}
+	method := rest[:word]
 	rest = trimBlanks(rest[word:], false)
 	line, _, ended := bytes.Cut(rest, []byte("\n"))
 	lower := bytes.ToLower(line)
-	switch scheme := []byte("http"); {
-	case bytes.HasPrefix(line, []byte("/")), bytes.HasPrefix(lower, scheme), bytes.Contains(lower, []byte("http/")):
+	switch {
+	case bytes.HasPrefix(line, []byte("/")), bytes.HasPrefix(lower, []byte("http:")), bytes.HasPrefix(lower, []byte("https:")), bytes.Contains(lower, []byte("http/")):
 		return true, true
 	case ended:
-		return false, true
+		// HTTP/0.9 has no version. Some servers read fields behind such a line, too.
+		return string(method) == "GET" && len(bytes.TrimRight(line, "\r")) > 0, true
 	}
 	return undecided, undecided
 }

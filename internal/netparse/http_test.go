@@ -145,10 +145,6 @@ func TestRequestsRefused(t *testing.T) {
 			"GET / HTTP/2.0\r\n" + hostLine + "\r\n",
 			"GET / HTTP/1.2\r\n" + hostLine + "\r\n",
 			"GET / http/1.1\r\n" + hostLine + "\r\n",
-			"GET / HTTP/1.1\r\n" + hostLine + "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: \r\n\r\n",
-			"GET / HTTP/1.1\r\n" + hostLine + "Upgrade: websocket, H2C\r\n\r\n",
-			"GET / HTTP/1.1\r\n" + hostLine + "Upgrade: HTTP/2.0\r\n\r\n",
-			"GET / HTTP/1.1\r\n" + hostLine + "HTTP2-Settings: x\r\n\r\n",
 		},
 	} {
 		for _, stream := range list {
@@ -170,6 +166,41 @@ func TestRequestsRefused(t *testing.T) {
 	}
 	_, _, err := read(&Requests{}, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 99)
 	assert.ErrorIs(t, err, ErrHTTP2)
+}
+
+// TestAnOfferOfHTTP2 (PX27) can be taken out of any request, and the rest offers nothing.
+func TestAnOfferOfHTTP2(t *testing.T) {
+	for _, fields := range []string{
+		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: \r\n", "Upgrade: websocket, H2C\r\n", "UPGRADE: HTTP/2.0\r\n",
+		"HTTP2-Settings: x\r\n", "Upgrade: h2\r\nupgrade: websocket\r\n",
+	} {
+		const body = "upgrade: h2c\r\n\r\n"
+		text := "POST / HTTP/1.1\r\n" + hostLine + fields + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
+		r := &Requests{}
+		for range 2 { // of any request
+			b := []byte(text + body)
+			n, head, err := r.Next(b)
+			require.NoError(t, err, fields)
+			require.Equal(t, len(text), n)
+			assert.True(t, head.HTTP2, fields)
+			assert.False(t, head.Upgrade, fields)
+			Withdraw(b[:n])
+			req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(b)))
+			require.NoError(t, err, fields)
+			assert.Empty(t, req.Header.Values("Upgrade"), fields)
+			assert.Empty(t, req.Header.Values("Http2-Settings"), fields)
+			got, err := io.ReadAll(req.Body)
+			require.NoError(t, err)
+			assert.Equal(t, body, string(got))
+			n, _, err = r.Next(b[n:])
+			require.NoError(t, err)
+			require.Equal(t, len(body), n)
+		}
+	}
+	b := []byte("GET / HTTP/1.1\r\n" + hostLine + "Upgrade: websocket\r\n\r\n")
+	_, head, err := (&Requests{}).Next(b)
+	require.NoError(t, err)
+	assert.True(t, head.Upgrade && !head.HTTP2, "the control")
 }
 
 func TestChunksRefused(t *testing.T) {
@@ -234,6 +265,8 @@ func TestLooks(t *testing.T) {
 		"GET http://x": "true", "OPTIONS *": "more", "GET x HTTP/1.1\r\n": "true", "GET\t/": "true", "\r\nGET /": "true", " \r\n": "more",
 		"SSH-2.0-OpenSSH_9.6p1 Ubuntu": "more", "SSH-2.0-OpenSSH_9.6p1 Ubuntu-3\r\n": "false", "SSH-2.0-Go\r\n": "false",
 		"EHLO a.example\r\n": "false", "QUIT\r\n": "false", "*1\r\n$4\r\nPING\r\n": "false", "\x00\x00\x00\x08\x04\xd2\x16\x2f": "false", "\x16\x03\x01": "false",
+		"G@T /a": "true", "\x01GET /a": "false", "\xc3\xa9 x HTTP/1.1\r\n": "true", "GET x\r\n": "true", "GET x": "more", "GET \r\n": "false", "get x\r\n": "false",
+		"get http_session_1\r\n": "false", "get https://x": "true", "\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00": "false",
 		"CONNECT x:443 HTTP/1.1\r\n": "true", "CONNECT {\"verbose\":false}\r\n": "false", strings.Repeat("A", 4096): "true", "A " + strings.Repeat("b", 4096): "true",
 	} {
 		is, done := Looks([]byte(stream))

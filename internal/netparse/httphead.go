@@ -1,6 +1,7 @@
 package netparse
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func (r *Requests) head(text string) (*Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Upgrade, err = upgrade(fields); err != nil {
+	if h.Upgrade, h.HTTP2, err = upgrade(fields); err != nil {
 		return nil, err
 	}
 	switch {
@@ -139,25 +140,35 @@ func bodyOf(fields []field, version string) (length int64, chunked bool, err err
 	return int64(n), false, nil
 }
 
-// upgrade reports whether the client offers another protocol. HTTP/2 is refused, and so are other versions of HTTP and TLS, in which requests
-// would no longer be checked.
-func upgrade(fields []field) (offered bool, err error) {
+// upgrade reports whether the client offers another protocol, or another version of HTTP, in which requests would no longer be checked. TLS is refused for
+// that reason.
+func upgrade(fields []field) (offered, http2 bool, err error) {
 	for _, value := range values(fields, "upgrade") {
 		offered = true
 		for protocol := range strings.SplitSeq(strings.ToLower(value), ",") {
 			name, _, _ := strings.Cut(strings.Trim(protocol, " \t"), "/")
-			if name == "h2c" || name == "h2" || name == "http" {
-				return false, ErrHTTP2
-			}
+			http2 = http2 || name == "h2c" || name == "h2" || name == "http"
 			if name == "tls" || !token(name) {
-				return false, badRequest("the protocol of an upgrade")
+				return false, false, badRequest("the protocol of an upgrade")
 			}
 		}
 	}
-	if len(values(fields, "http2-settings")) > 0 {
-		return false, ErrHTTP2
+	http2 = http2 || len(values(fields, "http2-settings")) > 0
+	return offered && !http2, http2, nil
+}
+
+// Withdraw takes an offer of another protocol out of a request's head, of which all bytes stay in place: the fields get names that no server knows. A
+// proxy may leave such an offer out (RFC 9110, 7.8).
+func Withdraw(head []byte) {
+	names := [][2]string{{"upgrade", "x-nsrun"}, {"http2-settings", "x-nsrun-unused"}}
+	for line, rest, found := bytes.Cut(head, []byte("\n")); found; line, rest, found = bytes.Cut(rest, []byte("\n")) {
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		for _, n := range names {
+			if bytes.EqualFold(name, []byte(n[0])) {
+				copy(name, n[1])
+			}
+		}
 	}
-	return offered, nil
 }
 
 // parseFields reads lines "name: value", each with its line end. A line that begins with a blank (obs-fold) and a blank before the colon are

@@ -43,16 +43,27 @@ const (
 // them: the name is the client's claim, as in TLS.
 type Initials struct {
 	connections []*connection
+	begun       int // connections, of which old ones may be forgotten
 	current     int // what the last datagram belonged to
 }
 
 // Connection numbers the connection that the last datagram without an error belonged to, from 0.
 func (q *Initials) Connection() int { return q.current }
 
+// ID is the destination ID of that connection's first packet: of what servers know it by until they have answered.
+func (q *Initials) ID() []byte {
+	i := slices.IndexFunc(q.connections, func(c *connection) bool { return c.number == q.current })
+	if i < 0 {
+		return nil
+	}
+	return q.connections[i].dcid
+}
+
 // connection is one attempt to connect: its keys and its stream of CRYPTO frames. A Retry of the server makes a second one.
 type connection struct {
-	keys [len(versions)]*keys // of one version, and of the other one if the client has changed to it (RFC 9368)
-	dcid []byte               // of the first packet, from which both derive
+	number int                  // see [Initials.Connection]
+	keys   [len(versions)]*keys // of one version, and of the other one if the client has changed to it (RFC 9368)
+	dcid   []byte               // of the first packet, from which both derive
 
 	stream []byte
 	known  []segment // of stream, sorted; they do not touch
@@ -88,6 +99,9 @@ func (q *Initials) Initial(datagram []byte) (hello Hello, done bool, err error) 
 			break
 		}
 		p, err := splitPacket(rest)
+		if errors.Is(err, ErrNotQUIC) && len(rest) < len(datagram) {
+			err = malformed("a QUIC packet with something else behind it")
+		}
 		if err != nil {
 			return Hello{}, false, err
 		}
@@ -110,7 +124,7 @@ func (q *Initials) Initial(datagram []byte) (hello Hello, done bool, err error) 
 	if current == nil {
 		current = q.connections[len(q.connections)-1]
 	}
-	q.current = slices.Index(q.connections, current)
+	q.current = current.number
 	return current.hello, current.done, nil
 }
 
@@ -177,16 +191,25 @@ func (q *Initials) open(p packet) (*connection, error) {
 			return c, c.frames(payload)
 		}
 	}
-	if len(p.dcid) < minFirstID || len(q.connections) == maxConnections {
+	if len(p.dcid) < minFirstID || len(q.connections) == maxConnections && !q.forget() {
 		return nil, malformed("a QUIC Initial packet that belongs to no connection")
 	}
-	c := &connection{dcid: bytes.Clone(p.dcid)}
+	c := &connection{number: q.begun, dcid: bytes.Clone(p.dcid)}
 	payload, ok := c.decrypt(p)
 	if !ok {
 		return nil, malformed("a QUIC Initial packet that cannot be decrypted")
 	}
-	q.connections = append(q.connections, c)
+	q.connections, q.begun = append(q.connections, c), q.begun+1
 	return c, c.frames(payload)
+}
+
+// forget makes room for one more connection. It drops the oldest one whose ClientHello is whole, and reports whether there is one.
+func (q *Initials) forget() bool {
+	i := slices.IndexFunc(q.connections, func(c *connection) bool { return c.done })
+	if i >= 0 {
+		q.connections = slices.Delete(q.connections, i, i+1)
+	}
+	return i >= 0
 }
 
 // decrypt opens a packet of either version.

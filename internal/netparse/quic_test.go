@@ -170,10 +170,25 @@ func TestInitialOfAnotherConnection(t *testing.T) {
 	two := append(seal(t, 0, clientID, clientID, 5, []byte{1}), seal(t, 0, []byte("evil-conn"), []byte("evil-conn"), 6, []byte{1})...)
 	_, _, err = q.Initial(two)
 	assert.ErrorIs(t, err, ErrMalformed)
-	for _, id := range []string{"third-conn", "fourth-conn", "fifth-conn"} {
-		_, _, err = q.Initial(seal(t, 0, []byte(id), []byte(id), 0, []byte{1}))
+	for i, id := range []string{"third-conn", "fourth-conn", "fifth-conn", "sixth-conn"} { // in the place of those that are done
+		_, done, err = q.Initial(seal(t, 0, []byte(id), []byte(id), 0, []byte{1}))
+		require.NoError(t, err, id)
+		assert.False(t, done)
+		assert.Equal(t, 2+i, q.Connection())
 	}
-	assert.ErrorIs(t, err, ErrMalformed, "five connections")
+	_, _, err = q.Initial(seal(t, 0, []byte("seventh-conn"), []byte("seventh-conn"), 0, []byte{1}))
+	assert.ErrorIs(t, err, ErrMalformed, "five connections of which none is done")
+}
+
+// TestWhatFollowsAnInitial is refused if it is nothing of QUIC: it would make the datagram one that nobody has to check.
+func TestWhatFollowsAnInitial(t *testing.T) {
+	stream := quicHello(t, "evil.example")
+	for _, first := range []byte{0x80, 0xc0} {
+		b := sealAs(t, first, 0, clientID, clientID, 0, cryptoFrame(stream, 0, len(stream)))
+		_, _, err := new(Initials).Initial(append(b, 0x80, 0xde, 0xad, 0xbe, 0xef))
+		assert.ErrorIs(t, err, ErrMalformed)
+		assert.NotErrorIs(t, err, ErrNotQUIC)
+	}
 }
 
 // TestInitialWithoutFixedBit: servers with the parameter grease_quic_bit take it (RFC 9287, 3).

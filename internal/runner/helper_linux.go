@@ -6,6 +6,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/spawner"
+	"github.com/nsrun/nsrun/nsrun/plan"
 )
 
 // self is the file of this program.
@@ -20,8 +21,12 @@ func OwnHelper(serve func()) {
 	spawner.AddRole(backend.HelperName, serve)
 }
 
-// networkHelper is the file of the network helper: this program's own, if it is that itself or has it appended, or the one beside it.
-func networkHelper() string {
+// networkHelper is the file of the network helper for a plan that needs one: this program's own, if it is that itself or has it appended, or the one
+// beside it.
+func networkHelper(p *plan.Plan) string {
+	if p.Allow == nil {
+		return ""
+	}
 	if ownHelper || backend.HasHelper(self) {
 		return self
 	}

@@ -73,7 +73,7 @@ func newSandbox(p *plan.Plan, o backend.Opened, network *backend.Network) (*back
 
 // requestSandbox opens a sandbox with its network.
 func (s *Session) requestSandbox(p *plan.Plan) (*backend.Sandbox, error) {
-	network, err := backend.StartNetwork(p, networkHelper(), s.networkOptions()) // beside what follows
+	network, err := backend.StartNetwork(p, networkHelper(p), s.networkOptions()) // beside what follows
 	if err != nil {
 		return nil, err
 	}

@@ -264,9 +264,7 @@ func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 	if p.Explain != nil {
 		opts.Home, _ = Home()
 	}
-	if p.Allow != nil {
-		opts.Helper = networkHelper()
-	}
+	opts.Helper = networkHelper(p)
 	out, err := backend.Run(p, opts)
 	if err != nil {
 		return failed(p, err), err
@@ -288,7 +286,7 @@ func Look(p *plan.Plan) ([]plan.Note, error) {
 			return nil, backend.Lookup(p, nil)
 		}
 	}
-	if err := backend.LookForHelper(p, networkHelper()); err != nil {
+	if err := backend.LookForHelper(p, networkHelper(p)); err != nil {
 		return nil, err
 	}
 	l, err := backend.Preview(p)

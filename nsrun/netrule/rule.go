@@ -2,6 +2,7 @@ package netrule
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -134,6 +135,11 @@ func (rs Rules) Lists(name string) bool {
 		}
 	}
 	return false
+}
+
+// NamesItself reports whether a rule has the canonical name itself, and not by a wildcard.
+func (rs Rules) NamesItself(name string) bool {
+	return slices.ContainsFunc(rs, func(r Rule) bool { return name != "" && r.Host == name })
 }
 
 func (rs Rules) best(port uint16, udp bool, matches func(Rule) bool) (best Rule, found bool) {

@@ -29,8 +29,8 @@ func main() {
 		name, doc string
 		data      []byte
 	}{
-		{"route4", "has every IPv4 address belong to the loopback device", route(unix.AF_INET, unix.RT_SCOPE_HOST)},
-		{"route6", "is the same for IPv6", route(unix.AF_INET6, unix.RT_SCOPE_UNIVERSE)},
+		{"route4", "gives the loopback device an address, and has every IPv4 address belong to it", append(address(resolver), route(unix.AF_INET, unix.RT_SCOPE_HOST)...)},
+		{"route6", "has every IPv6 address belong to it", route(unix.AF_INET6, unix.RT_SCOPE_UNIVERSE)},
 		{"redirect", "is a table of nf_tables", redirect},
 	} {
 		fmt.Fprintf(out, "// %s %s.\nconst %s = \"\" +\n", m.name, m.doc, m.name)
@@ -60,6 +60,27 @@ func main() {
 
 // loopback is the index of the loopback device in every network namespace: it is the first device that there is (loopback_net_init).
 const loopback = 1
+
+// resolver is where names are asked for inside: see package nethost.
+var resolver = [4]byte{198, 18, 0, 1}
+
+// address is ip addr add ADDRESS/32 dev lo: an RTM_NEWADDR of rtnetlink(7).
+func address(a [4]byte) []byte {
+	const attributes = 2
+	size := unix.SizeofNlMsghdr + unix.SizeofIfAddrmsg + attributes*8
+	b := binary.LittleEndian.AppendUint32(nil, uint32(size))
+	b = binary.LittleEndian.AppendUint16(b, unix.RTM_NEWADDR)
+	b = binary.LittleEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_CREATE)
+	b = append(b, make([]byte, 8)...) // sequence number and port
+	b = append(b, unix.AF_INET, 32, 0, unix.RT_SCOPE_UNIVERSE)
+	b = binary.LittleEndian.AppendUint32(b, loopback)
+	for _, kind := range [attributes]uint16{unix.IFA_LOCAL, unix.IFA_ADDRESS} {
+		b = binary.LittleEndian.AppendUint16(b, 8)
+		b = binary.LittleEndian.AppendUint16(b, kind)
+		b = append(b, a[:]...)
+	}
+	return b
+}
 
 // route is ip route add local default dev lo: an RTM_NEWROUTE of rtnetlink(7).
 func route(family, scope byte) []byte {

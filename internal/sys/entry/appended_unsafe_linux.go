@@ -2,7 +2,7 @@ package entry
 
 import "unsafe"
 
-// This file runs a second program that is appended to the file of this one: a release of nsrun has the network helper so. execve(2) starts the first
+// This file runs a second program that is appended to the file of this one: in a release of nsrun that is the network helper. execve(2) starts the first
 // program of a file alone, and from a copy in memory the second one would start 3 ms later. Both are static, and the second one is linked for addresses
 // above the first (go build -ldflags '-T ...'). Called by its name, the entry point maps it as the kernel would (load_elf_binary in fs/binfmt_elf.c), and
 // goes on at its entry point, with the stack that the kernel has made.
@@ -57,6 +57,9 @@ func runAppended(stack unsafe.Pointer) uintptr {
 		flags      = 0x80000      // O_RDONLY|O_CLOEXEC
 		end        = 2            // SEEK_END
 	)
+	if auxiliary(stack, auxSecure) != 0 {
+		lacks("it has privileges that its caller does not have, and the helper takes none")
+	}
 	fd, _, e := rawSyscall6(sysOpenat, currentDir, uintptr(unsafe.Pointer(&selfPath)), flags, 0, 0, 0)
 	if e != 0 {
 		lacks("its file cannot be read")
@@ -72,12 +75,23 @@ func runAppended(stack unsafe.Pointer) uintptr {
 	if h.ident != [4]byte{0x7f, 'E', 'L', 'F'} || h.headers != uint64(unsafe.Sizeof(*h)) || uintptr(h.headerSize) != unsafe.Sizeof(elfPart{}) || int(h.headerCount) > len(appended.parts) {
 		lacks("the network helper in it is damaged")
 	}
-	page := auxiliary(stack, auxPageSize)
+	page, entered := auxiliary(stack, auxPageSize), false
 	for i := range int(h.headerCount) {
-		const load = 1 // PT_LOAD
-		if p := &appended.parts[i]; p.kind == load && !mapPart(fd, offset, p, page) {
+		const load, writable, executable = 1, 2, 1 // PT_LOAD, PF_W, PF_X
+		p := &appended.parts[i]
+		if p.kind != load {
+			continue
+		}
+		if p.memorySize > p.fileSize && p.flags&writable == 0 {
+			lacks("the network helper in it is damaged")
+		}
+		if !mapPart(fd, offset, p, page) {
 			lacks("the network helper in it cannot be mapped")
 		}
+		entered = entered || p.flags&executable != 0 && p.address <= h.entry && h.entry-p.address < p.fileSize
+	}
+	if !entered {
+		lacks("the network helper in it is damaged")
 	}
 	rawSyscall6(sysClose, fd, 0, 0, 0, 0, 0)
 	return uintptr(h.entry)
@@ -129,7 +143,7 @@ func mapPart(fd, offset uintptr, p *elfPart, page uintptr) bool {
 	protection := uintptr(p.flags>>2&1 | p.flags&2 | p.flags&1<<2)
 	address, inFile := uintptr(p.address), uintptr(p.fileSize)
 	within := address & (page - 1)
-	at, _, e := rawSyscall6(sysMmap, address-within, within+inFile, protection, private|fixed, fd, offset+uintptr(p.offset)-within)
+	at, _, e := rawSyscall6(sysMmap, address-within, (within+inFile+page-1)&^(page-1), protection, private|fixed, fd, offset+uintptr(p.offset)-within)
 	if e != 0 || at != address-within {
 		return false
 	}

@@ -118,8 +118,9 @@ func noteNofile() {
 
 // Kinds of entries of the auxiliary vector: getauxval(3).
 const (
-	auxPageSize    = 6 // AT_PAGESZ
-	auxInterpreter = 7 // AT_BASE: where ld.so is, if the kernel has started that, and it this program
+	auxPageSize    = 6  // AT_PAGESZ
+	auxInterpreter = 7  // AT_BASE: where ld.so is, if the kernel has started that, and it this program
+	auxSecure      = 23 // AT_SECURE: the file has given the process privileges
 )
 
 // auxiliary returns an entry of the auxiliary vector, which lies behind the environment; 0 if there is none.
