@@ -99,10 +99,9 @@ func verbNames() (names []string) {
 }
 
 // A process is looked at from outside by its first thread, which stands for it in /proc. Main runs on that thread here, and stays on it where
-// that matters: root's bubblewrap gives its capabilities up, and the verb bwrap changes its name. Others save the thread that Go then starts
-// (40 us).
+// that matters: the verb bwrap changes its name. Others save the thread that Go then starts (100 us).
 func init() {
-	if isBwrap(os.Args) && os.Geteuid() == 0 || len(os.Args) > 1 && os.Args[1] == "bwrap" {
+	if len(os.Args) > 1 && os.Args[1] == "bwrap" {
 		runtime.LockOSThread()
 	}
 }
