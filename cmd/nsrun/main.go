@@ -106,7 +106,7 @@ func init() {
 	}
 }
 
-// onOneProcessor means that the entry point has set GOMAXPROCS=1, which is too little for what serves many clients.
+// onOneProcessor means that the entry point has set GOMAXPROCS=1, which is too little for what serves much at a time.
 var onOneProcessor bool
 
 func main() {
