@@ -295,7 +295,7 @@ func TestTheCommandGetsTheCallersProcessorsAndSlack(t *testing.T) {
 	}
 }
 
-// TestNothingMadeAheadIsLeft has a process adopt what nsrun leaves, which is nothing, however it ends.
+// TestNothingMadeAheadIsLeft has a process adopt what nsrun leaves, which is nothing, however and whenever it ends.
 func TestNothingMadeAheadIsLeft(t *testing.T) {
 	if nsrun := os.Getenv("NSRUN_TEST_ADOPT"); nsrun != "" {
 		require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
@@ -305,6 +305,18 @@ func TestNothingMadeAheadIsLeft(t *testing.T) {
 			_, _, _ = calledIn("/nowhere", nsrun, strings.Fields(line)...)
 			_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 			assert.Equal(t, unix.ECHILD, err, line)
+		}
+		for i := range 100 {
+			cmd := &exec.Cmd{Path: nsrun, Args: []string{"nsrun", "run", "--", "/bin/sleep", "1000"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/usr"}
+			require.NoError(t, cmd.Start())
+			time.Sleep(time.Duration(i) * 30 * time.Microsecond)
+			require.NoError(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			testenv.Returns(t, "the end of all processes", func() {
+				for err := error(nil); err != unix.ECHILD; {
+					_, err = unix.Wait4(-1, nil, 0, nil)
+				}
+			})
 		}
 		return
 	}
