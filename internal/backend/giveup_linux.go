@@ -17,12 +17,11 @@ import (
 //   - Root's filter refuses all but what the wait and Go's runtime need. The first thread, by which a process is judged from outside, also
 //     drops its capabilities: the others keep theirs, which the filter leaves no use for.
 //
-// Where the kernel cannot set the filter, or Go has moved this goroutine to another thread, every thread is asked by a signal.
+// Where the kernel cannot set the filter, or Go has moved this goroutine to another thread, every thread is asked by a signal; not in a program
+// with a C library, whose threads Go does not know.
 func giveUp() {
 	root := unix.Geteuid() == 0
-	if root && unix.Gettid() != unix.Getpid() {
-		giveUpEach(root)
-	}
+	moved := unix.Gettid() != unix.Getpid()
 	var room [maxWaitFilter]unix.SockFilter
 	filter := append(room[:0], unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
 	if root {
@@ -31,6 +30,9 @@ func giveUp() {
 		}
 		var none [2]unix.CapUserData
 		_ = unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
+		if moved || unix.Gettid() != unix.Getpid() {
+			giveUpEach(root)
+		}
 	}
 	if !sys.FilterThreads(filter) {
 		giveUpEach(root)

@@ -79,7 +79,7 @@ func begin(stack unsafe.Pointer) (at unsafe.Pointer, program uintptr) {
 	setMask(nil, &found.mask)
 	found.masked = true
 	flags, own := guess(stack)
-	if flags != 0 && makeAhead {
+	if flags != 0 && makeAhead && !busy() {
 		startAhead(flags, holdHelper && !bwrap)
 	}
 	if own {
