@@ -78,8 +78,7 @@ func TestGiveUpReachesEveryThread(t *testing.T) {
 	require.Greater(t, len(statuses), 1, "one thread proves nothing")
 	root := unix.Geteuid() == 0
 	reaches := sys.AllThreads(unix.SYS_GETPPID) == nil // no C library is linked
-	runtime.LockOSThread()
-	giveUp()
+	elsewhere(giveUp)
 	first := fmt.Sprintf("/proc/self/task/%d/status", os.Getpid())
 	for _, f := range statuses {
 		text := make([]byte, 1<<14)
@@ -111,6 +110,22 @@ func TestGiveUpReachesEveryThread(t *testing.T) {
 			assert.NoError(t, err)
 		}
 	}
+}
+
+// elsewhere calls f on another thread than the first.
+func elsewhere(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			elsewhere(f)
+			return
+		}
+		f()
+	}()
+	<-done
 }
 
 // openStatuses opens the status of each thread of this process.
