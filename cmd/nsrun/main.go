@@ -98,9 +98,9 @@ func verbNames() (names []string) {
 	return names
 }
 
-// A process is looked at from outside by its first thread, which stands for it in /proc. Main runs on that thread here, and stays on it where
-// that matters: the verb bwrap changes its name, and root's bubblewrap gives its capabilities up. That one is not moved as a rule where a single
-// thread executes Go, as the entry point has it. Others save the thread that Go then starts (100 us).
+// A process is looked at from outside by its first thread, which stands for it in /proc. Main runs on that thread here, and has to stay on it where
+// the verb bwrap changes its name, or root's bubblewrap gives its capabilities up. With GOMAXPROCS=1, which the entry point sets, it nearly always
+// stays by itself (otherwise giveUp of package backend asks all threads), and saves the thread that Go starts for a lock (100 us).
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == "bwrap" || runtime.GOMAXPROCS(0) > 1 && os.Geteuid() == 0 && isBwrap(os.Args) {
 		runtime.LockOSThread()

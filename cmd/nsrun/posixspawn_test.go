@@ -5,11 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"syscall"
 	"testing"
 	"unsafe"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/seccomp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -41,13 +41,6 @@ func ignoreAndRefuse(t *testing.T) {
 	ignore := [4]uintptr{1} // SIG_IGN, struct sigaction of the kernel
 	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, perThreadSignal, uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 	require.Zero(t, e)
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_SECCOMP, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(syscall.EPERM)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	}
-	require.NoError(t, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	require.NoError(t, unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0))
+	require.NoError(t, seccomp.Apply(seccomp.Filter{{Code: loadWord}, {Code: jumpEqual, Jf: 1, K: unix.SYS_SECCOMP},
+		{Code: returnK, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}, {Code: returnK, K: unix.SECCOMP_RET_ALLOW}}))
 }

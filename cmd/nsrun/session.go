@@ -129,7 +129,7 @@ func (h host) Open(ctx context.Context, asked session.Asked) (session.Sandbox, e
 	return sandbox{s}, nil
 }
 
-// spread is once for all.
+// spread has Busy act once.
 var spread sync.Once
 
 // Busy lets Go use all processors. Until then one is enough, and a session needs 280 KiB less (a heap has spans for each).

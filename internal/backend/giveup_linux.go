@@ -17,8 +17,8 @@ import (
 //   - Root's filter refuses all but what the wait and Go's runtime need. The first thread, by which a process is judged from outside, also
 //     drops its capabilities: the others keep theirs, which the filter leaves no use for.
 //
-// Where the kernel cannot set the filter, or Go has moved this goroutine to another thread, every thread is asked by a signal; not in a program
-// with a C library, whose threads Go does not know.
+// Where the kernel cannot set the filter, or Go has moved this goroutine to another thread, every thread is asked by a signal. In a program
+// with a C library Go cannot do that.
 func giveUp() {
 	root := unix.Geteuid() == 0
 	moved := unix.Gettid() != unix.Getpid()

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// This file makes a sandbox's namespaces while Go's runtime starts and the run is planned. They take the kernel 600 us, most of it for the
+// This file makes a sandbox's namespaces while Go's runtime starts and the run is planned, those of nsrun run only during the latter. They take the kernel 600 us, most of it for the
 // network namespace, and a machine with two processors has nothing else to do meanwhile.
 //
 // begin guesses the namespaces from the command line and starts two processes that share this one's memory and descriptors. The kernel makes
@@ -233,8 +233,8 @@ func diesWithOwner() bool {
 	return e == 0 && parent == ahead.owner
 }
 
-// release lets the first process go on. The runtime has made its heap by then: while two processors have the memory in use, each page that is written for the
-// first time after it was read interrupts the other one.
+// release lets the first process go on, when Go's runtime has made its heap. While two processors use the same memory, the first write to a page that
+// was read before interrupts the other one.
 func release() {
 	if ahead.held != 0 {
 		atomic.StoreUint32(&ahead.held, 0)

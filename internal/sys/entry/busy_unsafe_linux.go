@@ -2,8 +2,8 @@ package entry
 
 import "unsafe"
 
-// sparesBusy has no namespaces made ahead where every processor has something to do: two more processes only take time from others then. With two
-// runs at a time on two processors, 1.08 times as many end.
+// sparesBusy has no namespaces made ahead where every processor has something to do: the two processes for it would only take time from others. With
+// two runs at a time on two processors, 1.08 times as many end.
 const sparesBusy = true
 
 var loadFile = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 'l', 'o', 'a', 'd', 'a', 'v', 'g', 0}
@@ -15,9 +15,8 @@ var loadFile = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 'l', 'o', 'a', 'd', 'a', 
 //go:norace
 //go:nocheckptr
 func busy() bool {
-	const here, readOnly = ^uintptr(99), 0x80000 // AT_FDCWD, O_RDONLY|O_CLOEXEC
-	fd, _, e := rawSyscall6(sysOpenat, here, uintptr(unsafe.Pointer(&loadFile)), readOnly, 0, 0, 0)
-	if !sparesBusy || e != 0 {
+	fd, _, e := rawSyscall6(sysOpenat, currentDir, uintptr(unsafe.Pointer(&loadFile)), readOnly, 0, 0, 0)
+	if e != 0 {
 		return false
 	}
 	var text [64]byte
