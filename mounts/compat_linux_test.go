@@ -226,7 +226,7 @@ func inRoot(t *testing.T, fd int, root, dest string) string {
 func followed(root, dest string) string {
 	var look Host
 	defer look.Close()
-	l := &lowering{p: &sys.Program{}, resolver: &look, view: newView(), made: map[string]node{}}
+	l := &lowering{p: &sys.Program{}, resolver: &look, view: newView(0), made: map[string]node{}}
 	l.view.cover("/", node{origin: host, source: root, dir: true})
 	s, err := l.follow(dest, nil)
 	if err == nil && !s.exists() {

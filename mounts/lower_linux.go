@@ -52,7 +52,7 @@ type lowering struct {
 // The process must be in a mount namespace of its own, with CAP_SYS_ADMIN over it and a procfs at /proc. Afterwards its working
 // directory is the new root, and no descriptor is left open. The result has one entry for each operation of tree.
 func Lower(p *sys.Program, tree Tree, have Have, resolver Resolver) ([]Resolved, error) {
-	l := &lowering{p: p, have: have, resolver: resolver, view: newView(), whole: Op{Kind: Tmpfs, Size: tree.Size, Inodes: tree.Inodes}}
+	l := &lowering{p: p, have: have, resolver: resolver, view: newView(len(tree.Ops)), whole: Op{Kind: Tmpfs, Size: tree.Size, Inodes: tree.Inodes}}
 	l.root, l.src, l.dst, l.tree, l.null = p.Slot(), p.Slot(), p.Slot(), p.Slot(), p.Slot()
 	if tree.Compat {
 		return l.lowerCompatTree(tree)

@@ -50,8 +50,11 @@ type view struct {
 	above map[string]bool // directories that have, or had, a node below them
 }
 
-func newView() view {
-	return view{map[string]node{"/": {origin: private, dir: true, secure: true}}, map[string]bool{"/": true}}
+// newView returns the view of an empty root, with room for so many operations.
+func newView(ops int) view {
+	v := view{make(map[string]node, ops+1), map[string]bool{"/": true}}
+	v.nodes["/"] = node{origin: private, dir: true, secure: true}
+	return v
 }
 
 // set records that n is at dest.

@@ -47,7 +47,7 @@ var bwrapCases = []commandCase{
 	{"as bwrap: --ro-bind / /", 1, bwrapLine("--ro-bind / / true")},
 	{"as bwrap: minimal sandbox", 1, func(b *bench) ([]*contender, error) { return contenders(b.minimal(), "true"), nil }},
 	{"as bwrap: all namespaces, /usr, /dev, /proc, /tmp", 1,
-		bwrapLine("--unshare-all --die-with-parent --dev /dev --proc /proc --tmpfs /tmp " + system + " /bin/true")},
+		bwrapLine(everything + " " + system + " /bin/true")},
 }
 
 var runCases = []commandCase{
@@ -55,9 +55,12 @@ var runCases = []commandCase{
 }
 
 var bindCases = []commandCase{
-	{"as bwrap: 10 binds", 1, bwrapBinds(10)},
-	{"as bwrap: 100 binds", 2, bwrapBinds(100)},
-	{"as bwrap: 1000 binds", 8, bwrapBinds(1000)},
+	{"as bwrap: all namespaces, 10 binds", 1, bwrapBinds(10, everything)},
+	{"as bwrap: all namespaces, 100 binds", 2, bwrapBinds(100, everything)},
+	{"as bwrap: all namespaces, 1000 binds", 8, bwrapBinds(1000, everything)},
+	{"as bwrap: 10 binds", 1, bwrapBinds(10, "")},
+	{"as bwrap: 100 binds", 2, bwrapBinds(100, "")},
+	{"as bwrap: 1000 binds", 8, bwrapBinds(1000, "")},
 	{"as bwrap: 1000 binds by --args", 8, bwrapArgsFile(1000)},
 	{"run: 10 binds", 1, runBinds(10)},
 	{"run: 100 binds", 2, runBinds(100)},
@@ -130,6 +133,9 @@ func (b *bench) called(args []string) []sandbox {
 func (b *bench) minimal() []sandbox {
 	return b.called(strings.Fields("--unshare-all --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp"))
 }
+
+// everything makes all namespaces and the kernel's file systems.
+const everything = "--unshare-all --die-with-parent --dev /dev --proc /proc --tmpfs /tmp"
 
 // system shows the system directories of a host where /bin and /lib are symlinks.
 const system = "--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64"
@@ -206,10 +212,10 @@ func (b *bench) bindArgs(n int) ([]string, error) {
 	return args, err
 }
 
-func bwrapBinds(n int) func(*bench) ([]*contender, error) {
+func bwrapBinds(n int, others string) func(*bench) ([]*contender, error) {
 	return func(b *bench) ([]*contender, error) {
 		args, err := b.bindArgs(n)
-		return contenders(b.called(args), "/bin/true"), err
+		return contenders(b.called(append(strings.Fields(others), args...)), "/bin/true"), err
 	}
 }
 

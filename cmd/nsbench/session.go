@@ -225,5 +225,11 @@ func (b *bench) ndjson() error {
 		b.fork(),
 		{name: "exec in nsrun session", measure: timed(func() error { return c.exec(b.nothing) }), plotted: true},
 	}, b.oneRun())
-	return b.hold(contest{title: "exec over NDJSON", rounds: b.rounds, contenders: all})
+	if err := b.hold(contest{title: "exec over NDJSON", rounds: b.rounds, contenders: all}); err != nil {
+		return err
+	}
+	spawned := floor()
+	spawned.base = true
+	return b.hold(contest{title: "exec of /bin/true over NDJSON", rounds: b.rounds, contenders: []*contender{
+		spawned, {name: "exec in nsrun session", measure: timed(func() error { return c.exec("/bin/true") })}}})
 }

@@ -41,14 +41,47 @@ func under(t *testing.T, nsrun, line string, env ...string) (stdout, stderr stri
 	return out.String(), errs.String(), status.ExitStatus(), sig
 }
 
-// realBinary builds nsrun as releases have it: its tests' binary has no entry point.
+// realBinary builds nsrun as releases have it: its tests' binary has no entry point. It makes namespaces ahead however busy the machine is, as it does
+// where it cannot read the load.
 func realBinary(t *testing.T) string {
+	t.Helper()
+	return binaryWithLoad(t, "/proc/no-such")
+}
+
+// busyBinary makes none ahead: it reads of a machine that is always busy.
+func busyBinary(t *testing.T) string {
+	t.Helper()
+	var load string
+	for i := 0; load == ""; i++ {
+		name := fmt.Sprintf("/tmp/nsb%05d", i)
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		require.NoError(t, err)
+		t.Cleanup(func() { os.Remove(name) })
+		_, err = f.WriteString("9.99 9.99 9.99 9999/9999 1\n")
+		require.NoError(t, errors.Join(err, f.Close()))
+		load = name
+	}
+	return binaryWithLoad(t, load)
+}
+
+// binaryWithLoad builds nsrun, and puts another path of the same length in the place of the file that the entry point reads the load from.
+func binaryWithLoad(t *testing.T, path string) string {
 	t.Helper()
 	dir, err := testenv.MakeDir("nsrun-entry-")
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	nsrun := filepath.Join(dir, "nsrun")
 	require.NoError(t, testenv.Build(nsrun, "."))
+	program, err := os.ReadFile(nsrun)
+	require.NoError(t, err)
+	load := []byte("/proc/loadavg\x00")
+	require.Len(t, path, len(load)-1)
+	require.Equal(t, 1, bytes.Count(program, load))
+	copy(program[bytes.Index(program, load):], path)
+	require.NoError(t, os.WriteFile(nsrun, program, 0o755))
 	return nsrun
 }
 
@@ -175,9 +208,14 @@ func calledIn(path, nsrun string, argv ...string) (stdout, stderr string, code i
 
 var namespaceFiles = []string{"user", "mnt", "pid", "ipc", "uts", "net", "cgroup"}
 
-// TestNamespacesMadeAheadAreRight runs command lines whose namespaces are guessed rightly or wrongly before Go's runtime starts.
+// TestNamespacesMadeAheadAreRight runs command lines whose namespaces are guessed rightly or wrongly before Go's runtime starts, or not.
 func TestNamespacesMadeAheadAreRight(t *testing.T) {
-	nsrun := realBinary(t)
+	for _, nsrun := range []string{realBinary(t), busyBinary(t)} {
+		namespacesAreRight(t, nsrun)
+	}
+}
+
+func namespacesAreRight(t *testing.T, nsrun string) {
 	manifest := filepath.Join(filepath.Dir(nsrun), "shared.json")
 	require.NoError(t, os.WriteFile(manifest, []byte(`{"network": "host"}`), 0o644))
 	const see = `for n in user mnt pid ipc uts net cgroup; do readlink /proc/self/ns/$n; done`
@@ -295,7 +333,7 @@ func TestTheCommandGetsTheCallersProcessorsAndSlack(t *testing.T) {
 	}
 }
 
-// TestNothingMadeAheadIsLeft has a process adopt what nsrun leaves, which is nothing, however it ends.
+// TestNothingMadeAheadIsLeft has a process adopt what nsrun leaves, which is nothing, however and whenever it ends.
 func TestNothingMadeAheadIsLeft(t *testing.T) {
 	if nsrun := os.Getenv("NSRUN_TEST_ADOPT"); nsrun != "" {
 		require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
@@ -305,6 +343,18 @@ func TestNothingMadeAheadIsLeft(t *testing.T) {
 			_, _, _ = calledIn("/nowhere", nsrun, strings.Fields(line)...)
 			_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 			assert.Equal(t, unix.ECHILD, err, line)
+		}
+		for i := range 100 {
+			cmd := &exec.Cmd{Path: nsrun, Args: []string{"nsrun", "run", "--", "/bin/sleep", "1000"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/usr"}
+			require.NoError(t, cmd.Start())
+			time.Sleep(time.Duration(i) * 30 * time.Microsecond)
+			require.NoError(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			testenv.Returns(t, "the end of all processes", func() {
+				for err := error(nil); err != unix.ECHILD; {
+					_, err = unix.Wait4(-1, nil, 0, nil)
+				}
+			})
 		}
 		return
 	}

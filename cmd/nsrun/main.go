@@ -98,16 +98,16 @@ func verbNames() (names []string) {
 	return names
 }
 
-// A process is looked at from outside by its first thread, which stands for it in /proc. Main runs on that thread here, and stays on it where
-// that matters: root's bubblewrap gives its capabilities up, and the verb bwrap changes its name. Others save the thread that Go then starts
-// (40 us).
+// A process is looked at from outside by its first thread, which stands for it in /proc. Main runs on that thread here, and has to stay on it where
+// the verb bwrap changes its name, or root's bubblewrap gives its capabilities up. With GOMAXPROCS=1, which the entry point sets, it nearly always
+// stays by itself (otherwise giveUp of package backend asks all threads), and saves the thread that Go starts for a lock (100 us).
 func init() {
-	if isBwrap(os.Args) && os.Geteuid() == 0 || len(os.Args) > 1 && os.Args[1] == "bwrap" {
+	if len(os.Args) > 1 && os.Args[1] == "bwrap" || runtime.GOMAXPROCS(0) > 1 && os.Geteuid() == 0 && isBwrap(os.Args) {
 		runtime.LockOSThread()
 	}
 }
 
-// onOneProcessor means that the entry point has set GOMAXPROCS=1, which is too little for what serves many clients.
+// onOneProcessor means that the entry point has set GOMAXPROCS=1, which is too little for what serves much at a time.
 var onOneProcessor bool
 
 func main() {

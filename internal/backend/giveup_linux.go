@@ -14,12 +14,14 @@ import (
 //
 //   - Every thread gets no_new_privs, by the one call that changes all threads at once: a filter with SECCOMP_FILTER_FLAG_TSYNC
 //     (seccomp(2)). Go's own way, a signal to each thread, costs a start 700 us.
-//   - Root's filter refuses all but what the wait and Go's runtime need. The thread that calls also drops its capabilities: the others keep
-//     theirs, which the filter leaves no use for.
+//   - Root's filter refuses all but what the wait and Go's runtime need. The first thread, by which a process is judged from outside, also
+//     drops its capabilities: the others keep theirs, which the filter leaves no use for.
 //
-// Where the kernel cannot set the filter, every thread is asked by a signal.
+// Where the kernel cannot set the filter, or Go has moved this goroutine to another thread, every thread is asked by a signal. In a program
+// with a C library Go cannot do that.
 func giveUp() {
 	root := unix.Geteuid() == 0
+	moved := unix.Gettid() != unix.Getpid()
 	var room [maxWaitFilter]unix.SockFilter
 	filter := append(room[:0], unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
 	if root {
@@ -28,16 +30,24 @@ func giveUp() {
 		}
 		var none [2]unix.CapUserData
 		_ = unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
+		if moved || unix.Gettid() != unix.Getpid() {
+			giveUpEach(root)
+		}
 	}
 	if !sys.FilterThreads(filter) {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		if root {
-			header, none := stages.NoCapabilities()
-			_ = sys.AllThreads(unix.SYS_CAPSET, header, none)
-		}
-		_ = sys.AllThreads(unix.SYS_PRCTL, sys.Int(unix.PR_SET_NO_NEW_PRIVS), sys.Int(1), sys.Int(0))
+		giveUpEach(root)
 	}
+}
+
+// giveUpEach takes capabilities and the way to new ones from each thread.
+func giveUpEach(root bool) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if root {
+		header, none := stages.NoCapabilities()
+		_ = sys.AllThreads(unix.SYS_CAPSET, header, none)
+	}
+	_ = sys.AllThreads(unix.SYS_PRCTL, sys.Int(unix.PR_SET_NO_NEW_PRIVS), sys.Int(1), sys.Int(0))
 }
 
 // waitCalls are the system calls of a process that waits for its sandbox: those of this package, and those that Go's runtime makes by itself.

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/seccomp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,14 +77,18 @@ func TestGiveUpReachesEveryThread(t *testing.T) {
 	statuses := openStatuses(t) // before: root's filter opens nothing
 	require.Greater(t, len(statuses), 1, "one thread proves nothing")
 	root := unix.Geteuid() == 0
-	runtime.LockOSThread()
-	giveUp()
+	reaches := sys.AllThreads(unix.SYS_GETPPID) == nil // no C library is linked
+	elsewhere(giveUp)
+	first := fmt.Sprintf("/proc/self/task/%d/status", os.Getpid())
 	for _, f := range statuses {
 		text := make([]byte, 1<<14)
 		n, err := unix.Pread(int(f.Fd()), text, 0)
 		require.NoError(t, err)
 		assert.Contains(t, string(text[:n]), "NoNewPrivs:\t1")
 		assert.Contains(t, string(text[:n]), "Seccomp:\t2")
+		if root && reaches && f.Name() == first {
+			assert.Contains(t, string(text[:n]), "CapEff:\t0000000000000000")
+		}
 	}
 	opened := make(chan error, 8)
 	for range cap(opened) {
@@ -104,6 +110,22 @@ func TestGiveUpReachesEveryThread(t *testing.T) {
 			assert.NoError(t, err)
 		}
 	}
+}
+
+// elsewhere calls f on another thread than the first.
+func elsewhere(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			elsewhere(f)
+			return
+		}
+		f()
+	}()
+	<-done
 }
 
 // openStatuses opens the status of each thread of this process.

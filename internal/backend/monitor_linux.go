@@ -370,8 +370,13 @@ func closeInherited(keep *int) {
 	}
 }
 
+// perThreadSignal is what syscall.AllThreadsSyscall sends each thread (Go's runtime/os_linux.go, sigPerThreadSyscall).
+const perThreadSignal = unix.Signal(33)
+
 // defaultSignals restores the actions of the signals that Go's runtime handles, so that they end this process at once, without a message, or
 // are ignored as its caller wants it. SIGURG, which Go sends its threads, does neither by default. For SIGCHLD see settle.
+//
+// Go's runtime keeps perThreadSignal: callers that start programs by glibc's posix_spawn(3) have it ignored, and giveUp would wait for ever.
 func defaultSignals() {
 	var p sys.Program
 	ignored := stages.IgnoredSignals()
@@ -382,7 +387,9 @@ func defaultSignals() {
 		}
 	}
 	for _, sig := range ignored {
-		p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), stages.IgnoreAction(), sys.Null(), sys.Int(8))
+		if sig != perThreadSignal {
+			p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), stages.IgnoreAction(), sys.Null(), sys.Int(8))
+		}
 	}
 	_ = p.Run() // if it fails, Go's handlers stay, which end the process, too
 }

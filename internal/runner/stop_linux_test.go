@@ -2,6 +2,8 @@ package runner
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -25,9 +27,22 @@ func stopped(t *testing.T, pids ...int) (resume func()) {
 	t.Cleanup(resume)
 	for _, pid := range pids {
 		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
-		eventually(t, "it is stopped", func() bool { return strings.Contains("Tt", state(pid)) })
+		eventually(t, "it is stopped", func() bool { return allStopped(pid) })
 	}
 	return resume
+}
+
+// allStopped reports whether each thread of a process is, or the process has ended. A thread on its way to that can still receive a message.
+func allStopped(pid int) bool {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, task := range tasks {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, task.Name()))
+		_, rest, ok := strings.Cut(string(stat), ") ")
+		if err == nil && ok && !strings.Contains("Tt", rest[:1]) {
+			return false
+		}
+	}
+	return true
 }
 
 // stoppedTree stops a server first, which then makes and reaps nothing, and then its children that have not ended.

@@ -159,6 +159,9 @@ func (p *parser) namespaces() []string {
 
 // mounts are the operations, with what options anywhere on the line say about them.
 func (p *parser) mounts() []mounts.Op {
+	if len(p.ops) == 0 { // nil, whatever room there is, as plans are compared
+		return nil
+	}
 	ownPids := p.unshare[plan.Pid] || p.bw.PidnsFD != nil
 	for i := range p.ops {
 		op := &p.ops[i]

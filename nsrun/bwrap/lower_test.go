@@ -30,6 +30,10 @@ func TestDefaults(t *testing.T) {
 	assert.Len(t, p.Bwrap.Caps, 41)
 }
 
+func TestNoMountsAreNil(t *testing.T) {
+	assert.Nil(t, parse(t, "--unshare-all", "true", "one", "two", "three").Mounts, "plans are compared")
+}
+
 func TestNamespaces(t *testing.T) {
 	none := known.With(facts.UserNS, facts.Answer{State: facts.No}).With(facts.CgroupNS, facts.Answer{State: facts.No})
 	for _, c := range []struct {

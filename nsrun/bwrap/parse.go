@@ -105,6 +105,8 @@ func (p *parser) tooMany() error { return p.die("Exceeded maximum number of argu
 
 // options reads options up to the first word that is none, and returns what follows. In an argument file that is left out.
 func (p *parser) options(args []string) (rest []string, err error) {
+	const bindWords = 3 // most words of a long line belong to binds
+	p.ops = slices.Grow(p.ops, len(args)/bindWords)
 	for len(args) > 0 {
 		name := args[0]
 		if name == "--" {

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// This file makes a sandbox's namespaces while Go's runtime starts and the run is planned. They take the kernel 600 us, most of it for the
+// This file makes a sandbox's namespaces while Go's runtime starts and the run is planned, those of nsrun run only during the latter. They take the kernel 600 us, most of it for the
 // network namespace, and a machine with two processors has nothing else to do meanwhile.
 //
 // begin guesses the namespaces from the command line and starts two processes that share this one's memory and descriptors. The kernel makes
@@ -26,6 +26,7 @@ var ahead struct {
 	pid           uintptr              // of the child, or a negative errno
 	pidfd         int32
 	forks         uint32 // the second one needs no word to fork when its work is done
+	held          uint32 // a futex: the first one waits while it is 1
 	discarded     bool   // namespaces were made that nobody has used
 }
 
@@ -83,18 +84,21 @@ func entryOf(fn *func()) uintptr { return **(**uintptr)(unsafe.Pointer(fn)) }
 //go:noescape
 func Clone(flags, stack uintptr, pidfd *int32, entry uintptr, argument unsafe.Pointer) (pid uintptr)
 
-// startAhead starts the two processes, for namespaces by flags of clone(2).
+// startAhead starts the two processes, for namespaces by flags of clone(2). hold has the first one wait for release.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func startAhead(flags uintptr) {
+func startAhead(flags uintptr, hold bool) {
 	if !setLocal(uintptr(unsafe.Pointer(&local[1]))) {
 		return
 	}
 	ahead.flags = flags
 	ahead.owner, _, _ = rawSyscall6(sysGetpid, 0, 0, 0, 0, 0, 0)
 	ahead.state = stateStarting
+	if hold {
+		ahead.held = 1
+	}
 	all := ^uint64(0) // no signal is for the two: one that ended the second, as Ctrl-C would, would end the run
 	setMask(&all, nil)
 	pid := Clone(cloneVM|cloneFiles|sigchld, top(0), nil, entryOf(&firstEntry), nil)
@@ -164,6 +168,13 @@ func top(i int) uintptr { return uintptr(unsafe.Pointer(&stacks[i][508])) }
 //go:norace
 //go:nocheckptr
 func first() {
+	if !diesWithOwner() {
+		tell(stateFailed)
+		rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
+	}
+	for atomic.LoadUint32(&ahead.held) != 0 {
+		Wait(&ahead.held, 1)
+	}
 	flags := ahead.flags&^cloneNewPid | cloneVM | cloneFiles | cloneParent | cloneSetTID | sigchld
 	if pid := Clone(flags, top(1), &ahead.second, entryOf(&secondEntry), nil); pid > ^uintptr(4095) {
 		tell(stateFailed)
@@ -177,12 +188,10 @@ func first() {
 //go:norace
 //go:nocheckptr
 func second() {
-	const setDeathSignal = 1
-	_, _, e := rawSyscall6(sysPrctl, setDeathSignal, sigkill, 0, 0, 0, 0)
 	// With SIGCHLD ignored nobody learns how the child's children end.
 	var defaultAction [4]uintptr
 	rawSyscall6(sysRtSigaction, sigchld, uintptr(unsafe.Pointer(&defaultAction)), 0, 8, 0, 0)
-	if parent, _, _ := rawSyscall6(sysGetppid, 0, 0, 0, 0, 0, 0); e != 0 || parent != ahead.owner || !moveBack(0, &affinity.theirs) {
+	if !diesWithOwner() || !moveBack(0, &affinity.theirs) {
 		tell(stateFailed)
 		rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
 	}
@@ -210,6 +219,27 @@ func second() {
 	ahead.pid = Clone(ahead.flags&cloneNewPid|cloneParent|clonePidfd|sigchld, top(0), &ahead.pidfd, ahead.run, ahead.argument)
 	tell(stateDone)
 	rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
+}
+
+// diesWithOwner has the calling process end with its parent (PR_SET_PDEATHSIG(2const)), and reports whether that is this one.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func diesWithOwner() bool {
+	const setDeathSignal = 1
+	_, _, e := rawSyscall6(sysPrctl, setDeathSignal, sigkill, 0, 0, 0, 0)
+	parent, _, _ := rawSyscall6(sysGetppid, 0, 0, 0, 0, 0, 0)
+	return e == 0 && parent == ahead.owner
+}
+
+// release lets the first process go on, when Go's runtime has made its heap. While two processors use the same memory, the first write to a page that
+// was read before interrupts the other one.
+func release() {
+	if ahead.held != 0 {
+		atomic.StoreUint32(&ahead.held, 0)
+		Wake(&ahead.held)
+	}
 }
 
 // tell changes the state, and wakes who waits for that.

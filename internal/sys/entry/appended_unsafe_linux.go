@@ -46,21 +46,23 @@ var mark [len(AppendedMark) + AppendedDigits + 1]byte
 // selfPath is a C string.
 var selfPath = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'e', 'x', 'e', 0}
 
+// Arguments of openat(2).
+const (
+	currentDir = ^uintptr(99) // AT_FDCWD
+	readOnly   = 0x80000      // O_RDONLY|O_CLOEXEC
+)
+
 // runAppended maps the appended program, and returns the address to go on at. It ends the process if there is none.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func runAppended(stack unsafe.Pointer) uintptr {
-	const (
-		currentDir = ^uintptr(99) // AT_FDCWD
-		flags      = 0x80000      // O_RDONLY|O_CLOEXEC
-		end        = 2            // SEEK_END
-	)
+	const end = 2 // SEEK_END
 	if auxiliary(stack, auxSecure) != 0 {
 		lacks("it has privileges that its caller does not have, and the helper takes none")
 	}
-	fd, _, e := rawSyscall6(sysOpenat, currentDir, uintptr(unsafe.Pointer(&selfPath)), flags, 0, 0, 0)
+	fd, _, e := rawSyscall6(sysOpenat, currentDir, uintptr(unsafe.Pointer(&selfPath)), readOnly, 0, 0, 0)
 	if e != 0 {
 		lacks("its file cannot be read")
 	}

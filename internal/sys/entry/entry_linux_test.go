@@ -28,3 +28,13 @@ func TestOriginalIsReadBeforeGoRaisesIt(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.True(t, strings.Contains(string(out), "--- PASS"), "%s", out)
 }
+
+func TestRunningProcesses(t *testing.T) {
+	text, err := os.ReadFile("/proc/loadavg")
+	require.NoError(t, err)
+	assert.Positive(t, entry.Running(string(text)), "this one: %s", text)
+	for text, want := range map[string]int{"0.20 0.18 0.12 1/80 11206\n": 1, "9.75 8.18 0.12 123/4567 11206\n": 123, "0.20 0.18 0.12 12": 0,
+		"0.20 0.18 0.12": 0, "0.20 0.18 0.12 ": 0, "": 0, "0.20 0.18 0.12 /80": 0, "a b c d/e": 0, "0.20 0.18 0.12  7/80": 0} {
+		assert.Equal(t, want, entry.Running(text), "%q", text)
+	}
+}

@@ -27,6 +27,7 @@ func rawSyscall6(nr, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2, errno uintptr)
 
 // read returns the limit on open files, and restores it if begin has lowered it.
 func read() (l Limit) {
+	release()
 	grow()
 	restoreSlack()
 	if found.lowered {

@@ -23,6 +23,7 @@ import (
 // fakeHost makes sandboxes that run nothing; what their commands do follows from the first word.
 type fakeHost struct {
 	open    atomic.Int32  // sandboxes
+	busy    atomic.Int32  // calls of Busy
 	asleep  atomic.Int32  // commands
 	flooded atomic.Int64  // bytes that floods got rid of
 	filled  atomic.Int32  // commands that have written as much as is collected
@@ -47,6 +48,8 @@ func (h *fakeHost) Open(ctx context.Context, asked Asked) (Sandbox, error) {
 	b.ctx, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
+
+func (h *fakeHost) Busy() { h.busy.Add(1) }
 
 type fakeBox struct {
 	host *fakeHost

@@ -16,6 +16,8 @@ type Host interface {
 	// Open makes the one that is asked for. An error about the policy is a [*policy.Fault] of [OfPolicy]; others are the
 	// library's.
 	Open(ctx context.Context, what Asked) (Sandbox, error)
+	// Busy is called when more than one request is in flight.
+	Busy()
 }
 
 // Asked is the policy that a client asks for: the path of a manifest, or an object like one and the directory that its relative paths start

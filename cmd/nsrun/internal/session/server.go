@@ -264,7 +264,13 @@ func (s *server) begin(req *request, size int) (carryOut func(), fault *Error) {
 	}
 	s.flying[k]++
 	s.bytes += size
-	return func() { s.carryOut(c, act, k, size) }, nil
+	several := len(s.calls) > 1
+	return func() {
+		if several {
+			s.host.Busy()
+		}
+		s.carryOut(c, act, k, size)
+	}, nil
 }
 
 // carryOut does what a request asks for and answers it.

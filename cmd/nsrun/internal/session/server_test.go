@@ -99,6 +99,19 @@ func TestRequestsFollowAnOpenAtOnce(t *testing.T) {
 	assert.Contains(t, got[4], `"kind":"closed"`)
 }
 
+func TestTheHostKnowsOfMoreThanOneRequest(t *testing.T) {
+	c := withSession(t)
+	for range 3 {
+		assert.Contains(t, c.ask(`{"id":1,"op":"exec","args":["echo","x"]}`), `"stdout":"x"`)
+	}
+	assert.Zero(t, c.host.busy.Load(), "one after the other")
+	c.send(`{"id":1,"op":"exec","args":["sleep"]}`)
+	c.asleep(1)
+	assert.Zero(t, c.host.busy.Load())
+	c.ask(`{"id":2,"op":"ping"}`)
+	assert.NotZero(t, c.host.busy.Load())
+}
+
 func TestCancelEndsWhatIsInFlight(t *testing.T) {
 	c := withSession(t)
 	c.send(`{"id":1,"op":"exec","args":["sleep"]}`, `{"id":2,"op":"open","session":"slow","manifest":"/slow"}`)
