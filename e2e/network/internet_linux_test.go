@@ -211,7 +211,8 @@ func capture() error {
 	return nil
 }
 
-// note counts a packet, but for ICMPv6, by which neighbours find each other.
+// note counts a packet, but for ICMPv6, by which neighbours find each other, and for "port unreachable", with which the kernel answers
+// what a server sends when the run that it is for has ended: one of HTTP/3 does so for 30 s.
 func note(p []byte) {
 	head, protocol := int(p[0]&15)*4, p[9]
 	to := net.IP(p[16:20])
@@ -221,7 +222,7 @@ func note(p []byte) {
 		}
 		protocol, to = p[6], net.IP(p[24:40])
 	}
-	if len(p) < head+4 {
+	if len(p) < head+4 || protocol == unix.IPPROTO_ICMP && p[head] == 3 && p[head+1] == 3 {
 		return
 	}
 	key := fmt.Sprintf("%d %s", protocol, net.JoinHostPort(to.String(), strconv.Itoa(int(p[head+2])<<8|int(p[head+3]))))
