@@ -58,7 +58,7 @@ func Usable() (abi int, refused []string, err error) {
 func takes(r Ruleset) error {
 	var p sys.Program
 	fd := p.Slot()
-	create(&p, r, fd)
+	create(&p, r).Keep(fd)
 	p.Add(unix.SYS_CLOSE, sys.Of(fd))
 	return p.Run()
 }

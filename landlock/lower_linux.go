@@ -11,22 +11,37 @@ import (
 // Lower appends the system calls that enforce r on the calling thread: one ruleset, one rule for each path, and restrict_self. The paths
 // are opened when the program runs. The thread must have no_new_privs set, and r must be a result of [Fit].
 func Lower(p *sys.Program, r Ruleset) {
-	ruleset := Build(p, r)
+	ruleset := sys.Of(Build(p, r))
 	Restrict(p, ruleset)
-	p.Add(unix.SYS_CLOSE, sys.Of(ruleset))
+	p.Add(unix.SYS_CLOSE, ruleset)
 }
 
 // Build appends the calls that make a ruleset from r, and returns the slot with its descriptor. [Restrict] can enforce it any number of
 // times.
 func Build(p *sys.Program, r Ruleset) sys.Slot {
 	ruleset := p.Slot()
-	step := func(op, path string) { p.At(sys.Step{Stage: "landlock", Op: op, Path: path}) }
-	step("create ruleset", "")
-	create(p, r, ruleset)
+	create(p, r).Keep(ruleset)
+	Extend(p, sys.Of(ruleset), r)
+	return ruleset
+}
+
+// Create makes a ruleset that handles the rights of r and has no rules yet, and returns its descriptor, which is close-on-exec. r must be a
+// result of [Fit]. [Extend] adds rules. An error is one of landlock_create_ruleset(2).
+func Create(r Ruleset) (fd int, err error) {
+	var p sys.Program
+	made := int32(-1)
+	create(&p, r).Into(&made)
+	err = p.Run()
+	return int(made), err
+}
+
+// Extend appends the calls that add the rules of r to a ruleset, which handles the rights of r.
+func Extend(p *sys.Program, ruleset sys.Arg, r Ruleset) {
+	step := func(path string) { p.At(sys.Step{Stage: "landlock", Op: "rule", Path: path}) }
 	fd := p.Slot()
 	exact := exactRights(r.Paths)
 	for _, rule := range r.Paths {
-		step("rule", rule.Path)
+		step(rule.Path)
 		access := rule.given()
 		if access == 0 || rule.Exact && given(exact, rule, access) {
 			continue
@@ -46,7 +61,7 @@ func Build(p *sys.Program, r Ruleset) sys.Slot {
 		if rule.Optional {
 			open.Tolerate(unix.ENOENT, 2)
 		}
-		p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Of(ruleset), sys.Words(unix.LANDLOCK_RULE_PATH_BENEATH, "LANDLOCK_RULE_PATH_BENEATH"),
+		p.Add(unix.SYS_LANDLOCK_ADD_RULE, ruleset, sys.Words(unix.LANDLOCK_RULE_PATH_BENEATH, "LANDLOCK_RULE_PATH_BENEATH"),
 			sys.Struct(attr), sys.Int(0))
 		p.Add(unix.SYS_CLOSE, sys.Of(fd))
 		if parent != 0 {
@@ -54,11 +69,34 @@ func Build(p *sys.Program, r Ruleset) sys.Slot {
 		}
 	}
 	for _, rule := range r.Ports {
-		step("rule", fmt.Sprintf("port %d", rule.Port))
+		step(fmt.Sprintf("port %d", rule.Port))
 		attr := &netPort{Access: uint64(rule.Access), Port: uint64(rule.Port)}
-		p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Of(ruleset), sys.Words(ruleNetPort, "LANDLOCK_RULE_NET_PORT"), sys.Struct(attr), sys.Int(0))
+		p.Add(unix.SYS_LANDLOCK_ADD_RULE, ruleset, sys.Words(ruleNetPort, "LANDLOCK_RULE_NET_PORT"), sys.Struct(attr), sys.Int(0))
 	}
-	return ruleset
+}
+
+// Adder adds rules to a ruleset, one at a time, for files that are open. It needs no memory for each.
+type Adder struct {
+	attr *pathBeneath
+	add  func() error
+}
+
+// NewAdder returns an adder to a ruleset made by [Create].
+func NewAdder(ruleset int) *Adder {
+	var p sys.Program
+	a := &Adder{attr: &pathBeneath{}}
+	p.Add(unix.SYS_LANDLOCK_ADD_RULE, sys.Int(ruleset), sys.Words(unix.LANDLOCK_RULE_PATH_BENEATH, "LANDLOCK_RULE_PATH_BENEATH"), sys.Struct(a.attr), sys.Int(0))
+	a.add = p.Again()
+	return a
+}
+
+// Add adds a rule with the rights of rule for what fd has open. The kernel refuses a rule without rights, so there is none. An error is one of
+// landlock_add_rule(2).
+func (a *Adder) Add(fd int, rule PathRule) error {
+	if a.attr.Access, a.attr.FD = rule.given(), int32(fd); a.attr.Access == 0 {
+		return nil
+	}
+	return a.add()
 }
 
 // given returns the rights that the rule gives: only some mean something for a file.
@@ -127,10 +165,10 @@ func walk(p *sys.Program, path string, fd sys.Slot) (open *sys.Call, parent sys.
 	return open, parent
 }
 
-// Restrict appends the call that enforces a ruleset made by [Build].
-func Restrict(p *sys.Program, ruleset sys.Slot) {
+// Restrict appends the call that enforces a ruleset.
+func Restrict(p *sys.Program, ruleset sys.Arg) {
 	p.At(sys.Step{Stage: "landlock", Op: "restrict"})
-	p.Add(unix.SYS_LANDLOCK_RESTRICT_SELF, sys.Of(ruleset), sys.Int(0))
+	p.Add(unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, sys.Int(0))
 }
 
 const ruleNetPort = 2 // LANDLOCK_RULE_NET_PORT, include/uapi/linux/landlock.h
@@ -170,9 +208,10 @@ func (a *rulesetAttr) String() string {
 }
 
 // create appends the call that makes a ruleset which handles the rights of r.
-func create(p *sys.Program, r Ruleset, fd sys.Slot) {
+func create(p *sys.Program, r Ruleset) *sys.Call {
 	attr := &rulesetAttr{FS: r.HandledFS, Net: r.HandledNet, Scoped: r.Scoped}
-	p.Add(unix.SYS_LANDLOCK_CREATE_RULESET, sys.Struct(attr), sys.Size(attr), sys.Int(0)).Keep(fd)
+	p.At(sys.Step{Stage: "landlock", Op: "create ruleset"})
+	return p.Add(unix.SYS_LANDLOCK_CREATE_RULESET, sys.Struct(attr), sys.Size(attr), sys.Int(0))
 }
 
 // Apply sets no_new_privs and enforces r on the calling thread and on everything that it starts later. Neither can be undone. The goroutine

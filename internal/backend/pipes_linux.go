@@ -1,13 +1,12 @@
 package backend
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"path"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"golang.org/x/sys/unix"
@@ -154,12 +153,10 @@ type dirEntry struct {
 	typ  uint8
 }
 
-// nextEntry decodes the first struct linux_dirent64 in buf, and returns the rest of buf. [os.File.ReadDir] would call lstat(2) for each name.
+// nextEntry decodes the first entry in buf, and returns the rest of buf. [os.File.ReadDir] would call lstat(2) for each name.
 func nextEntry(buf []byte) (dirEntry, []byte) {
-	const lengthAt, typeAt, nameAt = 16, 18, 19
-	length := binary.NativeEndian.Uint16(buf[lengthAt:])
-	name, _, _ := bytes.Cut(buf[nameAt:length], []byte{0})
-	return dirEntry{string(name), buf[typeAt]}, buf[length:]
+	name, kind, rest := sys.NextEntry(buf)
+	return dirEntry{string(name), kind}, rest
 }
 
 // kind returns the entry's type. A file system that does not report types is asked for it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/rlimit/cgroup"
@@ -40,6 +41,7 @@ type prepared struct {
 	own     *stages.SelfTestTarget // close closes it; nil if a test owns the target
 	target  *stages.SelfTestTarget
 	lowered *stages.Lowered
+	ruleset int // for the rules that are added later: see stages.RulesLater; 0 if there is none
 }
 
 // targetFor returns the target of the plan's self-test. The caller closes own if it is not nil.
@@ -67,7 +69,7 @@ func hostFor(p *plan.Plan) *mounts.Host {
 	return &mounts.Host{Mapped: p.Bwrap != nil && slices.Contains(p.Namespaces, plan.User)}
 }
 
-// prepare does everything that can fail before the fork. The caller closes the result, even after an error.
+// prepare does everything before the fork that can fail. The caller closes the result, even after an error.
 func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err error) {
 	if s.ch, err = openChannels(); err != nil {
 		return s, explain(&Error{Stage: "channels", Err: err}, p)
@@ -84,6 +86,12 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	}
 	f := stages.FDs{Report: s.ch.childReport, Status: s.ch.childStatus, Target: s.target, Group: group, Output: s.pumps.child, Size: size,
 		Early: opts.Sole && !opts.Verify && len(p.SelfTest) == 0 && opts.Inject == nil}
+	if f.Early && stages.RulesLater(p) {
+		if s.ruleset, err = landlock.Create(p.Landlock.Ruleset); err != nil {
+			return s, wrapLowering(err, p)
+		}
+		f.Ruleset = s.ruleset
+	}
 	s.lowered, err = opts.seam.lowered(stages.Lower, p, f)
 	if err != nil {
 		return s, wrapLowering(err, p)
@@ -102,8 +110,31 @@ func prepare(p *plan.Plan, opts Options, group *cgroup.Group) (s prepared, err e
 	return s, nil
 }
 
+// addLater adds the Landlock rules that are added while the sandbox is made, if there are any.
+func (s *prepared) addLater(p *plan.Plan, opts Options) error {
+	if err := s.lowered.AddLater(!opts.Brief || p.Explain != nil); err != nil {
+		return wrapLowering(err, p)
+	}
+	return nil
+}
+
+// closeChild closes what the child has inherited, and this process needs no more.
+func (s *prepared) closeChild() {
+	s.ch.closeChild()
+	s.pumps.closeChild()
+	s.closeRuleset()
+}
+
+func (s *prepared) closeRuleset() {
+	if s.ruleset > 0 {
+		unix.Close(s.ruleset)
+		s.ruleset = 0
+	}
+}
+
 // close releases everything that prepare has made.
 func (s *prepared) close() {
+	s.closeRuleset()
 	if s.own != nil {
 		s.own.Close()
 	}

@@ -145,15 +145,19 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	if opts.Sole {
 		settle()
 	}
+	var later error
+	s.lowered.Program.Meanwhile = func() { later = s.addLater(p, opts) }
 	started := time.Now()
 	r.pid, r.pidfd, err = s.lowered.Program.ForkInto(bornIn(p, group), s.lowered.Flags, s.ch.childReport)
-	s.ch.closeChild()
+	s.closeChild()
 	if err != nil {
 		return Outcome{}, explain(&Error{Stage: "namespaces", Op: "clone", Err: err}, p)
 	}
 	entry.EndAhead()
-	s.pumps.closeChild()
 	defer r.close()
+	if later != nil {
+		r.breaks(later)
+	}
 	out, err = r.finish()
 	if p.Explain != nil {
 		out.Denials, out.Explain = r.explained()
@@ -311,10 +315,10 @@ func (r *run) readReport() {
 	}
 }
 
-// release lets the command's process go on, or ends the sandbox if the message cannot be sent: see [sendRelease]. With a helper it does so when that is
+// release lets the command's process go on, but not in a sandbox that is broken, or ends the sandbox if the message cannot be sent: see [sendRelease]. With a helper it does so when that is
 // ready.
 func (r *run) release() {
-	if r.reported = true; r.helper != nil && !r.helper.ready {
+	if r.reported = true; r.helper != nil && !r.helper.ready || r.broken != nil { // pid 1 may have reported before it was killed
 		return
 	}
 	if err := sendRelease(r.ch.status); err != nil {

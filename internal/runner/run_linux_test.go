@@ -140,3 +140,25 @@ func TestPlansForOtherFactsCanBePreviewed(t *testing.T) {
 	require.NoError(t, err, "and it runs")
 	assert.Equal(t, OK, result.Verdict)
 }
+
+// TestInheritedDescriptorsWithoutCloseRange: on kernels before 5.9 what is open is closed one by one.
+func TestInheritedDescriptorsWithoutCloseRange(t *testing.T) {
+	leak, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY, 0) // not close-on-exec
+	require.NoError(t, err)
+	defer unix.Close(leak)
+	for _, has := range []facts.State{facts.Yes, facts.No} {
+		req, dir := request(t, "sh", "-c", "ls /proc/self/fd >open")
+		f := probe.Quick()
+		if has == facts.No {
+			f = f.With(facts.CloseR, facts.Answer{State: facts.No})
+		}
+		p, err := plan.Compile(req, f)
+		require.NoError(t, err)
+		result, err := RunPlan(p, backend.Options{})
+		require.NoError(t, err)
+		require.Equal(t, OK, result.Verdict)
+		open, err := os.ReadFile(filepath.Join(dir, "open"))
+		require.NoError(t, err)
+		assert.Equal(t, "0\n1\n2\n3\n", string(open), "3 is ls's own; close_range: %v", has)
+	}
+}

@@ -2,7 +2,6 @@ package stages
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/verify"
@@ -69,9 +68,16 @@ func (l *Lowering) session() error {
 // Exec closes the channels, which are close-on-exec; the end of the report pipe reports that exec has happened.
 func (l *Lowering) descriptors() error {
 	l.step("descriptors", "close all but 0, 1, 2 and the channels")
+	return l.closeAllBut(3, l.channels())
+}
+
+// channels returns the channels, and the caller's ruleset.
+func (l *Lowering) channels() []int {
 	keep := []int{l.fds.Report, l.fds.Status}
-	slices.Sort(keep) // closeAllBut closes the ranges between them
-	return l.closeAllBut(3, keep)
+	if l.fds.Ruleset > 0 {
+		keep = append(keep, l.fds.Ruleset)
+	}
+	return keep
 }
 
 // ready waits for the message that lets the command begin. The caller sends it when it can pass signals on, or when it has given up its

@@ -335,7 +335,6 @@ func (l *Lowering) waiter() error {
 		return err
 	}
 	keep := slices.Concat([]int{l.fds.Status, l.fds.Report}, locks, b.SyncFDs) // the readers of SyncFDs wait until the waiter has ended
-	slices.Sort(keep)
 	l.chdirToCommandDir()
 	l.step("command", "fork")
 	l.command = l.Program.Slot()
@@ -352,7 +351,7 @@ func (l *Lowering) waiter() error {
 	l.step("capabilities", "capset")
 	l.capset(nil)
 	l.step("descriptors", "close all")
-	if err := l.closeAllBut(3, slices.Compact(keep)); err != nil {
+	if err := l.closeAllBut(3, keep); err != nil {
 		return err
 	}
 	l.Program.ReportTo(l.fds.Status) // the end of the report pipe must mean that the command is executed

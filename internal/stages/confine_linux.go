@@ -119,6 +119,10 @@ func (l *Lowering) landlock() error {
 	if l.plan.Landlock == nil {
 		return nil
 	}
+	if l.fds.Ruleset > 0 {
+		l.lowerRest()
+		return nil
+	}
 	r, err := l.landlockRules()
 	landlock.Lower(l.Program, r)
 	return err
@@ -135,10 +139,14 @@ func (l *Lowering) landlockRules() (landlock.Ruleset, error) {
 	default:
 		l.rules, err = ResolvedRules(l.plan, l.resolved)
 	}
-	// Without openat2(2) each path is opened name by name, so that no symlink is followed.
-	r := l.plan.Landlock.Ruleset
-	r.Paths, r.ByName = l.rules, !l.plan.Mechanisms.Openat2
-	return r, err
+	return rulesetOf(l.plan, l.rules), err
+}
+
+// rulesetOf returns the plan's ruleset with these rules. Without openat2(2) each path is opened name by name, so that no symlink is followed.
+func rulesetOf(p *plan.Plan, rules []landlock.PathRule) landlock.Ruleset {
+	r := p.Landlock.Ruleset
+	r.Paths, r.ByName = rules, !p.Mechanisms.Openat2
+	return r
 }
 
 // seccomp installs the plan's filters. It comes after the stages whose calls the filters refuse. It compiles the filters once, so that the

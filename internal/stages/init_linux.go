@@ -24,11 +24,10 @@ func (l *Lowering) dieWithCaller() error {
 // are closed with the rest; until then the channels could not end. From here on the caller's end shows as the end of the status socket.
 func (l *Lowering) closeInherited() error {
 	l.step("descriptors", "close inherited")
-	keep := []int{l.fds.Report, l.fds.Status}
+	keep := l.channels()
 	if l.bwrap != nil {
 		keep = append(keep, l.bwrap.Files...) // spawnBwrap needs them
 	}
-	slices.Sort(keep)
 	if err := l.closeAllBut(3, keep); err != nil {
 		return err
 	}
@@ -36,11 +35,13 @@ func (l *Lowering) closeInherited() error {
 	return nil
 }
 
-// closeAllBut closes all descriptors from a number on, except those in keep, which is sorted. Before Linux 5.9, which lacks close_range(2),
+// closeAllBut closes all descriptors from a number on, except those in keep. Before Linux 5.9, which lacks close_range(2),
 // it closes those that are open now.
 func (l *Lowering) closeAllBut(from int, keep []int) error {
 	if l.plan.Mechanisms.CloseRange {
-		for _, fd := range append(keep, 1<<31-1) {
+		keep = append(keep, 1<<31-1)
+		slices.Sort(keep) // the ranges between them are closed
+		for _, fd := range keep {
 			if last := min(fd-1, 1<<31-1); last >= from {
 				l.Program.Add(unix.SYS_CLOSE_RANGE, sys.Int(from), sys.Int(last), sys.Int(0))
 			}

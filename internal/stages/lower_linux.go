@@ -25,7 +25,9 @@ type FDs struct {
 	Group  *cgroup.Group
 	Output [2]int        // the pipes that become standard output and error; 0 leaves the descriptor as it is
 	Size   *unix.Winsize // of the command's terminal; nil leaves it without a size
-	Early  bool          // the program is forked as soon as it is written, so a part of it may be made before: see sys.Program.StartEarly
+	// Ruleset, if it is not 0, is a Landlock ruleset to which the caller adds the rules of Lowered.AddLater before it lets the command begin.
+	Ruleset int
+	Early   bool // the program is forked as soon as it is written, so a part of it may be made before: see sys.Program.StartEarly
 }
 
 // Lowered is a plan as system calls for this host.
@@ -34,7 +36,8 @@ type Lowered struct {
 	Flags    uintptr           // of clone
 	Resolved []mounts.Resolved // one for each mount of the plan
 	Rules    []landlock.PathRule
-	Forked   int   // the index of the parent's first call after it has forked the command's process
+	Forked   int // the index of the parent's first call after it has forked the command's process
+	later    *later
 	open     []int // descriptors that were open, for a kernel without close_range(2)
 }
 
@@ -83,6 +86,7 @@ type Lowering struct {
 	execAt     int             // the first call of exec
 	resolver   mounts.Resolver // of paths on the host
 	rules      []landlock.PathRule
+	later      *later // see [Lowered.AddLater]
 	compiled   []seccomp.Filter
 	testReport *[2]*os.File // a pipe for the self-test's failure, where the run has no report pipe
 }
@@ -141,7 +145,7 @@ func (l *Lowering) Lower(by verify.Runner) (*Lowered, error) {
 
 // Lowered returns the program as far as it is written, and what lowering has found.
 func (l *Lowering) Lowered() *Lowered {
-	return &Lowered{Program: l.Program, Resolved: l.resolved, Rules: l.rules, open: l.open, Forked: l.forked}
+	return &Lowered{Program: l.Program, Resolved: l.resolved, Rules: l.rules, later: l.later, open: l.open, Forked: l.forked}
 }
 
 // step begins a step: errors of the calls after it name it.

@@ -1,12 +1,10 @@
 package stages
 
 import (
-	"errors"
-	"os"
-	"path"
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/landlock"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun/plan"
@@ -17,13 +15,38 @@ import (
 // symlinks. Lowering has found these paths free of symlinks, and the mounts follow none on the way to them. A symlink on such a path was
 // put there later, and is an error (Exact).
 func ResolvedRules(p *plan.Plan, resolved []mounts.Resolved) ([]landlock.PathRule, error) {
+	rules, later := resolvedRules(p, resolved)
+	for _, d := range later {
+		entries, err := d.rules()
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, entries...)
+	}
+	return rules, nil
+}
+
+// byEntry is a directory whose rule is given to its entries, where the host has it, and what the view covers in it: something.
+type byEntry struct {
+	rule    landlock.PathRule
+	from    string
+	covered []string
+}
+
+// rules returns the rules of the entries.
+func (d *byEntry) rules() ([]landlock.PathRule, error) {
+	return around(d.rule, d.from, d.covered, true)
+}
+
+// resolvedRules is ResolvedRules without the entries of such directories.
+func resolvedRules(p *plan.Plan, resolved []mounts.Resolved) (rules []landlock.PathRule, later []byEntry) {
 	at := make(map[string]int, len(resolved))
 	for i := range resolved {
 		if former, ok := at[p.Mounts[i].Dest]; !ok || resolved[former].Missing || resolved[former].Covered { // the first mount that is visible there
 			at[p.Mounts[i].Dest] = i
 		}
 	}
-	rules := make([]landlock.PathRule, 0, len(p.Landlock.Paths))
+	rules = make([]landlock.PathRule, 0, len(p.Landlock.Paths))
 	for _, rule := range p.Landlock.Paths {
 		i, ok := at[rule.Path]
 		var s mounts.Resolved
@@ -41,13 +64,14 @@ func ResolvedRules(p *plan.Plan, resolved []mounts.Resolved) ([]landlock.PathRul
 			rules = append(rules, rule)
 			continue
 		}
-		spread, err := around(rule, s.Source, covers(p, rule.Path), true)
-		if err != nil {
-			return nil, err
+		d := byEntry{rule, s.Source, covers(p, rule.Path)}
+		if above(rule.Path, d.covered) {
+			later = append(later, d)
+		} else {
+			rules = append(rules, rule)
 		}
-		rules = append(rules, spread...)
 	}
-	return rules, nil
+	return rules, later
 }
 
 // covers are the places below a directory that the view covers, whether there is something on the host or not.
@@ -90,45 +114,29 @@ func bareRules(p *plan.Plan, resolved []mounts.Resolved) ([]landlock.PathRule, e
 	return landlock.Merge(rules), nil
 }
 
-// around returns rules that grant what rule grants, but not the covered paths in it. It grants the other entries one by one, because a
-// Landlock rule for a directory applies to all below it. Directories on the way to a cover can be listed. from is where the host has what rule.Path
-// names. With public, an entry of such a directory that not everybody may read is granted to nobody.
-func around(rule landlock.PathRule, from string, covered []string, public bool) ([]landlock.PathRule, error) {
+// around returns rules that grant what rule grants, but not the covered paths in it: see spreading. from is where the host has what rule.Path
+// names. With public, an entry of a directory above a cover that not everybody may read is granted to nobody.
+func around(rule landlock.PathRule, from string, covered []string, public bool) (rules []landlock.PathRule, err error) {
 	if slices.Contains(covered, rule.Path) { // all of it is covered
 		return nil, nil
 	}
 	if !above(rule.Path, covered) {
 		return []landlock.PathRule{rule}, nil
 	}
-	entries, err := list(from)
-	if rule.Optional && errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
+	s := spreading{covered: covered, public: public, grant: func(_ int, name []byte, rule landlock.PathRule) error {
+		rules = append(rules, named(name, rule))
+		return nil
+	}}
+	s.reserve(rule.Path, covered)
+	return rules, s.directory(unix.AT_FDCWD, sys.EntryName(from), rule)
+}
+
+// named returns the rule of a directory as that of an entry.
+func named(name []byte, rule landlock.PathRule) landlock.PathRule {
+	if name != nil {
+		rule.Path = strings.TrimSuffix(rule.Path, "/") + "/" + string(name)
 	}
-	rules := make([]landlock.PathRule, 1, 1+len(entries))
-	rules[0] = landlock.PathRule{Path: rule.Path, Access: rule.Access & landlock.ReadDir, Optional: rule.Optional, Exact: true}
-	for _, e := range entries {
-		kind := e.mode & unix.S_IFMT
-		if kind == unix.S_IFLNK || public && !e.public() { // the target of a link has a rule of its own, or none
-			continue
-		}
-		one := rule
-		one.Path, one.File, one.Optional = strings.TrimSuffix(rule.Path, "/")+"/"+e.name, kind != unix.S_IFDIR, true // it may disappear before the rule is added
-		if slices.Contains(covered, one.Path) {
-			continue
-		}
-		if one.File || !above(one.Path, covered) {
-			rules = append(rules, one)
-			continue
-		}
-		more, err := around(one, path.Join(from, e.name), covered, public)
-		if err != nil {
-			return nil, err
-		}
-		rules = append(rules, more...)
-	}
-	return rules, nil
+	return rule
 }
 
 // above reports whether something that is covered lies below a directory.
@@ -136,51 +144,4 @@ func above(dir string, covered []string) bool {
 	return slices.ContainsFunc(covered, func(c string) bool {
 		return len(c) > len(dir) && c[:len(dir)] == dir && (c[len(dir)] == '/' || dir == "/")
 	})
-}
-
-// dirEntry is an entry of a directory.
-type dirEntry struct {
-	name string
-	mode uint32
-}
-
-// public reports whether everybody may read a file, or list and enter a directory.
-func (e dirEntry) public() bool {
-	want := uint32(unix.S_IROTH)
-	if e.mode&unix.S_IFMT == unix.S_IFDIR {
-		want |= unix.S_IXOTH
-	}
-	return e.mode&want == want
-}
-
-// list returns the entries of a directory whose path has no symlink. os.ReadDir would make an os.File and a string for each twice.
-func list(dir string) ([]dirEntry, error) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
-	}
-	defer unix.Close(fd)
-	var names []string
-	for buf := make([]byte, 8192); ; {
-		n, err := unix.ReadDirent(fd, buf)
-		if err != nil {
-			return nil, &os.PathError{Op: "read", Path: dir, Err: err}
-		}
-		if n == 0 {
-			break
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-	}
-	entries := make([]dirEntry, 0, len(names))
-	for _, name := range names {
-		var st unix.Stat_t
-		switch err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err {
-		case nil:
-			entries = append(entries, dirEntry{name, st.Mode})
-		case unix.ENOENT: // it is gone meanwhile
-		default:
-			return nil, &os.PathError{Op: "stat", Path: path.Join(dir, name), Err: err}
-		}
-	}
-	return entries, nil
 }

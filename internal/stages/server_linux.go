@@ -97,7 +97,7 @@ func (l *Lowering) supervisorScope() error {
 // restrict enforces the ruleset that the server has built.
 func (l *Lowering) restrict() error {
 	if l.plan.Landlock != nil {
-		landlock.Restrict(l.Program, l.prepared)
+		landlock.Restrict(l.Program, sys.Of(l.prepared))
 	}
 	return nil
 }

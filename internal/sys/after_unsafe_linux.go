@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"bytes"
 	"encoding/binary"
 	"os"
 	"runtime"
@@ -36,29 +37,49 @@ func OpenFDs(open []int) ([]int, error) {
 		if n <= 0 {
 			return open, nil
 		}
-		const sizeAt, nameAt = 16, 19 // struct linux_dirent64: getdents64(2)
-		for rest := buf[:n]; len(rest) > nameAt; {
-			size := binary.NativeEndian.Uint16(rest[sizeAt:])
-			if fd := number(rest[nameAt:size]); fd >= 0 && fd != dir {
+		for rest := buf[:n]; len(rest) > 0; {
+			var name []byte
+			name, _, rest = NextEntry(rest)
+			if fd := number(name); fd >= 0 && fd != dir {
 				open = append(open, fd)
 			}
-			rest = rest[size:]
 		}
 	}
 }
 
-// number returns the number that a NUL-terminated string is, or -1.
+// NextEntry decodes the first struct linux_dirent64 of a buffer that getdents64(2) has filled. The name lies in the buffer, and a NUL follows it. kind
+// is DT_UNKNOWN if the file system does not say. rest is the buffer after it.
+func NextEntry(buf []byte) (name []byte, kind uint8, rest []byte) {
+	const sizeAt, kindAt, nameAt = 16, 18, 19
+	size := binary.NativeEndian.Uint16(buf[sizeAt:])
+	name = buf[nameAt:size]
+	return name[:bytes.IndexByte(name, 0)], buf[kindAt], buf[size:]
+}
+
+// EntryName returns a path for [OpenEntry].
+func EntryName(path string) []byte { return append([]byte(path), 0)[:len(path)] }
+
+// OpenEntry is openat(2) of a name that [NextEntry] or [EntryName] has returned.
+func OpenEntry(dir int, name []byte, flags int) (fd int, err error) {
+	if cap(name) == len(name) || name[:len(name)+1][len(name)] != 0 {
+		return -1, unix.EINVAL
+	}
+	r, _, e := syscall.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(unsafe.SliceData(name))), uintptr(flags), 0, 0, 0)
+	if e != 0 {
+		return -1, e
+	}
+	return int(r), nil
+}
+
+// number returns the number that a text is, or -1.
 func number(text []byte) (n int) {
 	for _, c := range text {
-		switch {
-		case c == 0:
-			return n
-		case c < '0' || c > '9':
+		if c < '0' || c > '9' {
 			return -1
 		}
 		n = 10*n + int(c-'0')
 	}
-	return -1
+	return n
 }
 
 // Recvmsg is recvmsg(2) without the sender's address, for which unix.Recvmsg takes the heap.

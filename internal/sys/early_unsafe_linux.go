@@ -163,7 +163,7 @@ func runEarly(task unsafe.Pointer) {
 func (p *Program) forkEarly(group int, flags uintptr, m *machine) (pid, pidfd int, err error, ok bool) {
 	p.EndEarly()
 	if group < 0 && p.Ahead {
-		pid, pidfd, err, ok = forkAhead(m, flags, p.early)
+		pid, pidfd, err, ok = forkAhead(m, flags, p.early, p.meanwhile)
 	} else if p.early != nil {
 		entry.EndAhead()
 	}
@@ -173,12 +173,12 @@ func (p *Program) forkEarly(group int, flags uintptr, m *machine) (pid, pidfd in
 }
 
 // forkAhead starts the child in namespaces that were made ahead, if there are such: see [entry.ForkAhead].
-func forkAhead(m *machine, flags uintptr, e *early) (pid, pidfd int, err error, ok bool) {
+func forkAhead(m *machine, flags uintptr, e *early, meanwhile func()) (pid, pidfd int, err error, ok bool) {
 	fn := born
 	if m.early = e; e != nil {
 		m.part = partRest
 	}
-	r, pidfd, ok := entry.ForkAhead(flags, **(**uintptr)(unsafe.Pointer(&fn)), unsafe.Pointer(m), e != nil)
+	r, pidfd, ok := entry.ForkAhead(flags, **(**uintptr)(unsafe.Pointer(&fn)), unsafe.Pointer(m), e != nil, meanwhile)
 	m.part = partAll
 	runtime.KeepAlive(m)
 	if ok && r > ^uintptr(4095) {

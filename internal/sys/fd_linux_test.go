@@ -44,3 +44,32 @@ func TestSpareFD(t *testing.T) {
 	assert.Greater(t, above, 300)
 	assert.Less(t, above, 1000)
 }
+
+// TestOpenFDs lists what /proc says, with numbers of one digit and of three.
+func TestOpenFDs(t *testing.T) {
+	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(null)
+	high, err := unix.FcntlInt(uintptr(null), unix.F_DUPFD_CLOEXEC, 123)
+	require.NoError(t, err)
+	defer unix.Close(high)
+	open, err := OpenFDs([]int{-5})
+	require.NoError(t, err)
+	require.Equal(t, -5, open[0], "it appends")
+	open = open[1:]
+	assert.Subset(t, open, []int{0, 1, 2, null, high})
+	for _, fd := range open {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		assert.NoErrorf(t, err, "%d", fd)
+	}
+	unix.Close(high)
+	open, err = OpenFDs(nil)
+	require.NoError(t, err)
+	assert.NotContains(t, open, high)
+}
+
+func TestNumber(t *testing.T) {
+	for text, want := range map[string]int{"0": 0, "7": 7, "123": 123, ".": -1, "..": -1, "1a": -1, "-1": -1} {
+		assert.Equal(t, want, number([]byte(text)), text)
+	}
+}

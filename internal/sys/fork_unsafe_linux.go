@@ -147,6 +147,20 @@ func (p *Program) Run() error {
 	return nil
 }
 
+// Again returns a function that makes the calls as [Program.Run] does, any number of times. An error is the errno of the call that failed.
+func (p *Program) Again() func() error {
+	m := assemble(p, -1)
+	return func() error {
+		m.errno = 0
+		end := run(m, 0, len(m.code))
+		runtime.KeepAlive(p)
+		if end < 0 {
+			return syscall.Errno(m.errno)
+		}
+		return nil
+	}
+}
+
 // Fork starts a child by clone(2) with flags and lets it run p. It returns the child's pid and a close-on-exec pidfd.
 //
 // The child is single-threaded and under the contract of Go's forkAndExecInChild. When a call of p fails, the child (or the one
@@ -162,6 +176,9 @@ func (p *Program) Fork(flags uintptr, report int) (pid, pidfd int, err error) {
 func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int, err error) {
 	m := assemble(p, report)
 	if pid, pidfd, err, ok := p.forkEarly(group, flags, m); ok {
+		if err == nil {
+			p.meanwhile()
+		}
 		return pid, pidfd, err
 	}
 	m.pidfd = -1
@@ -182,7 +199,16 @@ func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int
 	if errno != 0 {
 		return 0, -1, syscall.Errno(errno)
 	}
+	p.meanwhile()
 	return int(r), int(m.pidfd), nil
+}
+
+// meanwhile calls Meanwhile, unless that has been done.
+func (p *Program) meanwhile() {
+	if fn := p.Meanwhile; fn != nil {
+		p.Meanwhile = nil
+		fn()
+	}
 }
 
 // fork makes the clone call nr. In the child it runs the program and does not return.

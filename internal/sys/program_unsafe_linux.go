@@ -120,6 +120,9 @@ type Program struct {
 	Trace bool
 	// Ahead lets Fork use namespaces that were made ahead: see package entry. There is one set of them.
 	Ahead bool
+	// Meanwhile, if it is not nil, is called once by a fork that succeeds: when the child is there, or while another process makes it. That process
+	// has the same descriptors, so Meanwhile must close none that was open before.
+	Meanwhile func()
 
 	calls []Call
 	args  [][]Arg // of each call, when tracing

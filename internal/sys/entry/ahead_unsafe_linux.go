@@ -318,15 +318,17 @@ func readyFor(flags uintptr) bool {
 
 // ForkAhead starts a child in the namespaces that were made ahead, if they are those of flags. The child has a copy of this process's memory,
 // and calls the function at address run with argument. It has the actions of signals that this process was started with, but for
-// SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked says that [WorkAhead] has returned true.
+// SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked says that [WorkAhead] has returned true. Then meanwhile is called
+// as soon as there is nothing to do but to wait.
 //
 // ok is false if there are no such namespaces, and nothing has been started. With ok, pid is a negative errno if the process in them was killed:
 // the namespaces are lost.
-func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool) (pid uintptr, pidfd int, ok bool) {
+func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhile func()) (pid uintptr, pidfd int, ok bool) {
 	ahead.run, ahead.argument, ahead.pidfd = run, argument, -1
 	state := uint32(stateNone)
 	if worked && atomic.LoadUint32(&ahead.state) == stateWork { // it forks without a word: that would cost two switches
 		atomic.StoreUint32(&ahead.forks, 1)
+		meanwhile()
 		state = awaitFor(stateWork, longestWork)
 		// What hinders it hinders the child, too; but this process serves signals and clocks while the child waits.
 		if state == stateWork && !atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateCancel) {
