@@ -1,7 +1,6 @@
 package stages
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -63,24 +62,31 @@ func (l *Lowering) execLabel() error {
 	return nil
 }
 
-// workingDirectory enters the first working directory that exists. The remaining stages follow once for each, because they set PWD to it.
+// workingDirectory enters the first working directory that exists, and sets PWD to it.
 func (l *Lowering) workingDirectory() error {
 	b := l.plan.Bwrap
-	tail := func(dir string) error {
-		l.workDir = dir
-		return l.Append(verify.Confinement[:], verify.CompatTail)
-	}
+	dirs := append(slices.Clone(b.Dirs), "/") // where this process is already
 	if b.Chdir != nil {
+		dirs = []string{*b.Chdir}
 		l.chdir(*b.Chdir)
-		return tail(*b.Chdir)
 	}
-	var err error
-	// If chdir fails, the stages for that directory are skipped. If it succeeds, they end in exec, and no later call is reached.
-	for _, dir := range b.Dirs {
-		l.chdir(dir)
-		l.Program.Then(func() { err = errors.Join(err, tail(dir)) }, sys.Any)
+	environ, pwd := setenv(l.plan.Env, "PWD", dirs[0])
+	l.environ = sys.List(environ)
+	l.enterFirst(dirs, pwd)
+	return l.Append(verify.Confinement[:], verify.CompatTail)
+}
+
+// enterFirst enters the first of some directories. Where it is not the first one, it replaces the environment's entry for it. The process is in the last
+// one.
+func (l *Lowering) enterFirst(dirs []string, pwd int) {
+	if len(dirs) == 1 {
+		return
 	}
-	return errors.Join(err, tail("/"))
+	l.chdir(dirs[0])
+	l.Program.Else(func() {
+		l.Program.Replace(l.environ, pwd, "PWD="+dirs[1])
+		l.enterFirst(dirs[1:], pwd)
+	}, sys.Any)
 }
 
 // ambientCaps raises the kept capabilities in the ambient set, so that they survive exec (capabilities(7)). The stages before it have put
@@ -105,37 +111,34 @@ func (l *Lowering) announce() error {
 	return nil
 }
 
-// compatExec executes the command, with its working directory in PWD.
+// compatExec executes the command.
 func (l *Lowering) compatExec() error {
 	// --argv0 replaces the name that the command sees, not the program that is looked up.
 	argv := slices.Clone(l.plan.Command)
 	if name := l.plan.Bwrap.Argv0; name != nil {
 		argv[0] = *name
 	}
-	env := setenv(l.plan.Env, "PWD", l.workDir)
 	name := l.plan.Command[0]
 	if !strings.Contains(name, "/") {
-		return l.execAs(name, argv, env)
+		return l.execAs(name, argv, l.plan.Env, l.environ)
 	}
 	l.Program.At(sys.Step{Stage: "exec", Op: name, Path: name}) // no search in PATH, so every errno is the command's
-	l.Program.Add(unix.SYS_EXECVE, sys.Str(name), sys.List(argv), sys.List(env)).Tolerate(unix.ENOEXEC, 0)
+	l.Program.Add(unix.SYS_EXECVE, sys.Str(name), sys.List(argv), l.environ).Tolerate(unix.ENOEXEC, 0)
 	l.Program.At(sys.Step{Stage: "exec", Op: NoHeader, Path: name})
-	l.Program.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"/bin/sh", name}, argv[1:]...)), sys.List(env))
+	l.Program.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), sys.List(append([]string{"/bin/sh", name}, argv[1:]...)), l.environ)
 	return nil
 }
 
 // Witness is the byte that announce sends over the report pipe just before exec, for a caller that must know whether exec was reached.
 const Witness = 'w'
 
-// setenv returns env with a variable set. A variable that exists keeps its place.
-func setenv(env []string, name, value string) []string {
-	i := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
-	if i < 0 {
-		return append(slices.Clip(slices.Clone(env)), name+"="+value)
+// setenv returns env with a variable set, and which entry it is. A variable that exists keeps its place.
+func setenv(env []string, name, value string) (set []string, at int) {
+	at = slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	if at < 0 {
+		at = len(env)
 	}
-	env = slices.Clone(env)
-	env[i] = name + "=" + value
-	return env
+	return slices.Concat(env[:at], []string{name + "=" + value}, env[min(at+1, len(env)):]), at
 }
 
 // rawFilters installs the caller's seccomp filters.

@@ -15,7 +15,7 @@ func (l *Lowering) exec() error {
 	if l.plan.Bwrap != nil {
 		return l.compatExec()
 	}
-	return l.execAs(l.plan.Command[0], l.plan.Command, l.plan.Env)
+	return l.execAs(l.plan.Command[0], l.plan.Command, l.plan.Env, sys.List(l.plan.Env))
 }
 
 const (
@@ -33,18 +33,17 @@ func copied(n int, name string, argv []string) int { return n * (16*(len(argv)+1
 // execAs executes the program called name. It tries the directories of PATH in order, as execvp(3) does: it skips a directory without the
 // program, remembers a file that may not be executed, and has /bin/sh run a file without a header. Its last calls are failures, which
 // distinguish a command that is not found, one that cannot be executed, and one whose interpreter is missing.
-func (l *Lowering) execAs(name string, argv, environ []string) error {
+func (l *Lowering) execAs(name string, argv, environ []string, env sys.Arg) error {
 	candidates := Candidates(name, environ)
-	env := sys.List(environ)
 	words := sys.List(argv)
 	n := len(candidates)
 	if n > maxPathEntries {
 		return &fault.Error{Stage: "command", Op: "look for", Path: name, Err: fmt.Errorf("PATH has %d places; %d are the most", n, maxPathEntries),
 			Hint: "shorten PATH, or give the program's path"}
 	}
-	shells := make([]sys.Arg, n)
+	sh, paths, shells := sys.Str("/bin/sh"), make([]sys.Arg, n), make([]sys.Arg, n)
 	for i, c := range candidates {
-		shells[i] = sys.List(append([]string{"/bin/sh", c}, argv[1:]...)) // as glibc calls it
+		paths[i], shells[i] = sys.Str(c), sys.List(append([]string{"/bin/sh", c}, argv[1:]...)) // as glibc calls it
 	}
 	// The calls, in order: n times execve and its /bin/sh; n times faccessat and its failure; "not found"; the execs a second time,
 	// where the search goes on after an EACCES; and "permission denied".
@@ -62,20 +61,20 @@ func (l *Lowering) execAs(name string, argv, environ []string) error {
 				toNext = 1
 			}
 			// ENOEXEC goes on with the next call, /bin/sh. The other errors skip that call.
-			l.Program.Add(unix.SYS_EXECVE, sys.Str(c), words, env).Tolerate(unix.ENOEXEC, 0).
+			l.Program.Add(unix.SYS_EXECVE, paths[i], words, env).Tolerate(unix.ENOEXEC, 0).
 				Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, toNext)
 			l.Program.At(sys.Step{Stage: "exec", Op: NoHeader, Path: c})
-			l.Program.Add(unix.SYS_EXECVE, sys.Str("/bin/sh"), shells[i], env)
+			l.Program.Add(unix.SYS_EXECVE, sh, shells[i], env)
 		}
 	}
 	execs(false)
-	for _, c := range candidates {
+	for i, c := range candidates {
 		if l.plan.Bwrap != nil {
 			break
 		}
 		// A file that exists although execve returned ENOENT has no interpreter.
 		l.Program.At(sys.Step{Stage: "exec", Op: MissingInterpreter, Path: c})
-		l.Program.Add(unix.SYS_FACCESSAT, sys.AtCWD(), sys.Str(c), sys.Words(unix.F_OK, "F_OK")).
+		l.Program.Add(unix.SYS_FACCESSAT, sys.AtCWD(), paths[i], sys.Words(unix.F_OK, "F_OK")).
 			Tolerate(unix.ENOENT, 1).Tolerate(unix.ENOTDIR, 1).Tolerate(unix.EACCES, 1)
 		l.Program.Fail(unix.ENOENT)
 	}

@@ -81,7 +81,7 @@ type Lowering struct {
 	target     *SelfTestTarget // of the self-test
 	bwrap      *BwrapStart     // the bubblewrap that a watchdog starts
 	request    Command         // of a session
-	workDir    string          // of a command under the name bwrap
+	environ    sys.Arg         // of a command under the name bwrap
 	by         verify.Runner   // whose stages are appended
 	execAt     int             // the first call of exec
 	resolver   mounts.Resolver // of paths on the host

@@ -70,6 +70,34 @@ func TestCompareFindsAnExchangedFile(t *testing.T) {
 	require.ErrorIs(t, compare("/", "/proc"), unix.ESTALE)
 }
 
+// TestReplace: the program that a list is given sees the last text, in a child alone.
+func TestReplace(t *testing.T) {
+	var p Program
+	env := List([]string{"A=1", "B=2", "C=3"})
+	p.Replace(env, 1, "B=a longer one")
+	p.Add(unix.SYS_CHDIR, Str("/no/such"))
+	p.Else(func() { p.Replace(env, 2, "C=4") }, unix.ENOENT)
+	p.Add(unix.SYS_CHDIR, Str("/"))
+	p.Else(func() { p.Replace(env, 0, "A=5") }, unix.ENOENT)
+	var out [2]int
+	require.NoError(t, unix.Pipe2(out[:], unix.O_CLOEXEC))
+	p.Add(unix.SYS_DUP3, Int(out[1]), Int(1), Int(0))
+	p.Add(unix.SYS_EXECVE, Str("/usr/bin/env"), List([]string{"env"}), env)
+	for range 2 {
+		pid, pidfd, err := p.Fork(0, out[1])
+		require.NoError(t, err)
+		unix.Close(pidfd)
+		_, err = unix.Wait4(pid, nil, 0, nil)
+		require.NoError(t, err)
+		buf := make([]byte, 100)
+		n, err := unix.Read(out[0], buf)
+		require.NoError(t, err)
+		assert.Equal(t, "A=1\nB=a longer one\nC=4\n", string(buf[:n]))
+	}
+	unix.Close(out[0])
+	unix.Close(out[1])
+}
+
 func TestJoinHandsOverToASibling(t *testing.T) {
 	f, failed, _, _, ws := forkOne(t, func(p *Program, _ int) {
 		p.Join()
@@ -107,11 +135,13 @@ func TestTextOfBranches(t *testing.T) {
 	p.Compare(make([]byte, 32), 16, unix.ESTALE)
 	p.Join()
 	p.Reap(pid, 4, true, "")
+	p.Replace(List([]string{"A=1", "B=2"}), 1, "B=3")
 	assert.Equal(t, `   0  chdir("/a"), or any: skip 1
    1  getpid()
    2  compare(16 bytes), else ESTALE
    3  clone(CLONE_PARENT|SIGCHLD), and end
    4  reap(until $1, status to 4), then all
+   5  replace(entry 1 by "B=3")
 `, p.String())
 }
 

@@ -294,6 +294,8 @@ func run(m *machine, i, to int) int {
 			reap(m, c)
 		case kindCompare:
 			compare(m, c)
+		case kindReplace:
+			*(*uintptr)(unsafe.Pointer(c.into)), m.errno = c.a[0], 0
 		case kindCopy:
 			copyAll(m, c)
 		case kindReport:

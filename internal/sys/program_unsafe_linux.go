@@ -54,6 +54,7 @@ const (
 	kindForeign      // a call of another architecture
 	kindExpect       // wait for one child, and fail unless it ended as it should
 	kindSend         // send a descriptor to another process
+	kindReplace      // no call: replace an entry of a list
 	kindServe        // start processes on request; a has the index of each part's first call, and of the first call after them
 )
 
@@ -200,6 +201,20 @@ func (p *Program) Compare(buf []byte, n int, e syscall.Errno) {
 	}
 	p.add(Call{kind: kindCompare, errno: int16(e), into: (*int32)(unsafe.Pointer(&buf[0])), from: int32(n), to: int32(len(buf) - n)})
 }
+
+// Replace appends the replacement of entry i of a [List], which an earlier or later call is given, by another text.
+func (p *Program) Replace(list Arg, i int, text string) {
+	c := p.add(Call{kind: kindReplace, into: (*int32)(unsafe.Add(list.ptr, i*wordSize)), memory: int32(len(p.alive))})
+	word := Str(text)
+	p.set(c, 0, &word)
+	p.alive = append(p.alive, memory{list.ptr, list.size})
+	if p.Trace {
+		p.args[len(p.calls)-1] = []Arg{Int(i), word}
+	}
+}
+
+// wordSize is the size of a pointer.
+const wordSize = int(unsafe.Sizeof(uintptr(0)))
 
 // Spawn appends a vfork(2). The child makes the calls that body adds; it shares this process's memory, and this process stops until the
 // child has executed a program or ended. If the child reaches the end of its calls, it ends with the failure ENOEXEC. The child's pid is

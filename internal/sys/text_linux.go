@@ -64,6 +64,8 @@ func (c *Call) text(args []Arg) string {
 		return out.String()
 	case kindCompare:
 		return fmt.Sprintf("compare(%d bytes), else %s", c.from, unix.ErrnoName(unix.Errno(c.errno)))
+	case kindReplace:
+		return fmt.Sprintf("replace(entry %s by %s)", args[0].print(c), args[1].print(c))
 	case kindCopy:
 		return fmt.Sprintf("copy(from %d to its end, to $%d)", c.from, c.keep)
 	case kindReport:

@@ -32,6 +32,7 @@ const (
 	KindSpawn   = kindSpawn
 	KindReap    = kindReap
 	KindCompare = kindCompare
+	KindReplace = kindReplace
 	KindCopy    = kindCopy
 	KindReport  = kindReport
 	KindJoin    = kindJoin

@@ -228,7 +228,7 @@ var Confinement = [...]Stage{
 	{NotDumpable, Command | Bare | Shared, "the memory is pid 1's, too, until exec: nobody looks into it from here on; CVE-2019-5736"},
 	{NoNewPrivs, confined | Tester | ForeignTester, "set-uid programs stay powerless; Landlock and seccomp require it"},
 	{ExecLabel, CompatCommand, "where asked for"},
-	{WorkingDirectory, CompatCommand, "the first that is there, named in PWD; each has the stages that follow"},
+	{WorkingDirectory, CompatCommand, "the first that is there, named in PWD"},
 	{AmbientCaps, CompatTail, "those that were asked for survive exec"},
 	{Landlock, confined | Tester | CompatTail, "files, independent of the mounts: a mistake in one is no way out"},
 	{Restrict, Shared, "the same, by the ruleset that the server has built"},
