@@ -90,7 +90,7 @@ func (f *flags) rows() []flagRow {
 			"say so (default strict)", "fallback"},
 		{"--backend NAME", offered{&f.backend, policy.Words(policy.Backends)}, "auto (native, or with degrade the strongest that works), native, bwrap, docker (or " +
 			"Podman), landlock (no namespaces), none (no sandbox); nsrun status has what each of them loses", "backend"},
-		{"--require LIST", offered{&f.require, policy.Requirements}, "guarantees that must hold whatever the backend and the fallback, and tools: what presets show is there (repeat)", ""},
+		{"--require LIST", offered{&f.require, policy.Requirements()}, "guarantees that must hold whatever the backend and the fallback, and tools: what presets show is there (repeat)", ""},
 		{"--isolation LEVEL", offered{&f.isolation, policy.Words(policy.Isolations)}, "container (default); subprocess: no sandbox, but a process group, limits, time and " +
 			"environment as asked for; permissive: the command as you would run it, but for time", "isolation"},
 		{"--autonomy LEVEL", offered{&f.autonomy, policy.Words(policy.Autonomies)}, "readonly, supervised (default) or full: what becomes of grants; see nsrun help autonomy", "autonomy"},

@@ -380,6 +380,7 @@ const perThreadSignal = unix.Signal(33)
 func defaultSignals() {
 	var p sys.Program
 	ignored := stages.IgnoredSignals()
+	p.Grow(64) // the signals
 	for _, sig := range []unix.Signal{unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ,
 		unix.SIGIO, unix.SIGPWR, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGABRT, unix.SIGPIPE, unix.SIGSEGV, unix.SIGBUS, unix.SIGILL, unix.SIGFPE, unix.SIGTRAP} {
 		if !slices.Contains(ignored, sig) {

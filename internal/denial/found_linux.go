@@ -92,7 +92,8 @@ func (f *found) all() (denials []result.Denial, missed int) {
 }
 
 // tried are calls that programs try, and do without.
-var tried = strings.Fields("io_uring_setup clone3 rseq set_mempolicy mbind get_mempolicy perf_event_open add_key keyctl request_key bpf userfaultfd pidfd_getfd kcmp acct quotactl pkey_alloc")
+var tried = []string{"io_uring_setup", "clone3", "rseq", "set_mempolicy", "mbind", "get_mempolicy", "perf_event_open", "add_key", "keyctl",
+	"request_key", "bpf", "userfaultfd", "pidfd_getfd", "kcmp", "acct", "quotactl", "pkey_alloc"}
 
 // refused is a system call that the filters refuse.
 func (w *Watch) refused(e event) *result.Denial {

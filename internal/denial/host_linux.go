@@ -15,7 +15,8 @@ import (
 )
 
 // local are the file systems where a look is short, and has no effect. On others, such as FUSE, NFS and autofs, nothing is looked up.
-var local = strings.Fields("ext2 ext3 ext4 xfs btrfs zfs bcachefs f2fs tmpfs ramfs rootfs devtmpfs overlay squashfs erofs iso9660 vfat exfat ntfs3 jfs reiserfs ubifs")
+var local = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "tmpfs", "ramfs", "rootfs", "devtmpfs", "overlay",
+	"squashfs", "erofs", "iso9660", "vfat", "exfat", "ntfs3", "jfs", "reiserfs", "ubifs"}
 
 // errElsewhere says that a path leads to where nothing is looked up.
 var errElsewhere = errors.New("it is on a file system that is not looked at")

@@ -181,7 +181,7 @@ func (w *Watch) serve() {
 func (w *Watch) answer(n sys.Notification) {
 	name, _ := w.arch.Name(uint32(n.NR))
 	verdict, err := w.decider.Decide(seccomp.Data{NR: uint32(n.NR), Arch: n.Arch, IP: n.IP, Args: n.Args})
-	c, watched := calls[name]
+	c, watched := callOf(name)
 	silent := w.reported || watched && !w.All && plan.ExplainsLooking(name)
 	errno, refused := verdict.Errno()
 	if err != nil || !refused && (!verdict.Allows() || !watched) {

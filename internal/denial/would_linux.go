@@ -12,20 +12,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// argument is where a call has something.
+type argument struct {
+	call string
+	at   int
+}
+
 // atFlags says which argument has flags AT_..., and accessModes which one what access(2) asks for.
 var (
-	atFlags     = map[string]int{"newfstatat": 3, "statx": 2, "faccessat2": 3, "fchownat": 4, "fchmodat2": 3, "utimensat": 3, "unlinkat": 2, "execveat": 4}
-	accessModes = map[string]int{"access": 1, "faccessat": 2, "faccessat2": 2}
-	atLinks     = strings.Fields("lstat lchown readlink readlinkat") // they do not follow the last link
+	atFlags = []argument{{"newfstatat", 3}, {"statx", 2}, {"faccessat2", 3}, {"fchownat", 4}, {"fchmodat2", 3}, {"utimensat", 3}, {"unlinkat", 2}, {"execveat", 4}}
+
+	accessModes = []argument{{"access", 1}, {"faccessat", 2}, {"faccessat2", 2}}
+
+	atLinks = []string{"lstat", "lchown", "readlink", "readlinkat"} // they do not follow the last link
 )
+
+// argumentOf returns the argument of a call that a table has.
+func argumentOf(table []argument, call string) (at int, ok bool) {
+	for _, a := range table {
+		if a.call == call {
+			return a.at, true
+		}
+	}
+	return 0, false
+}
 
 // asks sets what a call's flags ask for.
 func (e *event) asks(args [6]uint64) {
 	var at uint64
-	if i, ok := atFlags[e.name]; ok {
+	if i, ok := argumentOf(atFlags, e.name); ok {
 		at = args[i]
 	}
-	if i, ok := accessModes[e.name]; ok {
+	if i, ok := argumentOf(accessModes, e.name); ok {
 		e.mode = uint32(args[i])
 	}
 	const exclusive = unix.O_CREAT | unix.O_EXCL

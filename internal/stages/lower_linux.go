@@ -117,7 +117,11 @@ func New(p *plan.Plan, resolver mounts.Resolver, f FDs, trace bool) *Lowering {
 
 // Lower appends the stages that the process by runs.
 func (l *Lowering) Lower(by verify.Runner) (*Lowered, error) {
-	l.Program.Grow(400 + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
+	most := 400
+	if by == verify.Compat {
+		most = 220
+	}
+	l.Program.Grow(most + 13*len(l.plan.Mounts)) // ten calls for a bind and three for its Landlock rule
 	var flags uintptr
 	for _, ns := range l.plan.Namespaces {
 		flag := cloneFlag(ns)

@@ -24,7 +24,7 @@ const (
 )
 
 // Claims has, for each claim, the promise and the attack that it excludes.
-var Claims = map[Claim]struct{ Claim, Excludes string }{
+var Claims = [...]struct{ Claim, Excludes string }{
 	Places: {"Every mount point and every file is made and opened from a descriptor of the new root, through no symlink, and nothing is made in a directory of the host.",
 		"CVE-2026-87766: a mount point made through a symlink that was planted; CVE-2019-16884, CVE-2021-30465"},
 	Flags: {"Every mount has the plan's flags before it is attached, or, before Linux 5.12, before the command exists; no later call takes one away.",

@@ -160,8 +160,8 @@ func (p *configParser) variable(first byte) (s Setting, err error) {
 	return s, err
 }
 
-// escapes are what follows a backslash in a value, beside the end of a line.
-var escapes = map[byte]byte{'t': '\t', 'b': '\b', 'n': '\n', '\\': '\\', '"': '"'}
+// escapes are what follows a backslash in a value, beside the end of a line, and escaped what each stands for.
+const escapes, escaped = `tbn\"`, "\t\b\n\\\""
 
 // value reads one, which ends with a line that is not continued.
 func (p *configParser) value() (string, error) {
@@ -195,11 +195,11 @@ func (p *configParser) value() (string, error) {
 				}
 				continue
 			}
-			plain, ok := escapes[c]
-			if !ok {
+			i := strings.IndexByte(escapes, c)
+			if i < 0 {
 				return "", p.bad()
 			}
-			c = plain
+			c = escaped[i]
 		}
 		out = append(out, c)
 		keep = len(out)

@@ -57,7 +57,7 @@ var settings = []setting{
 	{"instaweb.browser", nil, whyRuns},
 	{"tar.*.command", nil, whyRuns},
 	{"imap.tunnel", nil, whyRuns},
-	{"sendemail.**", names("smtpserver", "sendmailcmd", "tocmd", "cccmd", "headercmd"), whyRuns},
+	{"sendemail.**", sendsMail, whyRuns},
 	{"uploadpack.packObjectsHook", nil, whyRuns},
 	{"gc.recentObjectsHook", nil, whyRuns},
 	{"lfs.customtransfer.*.path", nil, "git-lfs on the host would run it"},
@@ -83,16 +83,13 @@ var settings = []setting{
 	{"includeIf.*.path", nil, whyReads},
 }
 
-// names is a condition of a section's names, which when gets in the place of the value: see [Setting.Runs].
-func names(all ...string) func(string) bool {
-	return func(name string) bool {
-		for _, n := range all {
-			if n == name {
-				return true
-			}
-		}
-		return false
+// sendsMail is a condition of a section's names, which gets one in the place of the value: see [Setting.Runs].
+func sendsMail(name string) bool {
+	switch name {
+	case "smtpserver", "sendmailcmd", "tocmd", "cccmd", "headercmd":
+		return true
 	}
+	return false
 }
 
 // Runs reports whether git would run a program because of the setting, or read more settings. name is its key as git's manuals spell it; why says what

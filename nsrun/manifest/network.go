@@ -18,7 +18,7 @@ type netWish struct {
 // network is a word, or an object that lists what can be reached.
 type network struct{ proxy bool }
 
-var netWords = oneOf([]policy.Network{policy.NetworkNone, policy.NetworkHost})
+func netWords() stringForm { return oneOf([]policy.Network{policy.NetworkNone, policy.NetworkHost}) }
 
 func netForm(proxy bool) record[netWish] {
 	r := record[netWish]{what: "network", rows: []row[netWish]{
@@ -55,7 +55,7 @@ func (f network) read(d *decoder, n *node, key string, into any) {
 		d.add(n.at, key, n.kind.String()+" stands where the list needs its key", `write {"allow": ["example.com:443"]}, or none, or host`)
 	default:
 		var word string
-		netWords.read(d, n, key, &word)
+		netWords().read(d, n, key, &word)
 		*w.mode = policy.Network(word)
 	}
 }
@@ -64,7 +64,7 @@ func (network) json(from any) (string, bool) {
 	w := from.(*netWish)
 	if *w.mode != policy.NetworkAllow {
 		word := string(*w.mode)
-		return netWords.json(&word)
+		return netWords().json(&word)
 	}
 	all := *w.allow
 	if all == nil {
@@ -79,5 +79,5 @@ func (network) json(from any) (string, bool) {
 }
 
 func (f network) schema() map[string]any {
-	return map[string]any{"oneOf": []any{netWords.schema(), netForm(f.proxy).schema()}}
+	return map[string]any{"oneOf": []any{netWords().schema(), netForm(f.proxy).schema()}}
 }

@@ -18,9 +18,11 @@ var (
 	rootText  = stringForm{validate: rootPath, pattern: `^/`}
 	wordText  = stringForm{validate: word, pattern: wordPattern}
 	envText   = stringForm{validate: envName, pattern: envPattern}
-	guarantee = stringForm{choices: policy.Requirements}
-	filters   = stringForm{choices: policy.SeccompFilters}
 )
+
+// Words that other packages list.
+func guarantees() stringForm { return stringForm{choices: policy.Requirements()} }
+func filters() stringForm    { return stringForm{choices: policy.SeccompFilters} }
 
 func oneOf[T ~string](words []T) stringForm { return stringForm{choices: policy.Words(words)} }
 
@@ -63,7 +65,7 @@ func manifestForm() record[Manifest] {
 		{"gid", "the group id inside", id, func(m *Manifest) any { return &m.Wishes.GID }},
 		{"fallback", "what to do about wishes that cannot be enforced; default strict", oneOf(policy.Fallbacks),
 			func(m *Manifest) any { return (*string)(&m.Wishes.Fallback) }},
-		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantee}, func(m *Manifest) any { return &m.Wishes.Require }},
+		{"require", "guarantees that must hold whatever the backend", listForm[string]{guarantees()}, func(m *Manifest) any { return &m.Wishes.Require }},
 		{"isolation", "container, the default; subprocess and permissive are no sandbox", oneOf(policy.Isolations), func(m *Manifest) any { return (*string)(&m.Wishes.Isolation) }},
 		{"self_test", "whether the sandbox tries what must fail before it starts the command", boolForm{false}, func(m *Manifest) any { return &m.Wishes.SelfTest }},
 		{"explain", "whether the result reports what was refused, and what would allow it: off (default), on, all", oneOf(policy.Explains),
@@ -107,7 +109,7 @@ type filter struct{}
 
 func filterForm() record[Manifest] {
 	return record[Manifest]{what: "seccomp", rows: []row[Manifest]{
-		{"filter", `a filter's name; "off" installs none`, filters, func(m *Manifest) any { return &m.Wishes.Seccomp.Filter }},
+		{"filter", `a filter's name; "off" installs none`, filters(), func(m *Manifest) any { return &m.Wishes.Seccomp.Filter }},
 		{"deny", "names of further system calls to deny", listForm[string]{wordText}, func(m *Manifest) any { return &m.Wishes.Seccomp.Deny }},
 		{"raw", "a file of classic BPF, installed beside the filter", fileText, func(m *Manifest) any { return &m.RawFilter }},
 	}}
@@ -116,7 +118,7 @@ func filterForm() record[Manifest] {
 func (filter) read(d *decoder, n *node, key string, into any) {
 	if n.kind == text {
 		d.places[key] = n.at
-		filters.read(d, n, key, &into.(*Manifest).Wishes.Seccomp.Filter)
+		filters().read(d, n, key, &into.(*Manifest).Wishes.Seccomp.Filter)
 		return
 	}
 	filterForm().read(d, n, key, into)
@@ -125,11 +127,11 @@ func (filter) read(d *decoder, n *node, key string, into any) {
 func (filter) json(from any) (string, bool) {
 	m := from.(*Manifest)
 	if len(m.Wishes.Seccomp.Deny) == 0 && m.RawFilter == "" {
-		return filters.json(&m.Wishes.Seccomp.Filter)
+		return filters().json(&m.Wishes.Seccomp.Filter)
 	}
 	return filterForm().json(m)
 }
 
 func (filter) schema() map[string]any {
-	return map[string]any{"oneOf": []any{filters.schema(), filterForm().schema()}}
+	return map[string]any{"oneOf": []any{filters().schema(), filterForm().schema()}}
 }

@@ -31,9 +31,7 @@ const (
 )
 
 // ExplainsLooking reports whether a call is watched only by a plan that reports all.
-func ExplainsLooking(call string) bool { return slices.Contains(looking, call) }
-
-var looking = strings.Fields(explainAll)
+func ExplainsLooking(call string) bool { return slices.Contains(strings.Fields(explainAll), call) }
 
 // explain plans the listener. What cannot be had is a note: nothing is less confined without it.
 func (c *compiler) explain() error {

@@ -20,14 +20,14 @@ func inodes(mb int64) int64 { return max(mb<<20>>12, 4096) }
 
 // secretEtc are places in /etc that only root can read. A sandbox started by root is root to the file system, so they are
 // covered; for anyone else the permissions do it.
-var secretEtc = []string{
+var secretEtc = [...]string{
 	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private", "security/opasswd", "letsencrypt",
 	"wireguard", "NetworkManager/system-connections", "krb5.keytab", "nsrun",
 }
 
 // SecretEtc reports whether a path is one of those places, or below one.
 func SecretEtc(path string) bool {
-	return slices.ContainsFunc(secretEtc, func(name string) bool { return policy.Inside(path, "/etc/"+name) })
+	return slices.ContainsFunc(secretEtc[:], func(name string) bool { return policy.Inside(path, "/etc/"+name) })
 }
 
 func (c *compiler) fileSystem() error {
@@ -174,7 +174,7 @@ func access(e policy.FS) mounts.Flags {
 }
 
 // maxEtc is how many operations appendEtc adds at most.
-var maxEtc = 7 + len(secretEtc)
+const maxEtc = 7 + len(secretEtc)
 
 // appendEtc covers what in the host's /etc tells of its accounts, names and network by files that tell of the sandbox.
 func (c *compiler) appendEtc(ops []mounts.Op) []mounts.Op {

@@ -7,10 +7,9 @@ import (
 )
 
 // BaseEnv lists the variables that every sandbox takes from its caller: locale, terminal and time zone.
-var BaseEnv = slices.Concat([]string{"LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "TZ"}, locales)
-
-// locales are the names of locale(7), one by one: a secret, too, can be called LC_something.
-var locales = []string{"LC_ALL", "LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES", "LC_PAPER", "LC_NAME",
+var BaseEnv = []string{"LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "TZ",
+	// Those of locale(7), one by one: a secret, too, can be called LC_something.
+	"LC_ALL", "LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES", "LC_PAPER", "LC_NAME",
 	"LC_ADDRESS", "LC_TELEPHONE", "LC_MEASUREMENT", "LC_IDENTIFICATION"}
 
 // DefaultPath is PATH inside, unless the policy sets another.

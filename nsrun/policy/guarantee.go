@@ -16,19 +16,19 @@ var Guarantees = [...]string{
 // RequireTools in Policy.Require refuses what a preset cannot show. It is no guarantee of a backend's.
 const RequireTools = "tools"
 
-// Requirements are the words that Policy.Require may list.
-var Requirements = append(Guarantees[:len(Guarantees):len(Guarantees)], RequireTools)
+// Requirements returns the words that Policy.Require may list.
+func Requirements() []string { return append(Guarantees[:], RequireTools) }
 
 // checkRequire says which names are no guarantees, and which come twice.
 func (p Policy) checkRequire(say sayer) {
 	for i, name := range p.Require {
 		switch field := fmt.Sprintf("require[%d]", i); {
-		case !slices.Contains(Requirements, name):
-			if near, ok := Nearest(name, Requirements); ok {
+		case !slices.Contains(Requirements(), name):
+			if near, ok := Nearest(name, Requirements()); ok {
 				say(field, "%q is not a guarantee; did you mean %s?", name, near)
 				continue
 			}
-			say(field, "%q is not a guarantee; they are %s", name, strings.Join(Requirements, ", "))
+			say(field, "%q is not a guarantee; they are %s", name, strings.Join(Requirements(), ", "))
 		case slices.Contains(p.Require[:i], name):
 			say(field, "%s is given twice", name)
 		}

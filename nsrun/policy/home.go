@@ -82,7 +82,9 @@ func (p Policy) homeFits() (Policy, []Note) {
 }
 
 // notHome are the places that no home directory can be at, in or above.
-var notHome = slices.Concat([]string{"/proc", "/dev", "/sys", "/run"}, SystemDirs, SystemFacts)
+func notHome() []string {
+	return slices.Concat([]string{"/proc", "/dev", "/sys", "/run", "/tmp", "/var/tmp"}, SystemDirs, SystemFacts)
+}
 
 // HomePlace says why no home directory can be at a path, or nothing. It must be absolute and clean, and neither in nor above a directory that
 // sandboxes show of the system: HOME=/etc must not show the host's /etc, nor hide the sandbox's.
@@ -97,7 +99,7 @@ func HomePlace(home string) (why string) {
 	case slices.Contains([]string{"/tmp", "/var/tmp"}, home):
 		return "each sandbox has one for itself"
 	}
-	for _, dir := range append(notHome, "/tmp", "/var/tmp") {
+	for _, dir := range notHome() {
 		above := Inside(dir, home)
 		if in := Inside(home, dir) && dir != "/tmp" && dir != "/var/tmp"; in || above {
 			return "it is in or above " + dir

@@ -27,7 +27,8 @@ var hooks = []struct{ shapes, why string }{
 
 // PlainEnv lists the variables that a request may set under the built-in command rules passive. No list of hooks is complete; of these it is known
 // that they say how output looks, and choose no code. A trailing * matches any rest.
-var PlainEnv = slices.Concat([]string{"LANG"}, locales, []string{"TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "CI"})
+var PlainEnv = []string{"LANG", "LC_ALL", "LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES", "LC_PAPER", "LC_NAME",
+	"LC_ADDRESS", "LC_TELEPHONE", "LC_MEASUREMENT", "LC_IDENTIFICATION", "TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "CI"}
 
 // PlainName reports whether a variable of that name is one of [PlainEnv].
 func PlainName(name string) bool {

@@ -50,19 +50,26 @@ func writeOutput(w writer, base64Asked bool, parts ...[]byte) {
 }
 
 // escapes are how encoding/json writes the characters of ASCII that a string cannot hold as they are.
-var escapes = sync.OnceValue(func() (table [utf8.RuneSelf]string) {
-	for c := range table {
-		if quoted := marshal(string(rune(c))); len(quoted) > len(`"x"`) {
-			table[c] = string(quoted[1 : len(quoted)-1])
+var escapes struct {
+	sync.Once
+	table [utf8.RuneSelf]string
+}
+
+func escape() *[utf8.RuneSelf]string {
+	escapes.Do(func() {
+		for c := range escapes.table {
+			if quoted := marshal(string(rune(c))); len(quoted) > len(`"x"`) {
+				escapes.table[c] = string(quoted[1 : len(quoted)-1])
+			}
 		}
-	}
-	return table
-})
+	})
+	return &escapes.table
+}
 
 // writeEscaped writes UTF-8 as it stands in a string of JSON. U+2028 and U+2029 are escaped because readers of lines, such as Node's readline,
 // take them for ends of lines.
 func writeEscaped(w writer, text []byte) {
-	table, from := escapes(), 0
+	table, from := escape(), 0
 	for i := 0; i < len(text); i++ {
 		escaped, size := "", 1
 		switch c := text[i]; {

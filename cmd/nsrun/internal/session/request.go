@@ -79,23 +79,31 @@ type prepare func(s *server, c *call, req *request) (act, *Error)
 // act carries a request out. It returns what is answered.
 type act func() (any, *Error)
 
-var ops = sync.OnceValue(func() []op {
-	return []op{
-		{"open", "session manifest policy dir ask refusals", "", work, (*server).prepareOpen},
-		{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt explain", "", work, inSession((*server).exec)},
-		{"start", "session args shell env labels cwd terminal encoding explain", "", work, (*server).prepareStart},
-		{"write", "of data eof", "of", work, (*server).prepareWrite},
-		{"signal", "of signal", "of signal", control, ofProcess(func(p *process, req *request) (any, *Error) { return done(p.proc.Signal(req.signal)) })},
-		{"resize", "of terminal", "of terminal", control, ofProcess(func(p *process, req *request) (any, *Error) { return done(p.proc.Resize(*req.terminal)) })},
-		{"wait", "of receipt", "of", waiting, (*server).prepareWait},
-		{"cancel", "of", "of", control, (*server).prepareCancel},
-		{"resolve", "session path access", "path", work, inSession((*server).resolve)},
-		{"allow", "session rules", "rules", work, inSession((*server).setRules)},
-		{"answer", "session question allow reason", "question allow", control, (*server).prepareAnswer},
-		{"close", "session now", "", control, (*server).prepareClose},
-		{"ping", "", "", control, (*server).preparePing},
-	}
-})
+var allOps struct {
+	sync.Once
+	rows []op
+}
+
+func ops() []op {
+	allOps.Do(func() {
+		allOps.rows = []op{
+			{"open", "session manifest policy dir ask refusals", "", work, (*server).prepareOpen},
+			{"exec", "session args shell stdin env labels cwd timeout max_output fresh terminal stream encoding receipt explain", "", work, inSession((*server).exec)},
+			{"start", "session args shell env labels cwd terminal encoding explain", "", work, (*server).prepareStart},
+			{"write", "of data eof", "of", work, (*server).prepareWrite},
+			{"signal", "of signal", "of signal", control, ofProcess(func(p *process, req *request) (any, *Error) { return done(p.proc.Signal(req.signal)) })},
+			{"resize", "of terminal", "of terminal", control, ofProcess(func(p *process, req *request) (any, *Error) { return done(p.proc.Resize(*req.terminal)) })},
+			{"wait", "of receipt", "of", waiting, (*server).prepareWait},
+			{"cancel", "of", "of", control, (*server).prepareCancel},
+			{"resolve", "session path access", "path", work, inSession((*server).resolve)},
+			{"allow", "session rules", "rules", work, inSession((*server).setRules)},
+			{"answer", "session question allow reason", "question allow", control, (*server).prepareAnswer},
+			{"close", "session now", "", control, (*server).prepareClose},
+			{"ping", "", "", control, (*server).preparePing},
+		}
+	})
+	return allOps.rows
+}
 
 // decode reads a line. With an error it returns as much of the request as its answer needs: the id, if there is one.
 func decode(line []byte) (*request, *Error) {
