@@ -315,8 +315,8 @@ func (r *run) readReport() {
 	}
 }
 
-// release lets the command's process go on, but not in a sandbox that is broken, or ends the sandbox if the message cannot be sent: see [sendRelease]. With a helper it does so when that is
-// ready.
+// release lets the command's process go on, or ends the sandbox if the message cannot be sent: see [sendRelease]. With a helper it does so when that is
+// ready, and in a sandbox that is broken not at all.
 func (r *run) release() {
 	if r.reported = true; r.helper != nil && !r.helper.ready || r.broken != nil { // pid 1 may have reported before it was killed
 		return
