@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/nsrun/nsrun/internal/backend"
 	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/runner"
 	"github.com/nsrun/nsrun/nsrun/bwrap"
@@ -49,11 +48,11 @@ func (a *app) bubblewrap(argv0 string, args []string) int {
 	if p, err = addLayers(p, known); err != nil {
 		return a.bwrapFail(p, err)
 	}
-	result, err := runner.RunPlan(p, backend.Options{Sole: true, Brief: true})
+	code, err := runner.RunBwrap(p)
 	if err != nil {
 		return a.bwrapFail(p, err)
 	}
-	return result.Code
+	return code
 }
 
 // layersVariable is where an operator names protection that is added to every sandbox of this compat mode, or @ and the path of a

@@ -107,7 +107,7 @@ func TestARuleThatCannotBeAddedLater(t *testing.T) {
 		if action != unix.SECCOMP_RET_KILL_PROCESS {
 			assert.Contains(t, stderr, "landlock (rule /etc): input/output error")
 		}
-		for err = error(nil); err == nil; { // what is left comes to this process, and ends
+		for err = error(nil); err == nil; { // the processes of the sandbox are children of this one now
 			_, err = unix.Wait4(-1, nil, 0, nil)
 		}
 		return

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/probe"
@@ -56,7 +57,10 @@ func TestNoRuleFollowsALinkOnTheWay(t *testing.T) {
 				r.listen()
 				defer r.close()
 				// It opens the rules when this process has answered.
-				testenv.Eventually(t, func() bool { return children(t, strconv.Itoa(pid)) != "" }, "the process that becomes the command")
+				testenv.Eventually(t, func() bool {
+					at, _ := os.Readlink("/proc/" + children(t, strconv.Itoa(pid)) + "/cwd")
+					return strings.HasSuffix(at, dir+"/on/granted")
+				}, "the process that becomes the command is in its working directory")
 				if exchange {
 					require.NoError(t, os.Rename(dir+"/on", dir+"/was"))
 					require.NoError(t, os.Symlink("other", dir+"/on"))

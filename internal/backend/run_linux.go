@@ -139,14 +139,12 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 		entry.EndAhead()
 		return Outcome{}, err
 	}
-	s.lowered.Program.Ahead = true
 	r := &run{plan: p, opts: opts, lowered: s.lowered, parent: w.parent, before: w.early, command: -1, ch: s.ch, pumps: s.pumps, helper: served}
 	r.listen()
 	if opts.Sole {
 		settle()
 	}
-	var later error
-	s.lowered.Program.Meanwhile = func() { later = s.addLater(p, opts) }
+	s.lowered.Program.Ahead, s.lowered.Program.Meanwhile = true, func() { r.broken = s.addLater(p, opts) }
 	started := time.Now()
 	r.pid, r.pidfd, err = s.lowered.Program.ForkInto(bornIn(p, group), s.lowered.Flags, s.ch.childReport)
 	s.closeChild()
@@ -155,8 +153,8 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	}
 	entry.EndAhead()
 	defer r.close()
-	if later != nil {
-		r.breaks(later)
+	if r.broken != nil {
+		r.kill()
 	}
 	out, err = r.finish()
 	if p.Explain != nil {
@@ -315,8 +313,8 @@ func (r *run) readReport() {
 	}
 }
 
-// release lets the command's process go on, but not in a sandbox that is broken, or ends the sandbox if the message cannot be sent: see [sendRelease]. With a helper it does so when that is
-// ready.
+// release lets the command's process go on, or ends the sandbox if the message cannot be sent: see [sendRelease]. With a helper it does so when that is
+// ready, and in a sandbox that is broken not at all.
 func (r *run) release() {
 	if r.reported = true; r.helper != nil && !r.helper.ready || r.broken != nil { // pid 1 may have reported before it was killed
 		return

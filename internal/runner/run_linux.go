@@ -275,6 +275,12 @@ func RunPlan(p *plan.Plan, opts backend.Options) (result.Result, error) {
 	return ended(p, out), nil
 }
 
+// RunBwrap is [RunPlan] of a plan by bubblewrap's rules, in a process for it alone. It returns the exit code.
+func RunBwrap(p *plan.Plan) (code int, err error) {
+	out, err := backend.Run(p, backend.Options{Sole: true, Brief: true})
+	return exitCode(out), err
+}
+
 // Look checks a plan against what this host has, and changes nothing: what would be left out is returned as notes, what would stop
 // the run as an error.
 func Look(p *plan.Plan) ([]plan.Note, error) {

@@ -27,25 +27,22 @@ func endedWith(p *plan.Plan, from result.Receipt, out backend.Outcome) result.Re
 	}
 	if out.Status.Signaled() {
 		sig := out.Status.Signal()
-		r.Signal, r.Code, r.Verdict = unix.SignalName(sig), 128+int(sig), result.Signal
+		r.Signal, r.Verdict = unix.SignalName(sig), result.Signal
 	} else {
 		status := out.Status.ExitStatus()
-		r.ExitStatus, r.Code, r.Verdict = &status, status, result.Exit
+		r.ExitStatus, r.Verdict = &status, result.Exit
 		if status == 0 {
 			r.Verdict = result.OK
 		}
 	}
-	r.Hit, r.Receipt.Explain = hit(p, out), out.Explain
+	r.Code, r.Hit, r.Receipt.Explain = exitCode(out), hit(p, out), out.Explain
 	switch {
 	case out.TimedOut:
-		r.Verdict, r.Code = result.Timeout, result.CodeTimeout
+		r.Verdict = result.Timeout
 	case r.Cut:
 		r.Verdict = result.Output
-		if r.Code == 0 { // it ended before it could be killed, or told
-			r.Code = lostCode(out)
-		}
 	case out.Killed != 0:
-		r.Verdict, r.Code = result.Interrupted, 128+int(out.Killed)
+		r.Verdict = result.Interrupted
 	case r.Verdict != result.OK:
 		r.Verdict = limited(p, out, r.Verdict)
 	}
@@ -117,11 +114,35 @@ func lostCode(out backend.Outcome) int {
 	return 1
 }
 
+// exitCode is what nsrun ends with after a command.
+func exitCode(out backend.Outcome) int {
+	code := out.Status.ExitStatus()
+	if out.Status.Signaled() {
+		code = 128 + int(out.Status.Signal())
+	}
+	switch {
+	case out.TimedOut:
+		return result.CodeTimeout
+	case isCut(out):
+		if code == 0 { // it ended before it could be killed, or told
+			return lostCode(out)
+		}
+	case out.Killed != 0:
+		return 128 + int(out.Killed)
+	}
+	return code
+}
+
+// isCut reports whether a part of the output was not passed on.
+func isCut(out backend.Outcome) bool {
+	return slices.ContainsFunc(out.Output[:], func(p backend.Passed) bool { return p.Over || p.Lost != "" })
+}
+
 func count(r *result.Result, out backend.Outcome) {
 	for i, bytes := range []**int64{&r.StdoutBytes, &r.StderrBytes} {
 		if passed := out.Output[i]; passed.Counted {
 			*bytes = &passed.Bytes
 		}
-		r.Cut = r.Cut || out.Output[i].Over || out.Output[i].Lost != ""
 	}
+	r.Cut = isCut(out)
 }

@@ -47,6 +47,28 @@ func OpenFDs(open []int) ([]int, error) {
 	}
 }
 
+// meanwhile calls Meanwhile, unless that has been done: a fork may first be tried in namespaces that were made ahead.
+func (p *Program) meanwhile() {
+	if fn := p.Meanwhile; fn != nil {
+		p.Meanwhile = nil
+		fn()
+	}
+}
+
+// Again returns a function that makes the calls as [Program.Run] does, any number of times. An error is the errno of the call that failed.
+func (p *Program) Again() func() error {
+	m := assemble(p, -1)
+	return func() error {
+		m.errno = 0
+		end := run(m, 0, len(m.code))
+		runtime.KeepAlive(p)
+		if end < 0 {
+			return syscall.Errno(m.errno)
+		}
+		return nil
+	}
+}
+
 // NextEntry decodes the first struct linux_dirent64 of a buffer that getdents64(2) has filled. The name lies in the buffer, and a NUL follows it. kind
 // is DT_UNKNOWN if the file system does not say. rest is the buffer after it.
 func NextEntry(buf []byte) (name []byte, kind uint8, rest []byte) {

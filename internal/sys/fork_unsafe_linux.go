@@ -147,20 +147,6 @@ func (p *Program) Run() error {
 	return nil
 }
 
-// Again returns a function that makes the calls as [Program.Run] does, any number of times. An error is the errno of the call that failed.
-func (p *Program) Again() func() error {
-	m := assemble(p, -1)
-	return func() error {
-		m.errno = 0
-		end := run(m, 0, len(m.code))
-		runtime.KeepAlive(p)
-		if end < 0 {
-			return syscall.Errno(m.errno)
-		}
-		return nil
-	}
-}
-
 // Fork starts a child by clone(2) with flags and lets it run p. It returns the child's pid and a close-on-exec pidfd.
 //
 // The child is single-threaded and under the contract of Go's forkAndExecInChild. When a call of p fails, the child (or the one
@@ -201,14 +187,6 @@ func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int
 	}
 	p.meanwhile()
 	return int(r), int(m.pidfd), nil
-}
-
-// meanwhile calls Meanwhile, unless that has been done.
-func (p *Program) meanwhile() {
-	if fn := p.Meanwhile; fn != nil {
-		p.Meanwhile = nil
-		fn()
-	}
 }
 
 // fork makes the clone call nr. In the child it runs the program and does not return.
@@ -466,51 +444,6 @@ func fail(m *machine) {
 //
 //go:noescape
 func foreign()
-
-// compare fails with c.errno if two parts of a buffer differ.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func compare(m *machine, c *Call) {
-	m.errno = 0
-	buf := unsafe.Pointer(c.into)
-	for i := uintptr(0); i < uintptr(c.from); i++ {
-		if *(*byte)(unsafe.Add(buf, i)) != *(*byte)(unsafe.Add(buf, uintptr(c.to)+i)) {
-			m.errno = uintptr(c.errno)
-			return
-		}
-	}
-}
-
-// copyAll reads c.from to its end and writes what it reads to the descriptor in slot c.keep.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func copyAll(m *machine, c *Call) {
-	buf := uintptr(unsafe.Pointer(c.into))
-	for {
-		n, _, e := syscall.RawSyscall(unix.SYS_READ, uintptr(c.from), buf, copySize)
-		if e == unix.EINTR {
-			continue
-		}
-		m.errno = uintptr(e)
-		if e != 0 || n == 0 {
-			return
-		}
-		for done := uintptr(0); done < n; {
-			w, _, e := syscall.RawSyscall(unix.SYS_WRITE, m.slots[c.keep], buf+done, n-done)
-			if e == unix.EINTR {
-				continue
-			}
-			if m.errno = uintptr(e); e != 0 {
-				return
-			}
-			done += w
-		}
-	}
-}
 
 // join ends this process after it has started a sibling that goes on from here.
 //

@@ -112,6 +112,13 @@ func (c *Call) text(args []Arg) string {
 	if c.min != 0 {
 		fmt.Fprintf(&out, " >= %d", c.min)
 	}
+	out.WriteString(c.tolerated())
+	return out.String()
+}
+
+// tolerated returns what follows a call in the text: the errors that it may fail with, and how many calls are left out then.
+func (c *Call) tolerated() string {
+	var out strings.Builder
 	for i, t := range c.tol[:c.ntol] {
 		sep := ", or "
 		if i > 0 {
