@@ -86,6 +86,10 @@ const maxWaitFilter = 128
 
 // waitFilter appends to f a filter that allows waitCalls, signals to this process, and new threads of it. Every other call fails with EPERM;
 // but clone3(2), whose flags a filter cannot see, is not there, and glibc then makes its threads by clone(2).
+//
+// Its first instruction is there for a start's sake. From Linux 5.11 on the kernel looks, for each of its system calls, whether a new filter always
+// allows that one (kernel/seccomp.c, seccomp_cache_prepare), and with a list this long that takes more time than all else about the filter. It
+// does not look behind a load of what it cannot know.
 func waitFilter(f []unix.SockFilter, arch seccomp.Arch) []unix.SockFilter {
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
@@ -97,10 +101,11 @@ func waitFilter(f []unix.SockFilter, arch seccomp.Arch) []unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 	}
 	refuse, allow := ret(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM)), ret(unix.SECCOMP_RET_ALLOW)
-	f = append(f, load(dataArch), is(arch.Audit(), 1, 0), refuse, load(dataNr))
-	for _, nr := range waitCalls {
-		f = append(f, is(nr, 0, 1), allow)
+	f = append(f, load(dataArg0), load(dataArch), is(arch.Audit(), 1, 0), refuse, load(dataNr))
+	for i, nr := range waitCalls { // all jump to the instruction behind the list
+		f = append(f, is(nr, uint8(len(waitCalls)-i), 0))
 	}
+	f = append(f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: 1}, allow)
 	self, any := uint32(unix.Getpid()), ^uint32(0)
 	for _, c := range []struct{ nr, at, mask, arg uint32 }{{unix.SYS_KILL, dataArg0, any, self}, {unix.SYS_TGKILL, dataArg0, any, self},
 		{unix.SYS_CLONE, dataArg0, ^uint32(threadIDs), newThread}, {unix.SYS_FCNTL, dataArg1, ^uint32(maxFcntl), 0}} {
