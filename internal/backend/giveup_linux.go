@@ -5,6 +5,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/sys/entry"
 	"github.com/nsrun/nsrun/seccomp"
 	"golang.org/x/sys/unix"
 )
@@ -13,7 +14,7 @@ import (
 // then has no power to exploit when the command begins.
 //
 //   - Every thread gets no_new_privs, by the one call that changes all threads at once: a filter with SECCOMP_FILTER_FLAG_TSYNC
-//     (seccomp(2)). Go's own way, a signal to each thread, costs a start 700 us.
+//     (seccomp(2)). Go's own way, a signal to each thread, costs a start 700 us. A start as bubblewrap has it from its beginning.
 //   - Root's filter refuses all but what the wait and Go's runtime need. The first thread, by which a process is judged from outside, also
 //     drops its capabilities: the others keep theirs, which the filter leaves no use for.
 //
@@ -21,6 +22,9 @@ import (
 // with a C library Go cannot do that.
 func giveUp() {
 	root := unix.Geteuid() == 0
+	if !root && entry.NoNewPrivs() {
+		return
+	}
 	moved := unix.Gettid() != unix.Getpid()
 	var room [maxWaitFilter]unix.SockFilter
 	filter := append(room[:0], unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})

@@ -26,6 +26,7 @@ const (
 	getSeccomp    = 21
 	setTimerSlack = 29
 	getTimerSlack = 30
+	setNoNewPrivs = 38
 )
 
 // cpus is a set of processors, as sched_setaffinity(2) takes it. Where the kernel has more, nobody is moved.
