@@ -91,8 +91,11 @@ func begin(stack unsafe.Pointer) (at unsafe.Pointer, program uintptr) {
 	if flags != 0 && makeAhead && !(sparesBusy && busy()) {
 		startAhead(flags, holdHelper && !bwrap)
 	}
-	if own {
-		longSlack()
+	switch {
+	case own && bwrap:
+		longSlack(slackBwrap)
+	case own:
+		longSlack(slack)
 	}
 	noteIgnored()
 	if auxiliary(stack, auxInterpreter) == 0 {

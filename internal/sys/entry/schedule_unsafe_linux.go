@@ -18,8 +18,12 @@ const calmMonitor = true
 // run takes 0.93 of its time on such a kernel.
 const moveHelper = true
 
-// slack is that of the threads that Go's runtime makes at its start, in nanoseconds.
-const slack = 2_000_000
+// Timer slack of the threads that Go's runtime makes at its start, in nanoseconds. A start as bubblewrap has one goroutine alone: while that waits, there is
+// none for the monitor thread to find another thread for. Most of its runs end before that thread has woken up once.
+const (
+	slack      = 2_000_000
+	slackBwrap = 50_000_000
+)
 
 // Operations of prctl(2).
 const (
@@ -39,12 +43,12 @@ var affinity struct {
 	own, theirs cpus // of one moveBack each, as two can run at a time
 }
 
-// longSlack sets the timer slack that new threads inherit. The thread itself has it until restoreSlack.
+// longSlack sets the timer slack that new threads inherit, in nanoseconds. The thread itself has it until restoreSlack.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func longSlack() {
+func longSlack(slack uintptr) {
 	now, _, e := rawSyscall6(sysPrctl, getTimerSlack, 0, 0, 0, 0, 0)
 	if !calmMonitor || e != 0 || now == 0 || now >= slack { // 0: of a real-time thread
 		return
