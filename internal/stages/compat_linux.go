@@ -116,15 +116,30 @@ func (l *Lowering) checkCallerAlive() {
 		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
 }
 
-// renewDeathSignal requests the death signal again, because a new user namespace or a change of ids clears it (commit_creds in
-// kernel/cred.c).
+// losesDeathSignal reports whether the set-up has a step that clears the death signal: a change of ids, or to another user namespace
+// (commit_creds in kernel/cred.c). To drop capabilities does not. The namespaces that are given are entered before there is a death signal: see
+// the table of package verify.
+func (l *Lowering) losesDeathSignal() bool {
+	return l.plan.Bwrap != nil && (l.plan.Bwrap.Users.FD != nil || l.plan.Bwrap.Users.FD2 != nil || l.plan.Bwrap.Users.Second)
+}
+
+// renewDeathSignal requests the death signal again where it was lost.
 func (l *Lowering) renewDeathSignal() error {
+	if !l.losesDeathSignal() {
+		return nil
+	}
 	l.deathSignal(unix.SIGKILL)
 	return l.askCaller()
 }
 
-// report is askCaller in a process that has had its death signal since its first call.
-func (l *Lowering) report() error { return l.askCaller() }
+// report is askCaller in a process that has its death signal from its first call to its last. It comes early: the caller answers while the
+// sandbox is set up, so that neither has to wait for the other. With two starts as bubblewrap at a time, 1.015 times as many end.
+func (l *Lowering) report() error {
+	if l.losesDeathSignal() {
+		return nil
+	}
+	return l.askCaller()
+}
 
 // askCaller requests the caller's answer, which ready waits for. It comes after the death signal is set: the kernel sends that signal when
 // the thread that forked this process ends, and only that thread answers, so its end after the answer cannot be missed. The end of the
