@@ -177,11 +177,12 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 		m.waitGone()
 		return 0, err
 	}
+	// Whether the command was executed is asked when it has ended, because an ordinary start would wake this process up for that.
+	status, err := m.await()
 	if failure := m.report(); failure != nil {
 		m.waitGone()
 		return 0, failure
 	}
-	status, err := m.await()
 	if err == nil && m.witnessed {
 		_, err = unix.Write(*m.plan.Bwrap.StatusFD, []byte(fmt.Sprintf("{ \"exit-code\": %d }\n", exitCode(status))))
 		if err != nil {
@@ -202,7 +203,7 @@ func (m *monitor) answer() error {
 	return sendRelease(m.ch.status)
 }
 
-// report waits until the command is executed, or returns the error of the start.
+// report returns the error of the start, if the command was not executed. It waits until that is known.
 func (m *monitor) report() error {
 	var printed []byte
 	buf := make([]byte, sys.FailureSize+1)
@@ -246,6 +247,9 @@ func (m *monitor) failed(f sys.Failure) error {
 // await returns how the command ended: from the waiter's report, or from the first process if there is no report.
 func (m *monitor) await() (end unix.WaitStatus, err error) {
 	m.end.fd = m.pidfd
+	if !m.plan.Bwrap.Waiter { // nobody reports, and the socket ends when the command is executed
+		m.status.fd = -1
+	}
 	if failed := loop(nil, m.status, m.orphan, m.end); failed != nil { // status first: the end of the process must not hide the report
 		return 0, &Error{Stage: "wait", Err: failed}
 	}
