@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -356,4 +357,4 @@ func (l *lowering) remountOld(flags Flags, locked []string) {
 }
 
 // procFD returns the path of descriptor fd. mount(2) follows it to what is open there.
-func (l *lowering) procFD(fd int) string { return fmt.Sprintf("%s/proc/self/fd/%d", l.prefix, fd) }
+func (l *lowering) procFD(fd int) string { return l.prefix + "/proc/self/fd/" + strconv.Itoa(fd) }

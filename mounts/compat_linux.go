@@ -327,7 +327,7 @@ func (l *lowering) makeDir(dest string, mode uint32) {
 // makeFile makes an empty file, to be mounted on. An existing one is no error, as for makeDir.
 func (l *lowering) makeFile(dest string, mode uint32) {
 	l.within(dest, func(dir sys.Arg, name string) {
-		l.p.Add(unix.SYS_MKNODAT, dir, sys.Str(name), sys.Words(unix.S_IFREG|mode, fmt.Sprintf("S_IFREG|%04o", mode)), sys.Int(0)).Tolerate(unix.EEXIST, 0)
+		l.p.Add(unix.SYS_MKNODAT, dir, sys.Str(name), sys.Words(unix.S_IFREG|mode, "S_IFREG|"+modeText(mode)), sys.Int(0)).Tolerate(unix.EEXIST, 0)
 	})
 	l.record(dest, node{origin: private})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -67,9 +68,9 @@ const identity = 16
 
 // compatTmpfs returns the mount options of a tmpfs in a compat tree. Mode 0 is used as it is.
 func compatTmpfs(op Op) string {
-	options := fmt.Sprintf("mode=%04o", op.Mode)
+	options := "mode=" + modeText(op.Mode)
 	if op.Size > 0 {
-		options += fmt.Sprintf(",size=%d", op.Size)
+		options += ",size=" + strconv.FormatInt(op.Size, 10)
 	}
 	if op.Context != "" {
 		options += `,context="` + op.Context + `"`

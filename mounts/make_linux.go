@@ -3,6 +3,7 @@ package mounts
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -11,12 +12,12 @@ import (
 
 // tmpfsOptions returns the mount options of a tmpfs, with mode 0755 if op has none.
 func tmpfsOptions(op Op) string {
-	options := fmt.Sprintf("mode=%04o", orMode(op.Mode))
+	options := "mode=" + modeText(orMode(op.Mode))
 	if op.Size > 0 {
-		options += fmt.Sprintf(",size=%d", op.Size)
+		options += ",size=" + strconv.FormatInt(op.Size, 10)
 	}
 	if op.Inodes > 0 {
-		options += fmt.Sprintf(",nr_inodes=%d", op.Inodes)
+		options += ",nr_inodes=" + strconv.FormatInt(op.Inodes, 10)
 	}
 	return options
 }

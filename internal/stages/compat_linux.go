@@ -225,9 +225,9 @@ func (l *Lowering) firstMaps() error {
 	if !l.ownsUsers() || b.Users.Foreign {
 		return nil
 	}
-	l.put("self/uid_map", fmt.Sprintf("%d %d 1\n", b.Users.FirstUID, id.HostUID), identityStep("uid_map"))
+	l.put("self/uid_map", oneID(b.Users.FirstUID, id.HostUID)+"\n", identityStep("uid_map"))
 	l.put("self/setgroups", "deny\n", identityStep("setgroups")) // before gid_map: CVE-2014-8989
-	l.put("self/gid_map", fmt.Sprintf("%d %d 1\n", b.Users.FirstGID, id.HostGID), identityStep("gid_map"))
+	l.put("self/gid_map", oneID(b.Users.FirstGID, id.HostGID)+"\n", identityStep("gid_map"))
 	return nil
 }
 
@@ -279,8 +279,8 @@ func (l *Lowering) secondUsers() error {
 	l.step("identity", "second")
 	l.Program.Add(unix.SYS_UNSHARE, sys.Words(unix.CLONE_NEWUSER, "CLONE_NEWUSER"))
 	l.dropBoundingSet()
-	l.put("self/uid_map", fmt.Sprintf("%d %d 1\n", id.UID, b.Users.FirstUID), identityStep("uid_map"))
-	l.put("self/gid_map", fmt.Sprintf("%d %d 1\n", id.GID, b.Users.FirstGID), identityStep("gid_map"))
+	l.put("self/uid_map", oneID(id.UID, b.Users.FirstUID)+"\n", identityStep("uid_map"))
+	l.put("self/gid_map", oneID(id.GID, b.Users.FirstGID)+"\n", identityStep("gid_map"))
 	return nil
 }
 

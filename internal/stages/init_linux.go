@@ -82,8 +82,13 @@ func (l *Lowering) mapIDs() error {
 // writeMaps writes the id maps of this process's new user namespace, with one uid and one gid (user_namespaces(7)).
 func (l *Lowering) writeMaps(uid, hostUID, gid, hostGID int) {
 	l.writeFile("identity", "/proc/self/setgroups", "deny")
-	l.writeFile("identity", "/proc/self/uid_map", fmt.Sprintf("%d %d 1", uid, hostUID))
-	l.writeFile("identity", "/proc/self/gid_map", fmt.Sprintf("%d %d 1", gid, hostGID))
+	l.writeFile("identity", "/proc/self/uid_map", oneID(uid, hostUID))
+	l.writeFile("identity", "/proc/self/gid_map", oneID(gid, hostGID))
+}
+
+// oneID is a line of an id map, for one id.
+func oneID(inside, outside int) string {
+	return strconv.Itoa(inside) + " " + strconv.Itoa(outside) + " 1"
 }
 
 // writeFile writes an existing kernel file with one write(2).
