@@ -50,9 +50,12 @@ type view struct {
 	above map[string]bool // directories that have, or had, a node below them
 }
 
+// devNodes is room for the root, and for what a /dev has.
+const devNodes = 20
+
 // newView returns the view of an empty root, with room for so many operations.
 func newView(ops int) view {
-	v := view{make(map[string]node, ops+1), map[string]bool{"/": true}}
+	v := view{make(map[string]node, ops+devNodes), map[string]bool{"/": true}}
 	v.nodes["/"] = node{origin: private, dir: true, secure: true}
 	return v
 }

@@ -382,19 +382,16 @@ const perThreadSignal = unix.Signal(33)
 //
 // Go's runtime keeps perThreadSignal: callers that start programs by glibc's posix_spawn(3) have it ignored, and giveUp would wait for ever.
 func defaultSignals() {
-	var p sys.Program
-	ignored := stages.IgnoredSignals()
-	p.Grow(64) // the signals
+	ignored := entry.Ignored()
 	for _, sig := range []unix.Signal{unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ,
 		unix.SIGIO, unix.SIGPWR, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGABRT, unix.SIGPIPE, unix.SIGSEGV, unix.SIGBUS, unix.SIGILL, unix.SIGFPE, unix.SIGTRAP} {
-		if !slices.Contains(ignored, sig) {
-			p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), stages.DefaultAction(), sys.Null(), sys.Int(8))
+		if ignored>>(sig-1)&1 == 0 {
+			sys.SetAction(sig, false)
 		}
 	}
-	for _, sig := range ignored {
+	for _, sig := range stages.IgnoredSignals() {
 		if sig != perThreadSignal {
-			p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), stages.IgnoreAction(), sys.Null(), sys.Int(8))
+			sys.SetAction(sig, true)
 		}
 	}
-	_ = p.Run() // if it fails, Go's handlers stay, which end the process, too
 }

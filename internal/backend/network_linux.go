@@ -42,8 +42,11 @@ type NetworkOptions struct {
 }
 
 // helperThread is the thread that helpers are started from: it lives as long as this process, and a helper ends with it, even one that is stopped or does
-// not listen to nsrun any more.
-var helperThread = sync.OnceValue(ForkThread)
+// not listen to nsrun any more. It is started with the first helper.
+var helperThread struct {
+	once sync.Once
+	call func(func())
+}
 
 // StartNetwork starts the helper of a plan: beside the making of the sandbox, which takes as long.
 func StartNetwork(p *plan.Plan, program string, o NetworkOptions) (*Network, error) {
@@ -52,7 +55,8 @@ func StartNetwork(p *plan.Plan, program string, o NetworkOptions) (*Network, err
 	}
 	var h *helper
 	var err error
-	helperThread()(func() { h, err = startHelper(p, program, o) })
+	helperThread.once.Do(func() { helperThread.call = ForkThread() })
+	helperThread.call(func() { h, err = startHelper(p, program, o) })
 	if err != nil {
 		return nil, err
 	}

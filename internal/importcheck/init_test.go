@@ -14,10 +14,8 @@ import (
 // initialised are the packages of this module that run code whenever nsrun starts, before main, and why. Each costs a start some microseconds, for
 // pages of the program that may not be needed otherwise. A map, or a list that is put together, is made when it is asked for instead.
 var initialised = map[string]string{
-	"internal/backend":   "errors by the names of package fault, and what is found out once",
-	"internal/probe":     "what is found out once",
+	"internal/backend":   "errors by the names of package fault",
 	"internal/runner":    "errors by the names of package backend",
-	"internal/sys":       "the size of a page, and what is found out once",
 	"internal/sys/entry": "what this process was started with",
 	"nsrun":              "errors by the names of packages below",
 }

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -14,11 +13,13 @@ type place struct {
 	controllers []string // of version 1
 }
 
+// elderIO is the name that the controller io has in version 1.
+const elderIO = "blkio"
+
 // wanted are the controllers that limits are made of, and all that have limits; those of version 1 have another name for one.
 var (
 	wanted  = [...]string{"memory", "pids", "cpu"}
 	limited = [...]string{"memory", "pids", "cpu", "io"}
-	elder   = map[string]string{"blkio": "io"}
 )
 
 // placeV2 finds the caller in the tree of version 2: cgroups(7). There is none if ok is false.
@@ -40,7 +41,10 @@ func (h files) placesV1() (found []place) {
 		var has []string
 		last := ""
 		for option := range strings.SplitSeq(m.super, ",") {
-			name := cmp.Or(elder[option], option)
+			name := option
+			if name == elderIO {
+				name = "io"
+			}
 			if slices.Contains(limited[:], name) {
 				has, last = append(has, name), option
 			}

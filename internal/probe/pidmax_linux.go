@@ -32,7 +32,18 @@ func PidMax(f facts.Facts) facts.Facts {
 // host's, and root's alone; then it belongs to whoever administers the namespace (kernel/pid.c, pid_table_root_permissions).
 //
 // A kernel of that version or later is taken at its word, because a fork of this process takes a millisecond.
-var ownPidMax = sync.OnceValue(func() error {
+func ownPidMax() error {
+	pidMax.once.Do(func() { pidMax.err = findPidMax() })
+	return pidMax.err
+}
+
+// pidMax is what ownPidMax has found out.
+var pidMax struct {
+	once sync.Once
+	err  error
+}
+
+func findPidMax() error {
 	if since(6, 14) {
 		return nil
 	}
@@ -45,7 +56,7 @@ var ownPidMax = sync.OnceValue(func() error {
 	p.Add(unix.SYS_SETRESUID, sys.Int(-1), sys.Int(nobody), sys.Int(-1))
 	openPidMax(&p)
 	return whosePidMax(run(&p, 0))
-})
+}
 
 // since reports whether the kernel says that it is of a version or a later one (uname(2)).
 func since(major, minor int) bool {

@@ -70,7 +70,7 @@ const earlySlots = 128
 
 // StartEarly begins to make early calls, if namespaces by flags have been made ahead.
 func (p *Program) StartEarly(flags uintptr) {
-	if !makeEarly || len(p.calls) > 0 || p.Trace {
+	if !makeEarly || len(p.calls) > 0 || p.Trace || !entry.MadeAhead(flags) {
 		return
 	}
 	e := &early{m: &machine{slots: make([]uintptr, earlySlots), report: -1, part: partEarly}}

@@ -149,8 +149,8 @@ func (p *Program) Slot() Slot { p.slots++; return Slot(p.slots) }
 // Grow makes room for n calls, so that a long program is not copied as it grows.
 func (p *Program) Grow(n int) {
 	p.calls = slices.Grow(p.calls, n)
-	p.alive = slices.Grow(p.alive, n)
-	p.steps = slices.Grow(p.steps, n/4)
+	p.alive = slices.Grow(p.alive, n+n/2)
+	p.steps = slices.Grow(p.steps, n/2)
 }
 
 // Len returns the number of calls.

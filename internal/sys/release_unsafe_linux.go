@@ -18,14 +18,12 @@ import (
 // image of the program, and what its own calls use. The others it unmaps when its sandbox is ready. Otherwise each sandbox would keep a copy of
 // nearly all that the process had at that time, which makes a megabyte and more as soon as that process goes on.
 
-// pageSize is that of the processor, or a larger power of two: ranges are kept by whole pages.
-var pageSize = uintptr(os.Getpagesize())
-
 // span is a range of memory, whole pages.
 type span struct{ start, end uintptr }
 
 // pages returns the pages of an object.
 func pages(at unsafe.Pointer, size uintptr) span {
+	pageSize := uintptr(os.Getpagesize())
 	return span{addr(at) &^ (pageSize - 1), (addr(at) + size + pageSize - 1) &^ (pageSize - 1)}
 }
 
@@ -35,8 +33,19 @@ type layout struct {
 	limits span
 }
 
-// mapped reads the layout, once: it never changes. Without /proc it has no limits.
-var mapped = sync.OnceValue(func() (l layout) {
+// mapped is the layout, which is read once: it never changes.
+var mapped struct {
+	once   sync.Once
+	layout layout
+}
+
+// ownLayout returns the layout. Without /proc it has no limits.
+func ownLayout() layout {
+	mapped.once.Do(func() { mapped.layout = readLayout() })
+	return mapped.layout
+}
+
+func readLayout() (l layout) {
 	maps, err := ReadFile("/proc/self/maps")
 	if err != nil {
 		return l
@@ -66,7 +75,7 @@ var mapped = sync.OnceValue(func() (l layout) {
 		return layout{}
 	}
 	return l
-})
+}
 
 // mapping is a line of /proc/PID/maps: proc_pid_maps(5).
 type mapping struct {
@@ -92,7 +101,7 @@ func hexadecimal(text string) uintptr {
 
 // unneeded returns what the server whose call is p.calls[at] does not need: nothing if that is unknown.
 func unneeded(p *Program, m *machine, at int) []span {
-	l := mapped()
+	l := ownLayout()
 	if l.limits.end == 0 || p.lists {
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +25,16 @@ const (
 
 // handled is struct sigaction of the kernel, with the restorer, which arm64 has too and does not need.
 type handled struct{ handler, flags, restorer, mask uintptr }
+
+// SetAction gives a signal the default action, or has it ignored, behind the back of Go's runtime: a handler of the runtime's is gone.
+func SetAction(sig unix.Signal, ignore bool) {
+	var action handled
+	if ignore {
+		const sigIgn = 1
+		action.handler = sigIgn
+	}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+}
 
 // SignalPipe has the numbers of signals written into a pipe as they come, a byte each, and returns its end to read from, which does not block.
 // It is for a process that waits for one thing: os/signal would start goroutines, and a thread, for them, which takes some 70 us. A process has

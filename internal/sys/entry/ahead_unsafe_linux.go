@@ -293,6 +293,9 @@ func await(was uint32) uint32 {
 	}
 }
 
+// MadeAhead reports whether it was begun to make the namespaces of flags ahead.
+func MadeAhead(flags uintptr) bool { return ahead.flags == flags }
+
 // WorkAhead has the second process, if it is in the namespaces of flags, call work with task, and reports whether it does: beside this process,
 // with its memory and descriptors. What work calls may use nothing of Go's runtime, and is nosplit. [ForkAhead] waits for its end.
 func WorkAhead(flags uintptr, work func(unsafe.Pointer), task unsafe.Pointer) bool {
@@ -306,7 +309,7 @@ func WorkAhead(flags uintptr, work func(unsafe.Pointer), task unsafe.Pointer) bo
 
 // readyFor waits for the second process, and reports whether it is in the namespaces of flags and waits for what there is to do.
 func readyFor(flags uintptr) bool {
-	if ahead.flags != flags {
+	if !MadeAhead(flags) {
 		return false
 	}
 	state := atomic.LoadUint32(&ahead.state)
