@@ -257,3 +257,12 @@ func TestADescriptorThatIsNotOpenIsNoneOfOurs(t *testing.T) {
 		}
 	}
 }
+
+func TestModeTextIsAsFmtPrintsIt(t *testing.T) {
+	for mode := range uint32(1 << 15) {
+		require.Equal(t, fmt.Sprintf("%04o", mode), modeText(mode))
+	}
+	for _, mode := range []uint32{1 << 20, 1 << 31, 1<<32 - 1} {
+		assert.Equal(t, fmt.Sprintf("%04o", mode), modeText(mode))
+	}
+}

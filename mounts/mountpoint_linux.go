@@ -148,7 +148,7 @@ func (l *lowering) mkdir(dir string, mode uint32) {
 // octalMode returns a mode as an argument that listings show in octal.
 func octalMode(mode uint32) sys.Arg { return sys.Words(uint64(mode), modeText(mode)) }
 
-// modeText returns a mode as %04o of package fmt, which no ordinary run needs otherwise: its first use costs a start some 10 us.
+// modeText prints a mode as %04o does. No other part of an ordinary run needs package fmt, whose first use costs a start some 10 us.
 func modeText(mode uint32) string {
 	digits := strconv.FormatUint(uint64(mode), 8)
 	return "0000"[:max(0, 4-len(digits))] + digits

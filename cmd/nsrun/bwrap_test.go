@@ -83,6 +83,7 @@ func TestKilledMonitorLeavesNoHalfMadeSandbox(t *testing.T) {
 		"die with parent":                   {"--die-with-parent", "--unshare-pid", "--dev", "/dev", "--proc", "/proc"},
 		"die with parent, as pid 1":         {"--die-with-parent", "--unshare-pid", "--as-pid-1"},
 		"die with parent, no pid namespace": {"--die-with-parent"},
+		"die with parent, second users":     {"--die-with-parent", "--unshare-pid", "--unshare-user", "--disable-userns"},
 		"alone":                             {"--unshare-pid", "--dev", "/dev"},
 		"alone, no pid namespace":           nil,
 	} {

@@ -30,7 +30,7 @@ import (
 // it has inside of a real bubblewrap.
 func TestMain(m *testing.M) {
 	runner.Init()
-	testscript.Main(isolated{m}, map[string]func(){"nsrun": main, "bwrap": main, ".nsrun": main})
+	testscript.Main(isolated{m}, map[string]func(){"nsrun": main, "bwrap": main, ".nsrun": main, deathSignal: func() {}})
 }
 
 // isolated runs the tests in namespaces of their own.

@@ -177,7 +177,7 @@ func (m *monitor) supervise() (unix.WaitStatus, error) {
 		m.waitGone()
 		return 0, err
 	}
-	// Whether the command was executed is asked when it has ended, because an ordinary start would wake this process up for that.
+	// This process sleeps until the command has ended. Only then it reads whether the command was executed at all.
 	status, err := m.await()
 	if failure := m.report(); failure != nil {
 		m.waitGone()

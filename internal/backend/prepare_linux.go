@@ -29,9 +29,7 @@ func lockThread(opts Options) (unlock func()) {
 // restores the action of SIGCHLD, which is nothing: the processes that made the namespaces end after the fork, and nobody is interested in it.
 func settle() {
 	runtime.Gosched()
-	var p sys.Program
-	p.Add(unix.SYS_RT_SIGACTION, sys.Int(int(unix.SIGCHLD)), stages.DefaultAction(), sys.Null(), sys.Int(8))
-	_ = p.Run()
+	sys.SetAction(unix.SIGCHLD, false)
 }
 
 // prepared is what prepare has made for a run before the fork.

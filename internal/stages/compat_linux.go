@@ -75,7 +75,7 @@ func (l *Lowering) deathSignal(sig unix.Signal) {
 func (l *Lowering) ignoredSignals() error {
 	l.step("signals", "ignore")
 	for _, sig := range IgnoredSignals() {
-		l.Program.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), IgnoreAction(), sys.Null(), sys.Int(8))
+		l.Program.Add(unix.SYS_RT_SIGACTION, sys.Int(int(sig)), ignoreAction(), sys.Null(), sys.Int(8))
 	}
 	return nil
 }
@@ -116,9 +116,8 @@ func (l *Lowering) checkCallerAlive() {
 		sys.Words(unix.MSG_PEEK|unix.MSG_DONTWAIT, "MSG_PEEK|MSG_DONTWAIT"), sys.Null(), sys.Null()).Min(1).Tolerate(unix.EAGAIN, 0)
 }
 
-// losesDeathSignal reports whether the set-up has a step that clears the death signal: a change of ids, or to another user namespace
-// (commit_creds in kernel/cred.c). To drop capabilities does not. The namespaces that are given are entered before there is a death signal: see
-// the table of package verify.
+// losesDeathSignal reports whether the set-up has a step that can clear the death signal: to change ids, or to enter another user namespace
+// (commit_creds in kernel/cred.c). To drop capabilities does not. Stage EnterNamespaces does no harm, for it comes before DeathSignal.
 func (l *Lowering) losesDeathSignal() bool {
 	return l.plan.Bwrap != nil && (l.plan.Bwrap.Users.FD != nil || l.plan.Bwrap.Users.FD2 != nil || l.plan.Bwrap.Users.Second)
 }

@@ -29,16 +29,16 @@ func (s *sigaction) String() string {
 	return "{SIG_DFL}"
 }
 
-// DefaultAction is the argument of rt_sigaction(2) that restores a signal's default action.
-func DefaultAction() sys.Arg { return sys.Struct(&sigaction{}) }
+// defaultAction is the argument of rt_sigaction(2) that restores a signal's default action.
+func defaultAction() sys.Arg { return sys.Struct(&sigaction{}) }
 
-// IgnoreAction is the argument of rt_sigaction(2) that ignores a signal.
-func IgnoreAction() sys.Arg { return sys.Struct(&sigaction{Handler: sigIgn}) }
+// ignoreAction is the argument of rt_sigaction(2) that ignores a signal.
+func ignoreAction() sys.Arg { return sys.Struct(&sigaction{Handler: sigIgn}) }
 
 // handlers resets every signal to its default action: a signal that the caller ignores would stay ignored over execve(2).
 func (l *Lowering) handlers() error {
 	l.step("signals", "defaults")
-	l.Program.Add(unix.SYS_RT_SIGACTION, sys.Counter(), DefaultAction(), sys.Null(), sys.Int(8)).
+	l.Program.Add(unix.SYS_RT_SIGACTION, sys.Counter(), defaultAction(), sys.Null(), sys.Int(8)).
 		Repeat(1, 64).Tolerate(unix.EINVAL, 0) // of SIGKILL and SIGSTOP: sigaction(2)
 	return nil
 }

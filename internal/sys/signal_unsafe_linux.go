@@ -26,7 +26,7 @@ const (
 // handled is struct sigaction of the kernel, with the restorer, which arm64 has too and does not need.
 type handled struct{ handler, flags, restorer, mask uintptr }
 
-// SetAction gives a signal the default action, or has it ignored, behind the back of Go's runtime: a handler of the runtime's is gone.
+// SetAction gives a signal the default action, or has it ignored (sigaction(2)). Go's runtime does not learn of it, and its own handler is gone.
 func SetAction(sig unix.Signal, ignore bool) {
 	var action handled
 	if ignore {
