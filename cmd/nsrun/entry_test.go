@@ -98,10 +98,10 @@ func TestEntryPoint(t *testing.T) {
 	for name, nsrun := range binaries {
 		t.Run(name, func(t *testing.T) {
 			_, stderr, code, _ := under(t, nsrun, `ulimit -n 5; exec "$0" version`)
-			assert.Equal(t, "nsrun: RLIMIT_NOFILE is too low: ulimit -n is 5, and a start needs 10; raise it\n", stderr)
+			assert.Equal(t, "nsrun: RLIMIT_NOFILE is too low: ulimit -n is 5, 3 files are open, and a start needs 7 more; raise it\n", stderr)
 			assert.Equal(t, 125, code)
 			_, stderr, code, _ = under(t, nsrun, `ulimit -n 5; exec "$0" bwrap --version`)
-			assert.Equal(t, "bwrap: RLIMIT_NOFILE is too low: ulimit -n is 5, and a start needs 10; raise it\n", stderr)
+			assert.Equal(t, "bwrap: RLIMIT_NOFILE is too low: ulimit -n is 5, 3 files are open, and a start needs 7 more; raise it\n", stderr)
 			assert.Equal(t, 1, code)
 			stdout, stderr, code, _ := under(t, nsrun, `exec "$0" version`)
 			assert.Equal(t, 0, code, stderr)
@@ -176,18 +176,42 @@ func TestLowLimitsAreNamed(t *testing.T) {
 	for _, l := range loweredLimits {
 		for name, command := range commands {
 			for _, value := range l.values {
-				line := fmt.Sprintf("ulimit -%s %d; exec %s", l.option, value, command)
-				_, stderr, code, sig := under(t, nsrun, line)
-				assert.Zero(t, sig, line)
-				assert.NotContains(t, stderr, "goroutine ", line)
-				if code == 0 {
-					continue
-				}
-				named := strings.Contains(stderr, l.names) || name == "bwrap: " && strings.Contains(stderr, "Too many open files")
-				assert.True(t, strings.HasPrefix(stderr, name) && named, "%s\n%s", line, stderr)
-				assert.Equal(t, map[string]int{"nsrun: ": 125, "bwrap: ": 1}[name], code, line)
+				limitIsNamed(t, nsrun, fmt.Sprintf("ulimit -%s %d; exec %s", l.option, value, command), name, l.names)
 			}
 		}
+	}
+	open := "exec"
+	for fd := 3; fd <= 9; fd++ { // dash knows no higher ones
+		open += fmt.Sprintf(" %d</dev/null", fd)
+		for name, command := range commands {
+			for limit := fd + 1; limit < fd+18; limit++ {
+				limitIsNamed(t, nsrun, fmt.Sprintf("%s; ulimit -n %d; exec %s", open, limit, command), name, "RLIMIT_NOFILE")
+			}
+		}
+	}
+}
+
+// limitIsNamed runs a command line: it succeeds, or its message begins with prefix, and names the limit.
+func limitIsNamed(t *testing.T, nsrun, line, prefix, limit string) {
+	t.Helper()
+	_, stderr, code, sig := under(t, nsrun, line)
+	assert.Zero(t, sig, line)
+	assert.NotContains(t, stderr, "goroutine ", line)
+	if code == 0 {
+		return
+	}
+	named := strings.Contains(stderr, limit) || prefix == "bwrap: " && strings.Contains(stderr, "Too many open files")
+	assert.True(t, strings.HasPrefix(stderr, prefix) && named, "%s\n%s", line, stderr)
+	assert.Equal(t, map[string]int{"nsrun: ": 125, "bwrap: ": 1}[prefix], code, line)
+}
+
+// TestSoftLimitOnFilesIsRaised for nsrun itself, which works with a hard limit that is high enough; the command gets the soft one.
+func TestSoftLimitOnFilesIsRaised(t *testing.T) {
+	nsrun := realBinary(t)
+	for _, command := range []string{`"$0" run --`, `"$0" bwrap --ro-bind / / --unshare-all`} {
+		stdout, stderr, code, _ := under(t, nsrun, "exec 3</dev/null 4</dev/null; ulimit -S -n 6; exec "+command+` /bin/sh -c "ulimit -S -n"`)
+		assert.Equal(t, 0, code, "%s\n%s", command, stderr)
+		assert.Equal(t, "6\n", stdout, command)
 	}
 }
 

@@ -55,7 +55,7 @@ var Entered = begin
 // begin gets the address of argc, which argv, the environment and the auxiliary vector follow (System V ABI, process initialisation), and
 // returns the address of its new place. program is where to go on, if that is another program than this: see appended_unsafe_linux.go.
 //
-//   - It refuses a start that Go's runtime would end with a traceback, because of a limit: see needs.
+//   - It refuses a start that Go's runtime would end with a traceback, because of a limit: see needs, checkFiles and checkProcesses.
 //   - As bubblewrap it sets no_new_privs, which threads inherit: to set it for those that exist takes a filter (30 us).
 //   - It notes which signals are ignored, since the runtime takes most of them over.
 //   - It lowers the limit on open files, so that the runtime cannot open what it would read of cgroups and huge pages (100 us); read restores it.
@@ -83,8 +83,10 @@ func begin(stack unsafe.Pointer) (at unsafe.Pointer, program uintptr) {
 	for i := range needs {
 		check(&needs[i], bwrap)
 	}
+	if noteNofile() {
+		checkFiles(bwrap)
+	}
 	checkProcesses(bwrap)
-	noteNofile()
 	setMask(nil, &found.mask)
 	found.masked = true
 	flags, own := guess(stack)
@@ -121,15 +123,17 @@ func noteIgnored() {
 	}
 }
 
-// noteNofile reads the limit on open files.
+// noteNofile reads the limit on open files, and reports whether it could.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func noteNofile() {
+func noteNofile() bool {
 	if _, _, e := rawSyscall6(sysPrlimit64, 0, rlimitNofile, 0, uintptr(unsafe.Pointer(&found.nofile)), 0, 0); e != 0 {
 		found.nofile = Limit{}
+		return false
 	}
+	return true
 }
 
 // Kinds of entries of the auxiliary vector: getauxval(3).

@@ -12,6 +12,7 @@ const (
 	sysClone            = 56
 	sysKill             = 62
 	sysWait4            = 61
+	sysFcntl            = 72
 	sysExitGroup        = 231
 	sysPrlimit64        = 302
 	sysExit             = 60

@@ -12,6 +12,7 @@ const (
 	sysClone            = 220
 	sysKill             = 129
 	sysWait4            = 260
+	sysFcntl            = 25
 	sysExitGroup        = 94
 	sysPrlimit64        = 261
 	sysExit             = 93
