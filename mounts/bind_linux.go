@@ -151,7 +151,7 @@ func rightType(op Op, stat Stat) error {
 		return fmt.Errorf("%s of the host is not the device of that name", op.Source)
 	case "socket":
 		if t != unix.S_IFSOCK {
-			return fmt.Errorf("%s is %s, not a socket", op.Source, typeName(t))
+			return hint("name a socket, or show it with --ro", "%s is %s, not a socket", op.Source, typeName(t))
 		}
 	case "directory":
 		if t != unix.S_IFDIR {

@@ -158,7 +158,7 @@ func (f *flags) applyRest(pol *policy.Policy) (faults []error) {
 			pol.Labels, err = policy.WithLabels(pol.Labels, v)
 		}
 		if err != nil {
-			faults = append(faults, fmt.Errorf("--label %s: %w", l, err))
+			faults = append(faults, badLabel(l, err))
 		}
 	}
 	faults = append(faults, f.applyLimits(pol)...)
@@ -213,6 +213,14 @@ func (f *flags) applyEnv(pol *policy.Policy) (faults []error) {
 	return faults
 }
 
+// badLabel is the error for a --label.
+func badLabel(label string, err error) error {
+	if policy.CheckText(label) != nil {
+		label = strconv.Quote(label)
+	}
+	return fmt.Errorf("--label %s: %w", label, err)
+}
+
 // parseLabel reads NAME=VALUE.
 func parseLabel(s string) (policy.Var, error) {
 	name, value, ok := strings.Cut(s, "=")
@@ -264,6 +272,9 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 	for _, name := range names {
 		if meantFile(name) {
 			return fmt.Errorf("--seccomp %s: no filter is called that; for the file write --seccomp ./%s", name, name)
+		}
+		if !slices.Contains(policy.SeccompFilters, name) {
+			return fmt.Errorf("--seccomp: filter %q: not one of %s; a file is named by a path with a / in it", name, strings.Join(policy.SeccompFilters, ", "))
 		}
 		into.Filter = name
 	}

@@ -144,7 +144,7 @@ func (a *app) auditShow(f *auditFlags, name string) int {
 	for _, l := range f.labels {
 		v, err := parseLabel(l)
 		if err != nil {
-			return a.fail(fmt.Errorf("--label %s: %w", l, err))
+			return a.fail(badLabel(l, err))
 		}
 		filter.Labels[v.Name] = v.Value
 	}

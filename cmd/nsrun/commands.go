@@ -18,7 +18,7 @@ func (f *flags) commandsRows() []flagRow {
 	return []flagRow{
 		{"--commands NAME", offered{&f.commands, commands.Names}, "passive, full, or a name in the manifest's \"command_rules\"", ""},
 		{"--manifest FILE", &f.manifest, "take the command rules, the workspace and rules of your own from it", ""},
-		{"--workspace DIR", &f.workspace, "where files may lie (default the working directory)", ""},
+		{"--workspace DIR", &f.workspace, "where files may lie (default the manifest's workspace; without --manifest the working directory)", ""},
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/runner"
+	"github.com/nsrun/nsrun/nsrun/manifest"
 	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/nsrun/nsrun/nsrun/tools"
+	"golang.org/x/sys/unix"
 )
 
 // ending is one line for a run that nsrun has ended, or that a limit has: the bound, its value, where the value comes from, and how to raise it. It
@@ -44,7 +46,7 @@ func signalName(code int) string {
 	const killed = 128
 	for _, s := range forwarded {
 		if int(s) == code-killed {
-			return s.String()
+			return unix.SignalName(s)
 		}
 	}
 	return fmt.Sprintf("signal %d", code-killed)
@@ -78,8 +80,8 @@ func (f *flags) from(name string, cut bool) string {
 		return ", which is the most that the operator's ceiling permits"
 	case given:
 		return ", as the flag says; raise it with " + flag
-	case inManifest && name == "timeout":
-		return ", as " + f.manifest + " says, or the default for manifests; raise it with " + key + " there, or " + flag
+	case inManifest && name == "timeout" && f.asked.Timeout == manifest.DefaultTimeout:
+		return ", the default for manifests; raise it with " + key + " in " + f.manifest + ", or " + flag
 	case inManifest:
 		return ", as " + f.manifest + " says; raise it with " + key + " there, or " + flag
 	}

@@ -98,10 +98,10 @@ func TestEntryPoint(t *testing.T) {
 	for name, nsrun := range binaries {
 		t.Run(name, func(t *testing.T) {
 			_, stderr, code, _ := under(t, nsrun, `ulimit -n 5; exec "$0" version`)
-			assert.Equal(t, "nsrun: RLIMIT_NOFILE is too low: ulimit -n is 5, 3 files are open, and a start needs 7 more; raise it\n", stderr)
+			assert.Equal(t, "nsrun: RLIMIT_NOFILE is too low: ulimit -n is 5, 3 files are open, a start needs 7 more, a run some 25; raise it\n", stderr)
 			assert.Equal(t, 125, code)
 			_, stderr, code, _ = under(t, nsrun, `ulimit -n 5; exec "$0" bwrap --version`)
-			assert.Equal(t, "bwrap: RLIMIT_NOFILE is too low: ulimit -n is 5, 3 files are open, and a start needs 7 more; raise it\n", stderr)
+			assert.Equal(t, "bwrap: RLIMIT_NOFILE is too low: ulimit -n is 5, 3 files are open, a start needs 7 more, a run some 25; raise it\n", stderr)
 			assert.Equal(t, 1, code)
 			stdout, stderr, code, _ := under(t, nsrun, `exec "$0" version`)
 			assert.Equal(t, 0, code, stderr)

@@ -25,9 +25,10 @@ var foreign = []struct{ names, hint string }{
 	{"cpu-shares c", "write --limit cpu_weight=100"},
 	{"pids-limit rlimit-nproc", "write --limit pids=256"},
 	{"ulimit rlimit-nofile rlimit-fsize rlimit-cpu", "write --limit NAME=NUMBER; nsrun help limits lists the names"},
-	{"network netns", "write --net none or --net host"},
+	{"network netns", "write --net none, --net host or --net allow:HOST:PORT"},
 	{"share-net", "write --net host"},
-	{"unshare-net unshare-all unshare-user unshare-user-try unshare-pid unshare-ipc unshare-uts unshare-cgroup unshare-cgroup-try pid ipc uts userns " +
+	{"unshare-net", "leave it out, or write --net none: a run has no network unless --net gives it one"},
+	{"unshare-all unshare-user unshare-user-try unshare-pid unshare-ipc unshare-uts unshare-cgroup unshare-cgroup-try pid ipc uts userns " +
 		"cgroupns cap-drop caps.drop drop nonewprivs noroot ipc-namespace", "leave it out: a run has that always"},
 	{"die-with-parent new-session as-pid-1 init disable-userns clearenv restrict-namespaces", "leave it out: a run does that always"},
 	{"publish p expose", "leave it out: no port inside can be reached, but with --net host"},

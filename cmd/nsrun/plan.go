@@ -56,6 +56,9 @@ func (a *app) plan(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
+	if err := f.checkAsk(req.Policy); err != nil {
+		return a.fail(err)
+	}
 	known, err := loadFacts(f.facts, req.Policy)
 	if err != nil {
 		return a.fail(err)

@@ -197,6 +197,9 @@ func (f *flags) base() (policy.Policy, error) {
 			Fix: "start in a directory of its own, or name what is needed with --ro or --workspace"})
 		return pol, nil
 	}
+	if err := policy.CheckPath(cwd); err != nil {
+		return pol, fmt.Errorf("the working directory cannot be shown: %w; rename it, or start in another one", err)
+	}
 	pol.Dir = cwd
 	return pol.Grant(cwd, false, "working directory"), nil
 }

@@ -101,10 +101,12 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 }
 
 // notes prints what the caller should know even without asking: lost guarantees, limits that bind less than asked, dropped variables,
-// capabilities that are not as written, sockets that are not there, and a network helper that was lost; all of it with -v. A run by another backend than native is one line.
+// capabilities that are not as written, sockets that are not there, a network helper that was lost, and what a ceiling or a second flag takes; all of it
+// with -v. A run by another backend than native is one line.
 func (a *app) notes(notes []plan.Note, backend string, all bool) {
 	reported := []string{"env", "environment", "working directory", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
 		"capabilities", "sockets", "labels", "home size", "explain", "network helper"}
+	cut := []string{"fs", "home", "network", "timeout"} // where less is given than a flag or a manifest asks for
 	degraded := !all && slices.ContainsFunc(notes, insteadOfNative)
 	var lost []string
 	for _, n := range notes {
@@ -118,7 +120,7 @@ func (a *app) notes(notes []plan.Note, backend string, all bool) {
 		}
 		_, feature := facts.Lookup(facts.Name(n.Feature))
 		_, limit := policy.LookupLimit(n.Feature)
-		if all || feature || limit || slices.Contains(reported, n.Feature) {
+		if all || feature || limit || slices.Contains(reported, n.Feature) || n.Fix != "" && slices.Contains(cut, n.Feature) {
 			fmt.Fprintf(a.stderr, "nsrun: note: %s\n", printable(n.String()))
 		}
 	}

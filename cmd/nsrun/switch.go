@@ -58,7 +58,10 @@ func (f *flags) switches(pol policy.Policy) (policy.Policy, error) {
 			continue
 		}
 		if err := (policy.Policy{Require: names}).Validate(); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", from.name, err))
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				_, text, _ := strings.Cut(line, ": ") // after the name of the policy's field
+				faults = append(faults, fmt.Errorf("%s: %s", from.name, text))
+			}
 			continue
 		}
 		pol = pol.Requiring(names...)

@@ -72,7 +72,7 @@ func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
 		e.Hint = "show the interpreter to the sandbox, or call it by name"
 	case errno == unix.ENOENT, errno == unix.EACCES && p.Bare() && nowhere(p):
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotFound, errno)
-		e.Hint = "give a path that the sandbox can see, or grant its directory with --ro"
+		e.Hint = missingHint(command)
 	case errno == unix.EACCES:
 		e.Err = fmt.Errorf("%s: %w: %w", command, ErrNotExecutable, errno)
 		e.Hint = "name a program, not a directory; make it executable (chmod +x); or move it out of a place mounted noexec, as /run is"
@@ -84,6 +84,20 @@ func explainExec(e *Error, errno syscall.Errno, p *plan.Plan) error {
 	}
 	return e
 }
+
+// missingHint says what to do about a program that is not there: it may be no name of a program at all.
+func missingHint(command string) string {
+	switch {
+	case strings.ContainsAny(command, " \t\n|&;<>$`"):
+		return "give the program and each of its arguments as a word of its own, or have a shell read the line: sh -c 'LINE'"
+	case slices.Contains(builtins, command):
+		return "this is a word of shells; write sh -c 'LINE'"
+	}
+	return "give a path that the sandbox can see, or grant its directory with --ro"
+}
+
+// builtins are commands of POSIX shells of which systems have no program, or one without effect.
+var builtins = strings.Fields(". : alias bg cd eval exec exit export fg hash jobs read readonly set shift source times trap type ulimit umask unset wait")
 
 // nowhere reports whether no directory of PATH has the program of a plan whose command sees the host. execvp(3) answers EACCES then if the user may not
 // search one of them, which says nothing of the program; shells answer that it is not found.

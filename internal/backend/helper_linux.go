@@ -157,7 +157,7 @@ func calm() (restore func()) {
 func noHelper(path string, err error) error {
 	e := &Error{Stage: helperStage, Op: "start", Path: path, Err: err}
 	if errors.Is(err, fs.ErrNotExist) {
-		e.Hint = "install " + HelperName + " beside nsrun: go install github.com/nsrun/nsrun/cmd/" + HelperName + "@latest; or use a release of nsrun, which has it in its file if that can be read; or, in a Go program, import nsrun/network; or use --net none or host"
+		e.Hint = "install " + HelperName + " beside nsrun: CGO_ENABLED=0 go build ./cmd/" + HelperName + " in nsrun's source; or use a release of nsrun, which has it in its file if that can be read; or, in a Go program, import nsrun/network; or use --net none or host"
 	}
 	return e
 }

@@ -57,9 +57,19 @@ func Backends(f facts.Facts) facts.Facts {
 	wg.Wait()
 	for i, e := range backends {
 		f = f.With(e.name, facts.Answer{}) // a copy: f is the caller's
+		if errs[i] == nil && e.apart && f.State(facts.UserNS) == facts.No && !mayMount() {
+			errs[i] = no("podman needs user namespaces, or root with CAP_SYS_ADMIN", "allow what user_namespace above asks for")
+		}
 		found(f, e.name, printed[i], errs[i])
 	}
 	return f
+}
+
+// mayMount reports whether this process has CAP_SYS_ADMIN, which real root has, and root in a container has not.
+func mayMount() bool {
+	var sets [2]unix.CapUserData
+	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &sets[0])
+	return err == nil && sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // probe finds the program and returns its version and path.

@@ -114,6 +114,21 @@ func TestBackendsLeavesTheCallersFactsAlone(t *testing.T) {
 	assert.NotContains(t, f.Answers, facts.Podman)
 }
 
+// TestPodmanNeedsUserNamespaces, and without them a root that may mount.
+func TestPodmanNeedsUserNamespaces(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "podman"), []byte("#!/bin/sh\necho podman version 5.0.0\n"), 0o755))
+	t.Setenv("PATH", dir)
+	without := facts.Yes
+	if !mayMount() {
+		without = facts.No
+	}
+	for state, want := range map[facts.State]facts.State{facts.Yes: facts.Yes, facts.Unknown: facts.Yes, facts.No: without} {
+		got := Backends(facts.Facts{}.With(facts.UserNS, facts.Answer{State: state}))
+		assert.Equal(t, want, got.State(facts.Podman), "%v", got.Answers[facts.Podman])
+	}
+}
+
 func TestAcknowledgements(t *testing.T) {
 	ack := func(kind uint16, code int32) []byte {
 		b := make([]byte, unix.SizeofNlMsghdr)

@@ -88,7 +88,11 @@ func oldPython(p policy.Policy, argv []string, d commands.Decision) string {
 
 // refused makes an error of a decision that is no.
 func refused(d commands.Decision) error {
-	return &policy.Fault{Field: "args", Text: d.Text(), Fix: "accepted: " + d.Try}
+	fix := "accepted: " + d.Try
+	if strings.ContainsAny(d.Word, " \t\n") && d.Index == 0 {
+		fix = "give the program and each of its arguments as a word of its own"
+	}
+	return &policy.Fault{Field: "args", Text: d.Text(), Fix: fix}
 }
 
 // Admit looks at the host for what a plan has to know of a request's policy: the FIFOs that it would let be written into, the places

@@ -23,7 +23,7 @@ func Home() (home string, notes []policy.Note) {
 		return "", nil // policy.Default has a note for that
 	}
 	if home != "" {
-		notes = []policy.Note{{Feature: "home", Loss: fmt.Sprintf("HOME=%s cannot be the home directory: %s; it is %s, as the account says", home, why, u.HomeDir),
+		notes = []policy.Note{{Feature: "HOME", Loss: fmt.Sprintf("%q cannot be the home directory: %s; it is %s, as the account says", home, why, u.HomeDir),
 			Fix: "set HOME to a directory of yours"}}
 	}
 	return clean(u.HomeDir), notes

@@ -8,7 +8,7 @@
 //	v := verify.Check(verify.Input{Program: p, Plan: plan, Resolved: seen, ...})
 //	if v != nil { ... } // the claim that is broken, the call, and a text
 //
-// Every required call serves one of nine claims, see [Claims]. A call that is missing, changed, in another order, or not accounted for is a
+// Every required call serves one of ten claims, see [Claims]. A call that is missing, changed, in another order, or not accounted for is a
 // violation. [Init] and [Confinement] are the tables of stages: which process runs which stage, in what order, and why.
 //
 // nsrun checks the program of a session and the part that comes with each of its commands before they run, and the program of a single run if

@@ -116,8 +116,6 @@ func (l *Log) check() (hint string, err error) {
 		return "name another one", errors.New("it is not a regular file")
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 		return "name a file of your own", fmt.Errorf("it belongs to user %d", st.Uid)
-	case st.Mode&0o7177 != 0:
-		return "chmod 600 " + l.path, fmt.Errorf("others can use it: its mode is %04o", st.Mode&0o7777)
 	case st.Nlink > 1:
 		return "remove the others, or name another file", fmt.Errorf("it has %d names (hard links)", st.Nlink)
 	case st.Nlink == 0:
@@ -130,6 +128,9 @@ func (l *Log) check() (hint string, err error) {
 	}
 	if !isLog(string(begin[:n])) {
 		return "name a new file, or an older log", errors.New("it is not an audit log of this version, and nothing is appended to it")
+	}
+	if st.Mode&0o7177 != 0 {
+		return "chmod 600 " + l.path, fmt.Errorf("others can use it: its mode is %04o", st.Mode&0o7777)
 	}
 	return "", nil
 }

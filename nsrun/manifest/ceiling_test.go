@@ -39,7 +39,7 @@ func TestCeilingFaults(t *testing.T) {
 		`{"fs_write":["/a/../b"]}`:          `c:1:14: fs_write[0]: "/a/../b" holds .. (give the path it leads to)`,
 		`{"workspace":"/x"}`:                `c:1:2: workspace: a ceiling has no such key`,
 		`{"fs_reed":["/x"]}`:                `(did you mean fs_read?)`,
-		`{"network":"all"}`:                 `"all" is unknown (use none or host)`,
+		`{"network":"all"}`:                 `"all" is unknown (use none or host or {"allow": ["example.com:443"]})`,
 		`{"pass_env":["A=*"]}`:              `is not a variable name`,
 		`{"pass_env":["A?"]}`:               `holds a glob`,
 		`{"limits":{"pids":0}}`:             `limits.pids: "0" is out of range`,

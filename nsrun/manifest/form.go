@@ -62,6 +62,7 @@ func (d *decoder) want(n *node, key string, k kind) bool {
 type stringForm struct {
 	validate func(string) (problem, fix string)
 	choices  []string // the only strings, where there are few
+	more     string   // what is possible beside them, for messages
 	pattern  string   // for the schema
 }
 
@@ -82,7 +83,7 @@ func (w stringForm) check(s string) (problem, fix string) {
 		return clip(s) + " holds control characters, or marks that reorder text", "remove them"
 	}
 	if w.choices != nil && !slices.Contains(w.choices, s) {
-		fix = "use " + strings.Join(w.choices, " or ")
+		fix = "use " + strings.Join(w.choices, " or ") + w.more
 		if near, ok := policy.Nearest(s, w.choices); ok {
 			fix = "did you mean " + near + "?"
 		}

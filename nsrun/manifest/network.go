@@ -18,7 +18,11 @@ type netWish struct {
 // network is a word, or an object that lists what can be reached.
 type network struct{ proxy bool }
 
-func netWords() stringForm { return oneOf([]policy.Network{policy.NetworkNone, policy.NetworkHost}) }
+func netWords() stringForm {
+	w := oneOf([]policy.Network{policy.NetworkNone, policy.NetworkHost})
+	w.more = ` or {"allow": ["example.com:443"]}`
+	return w
+}
 
 func netForm(proxy bool) record[netWish] {
 	r := record[netWish]{what: "network", rows: []row[netWish]{

@@ -121,7 +121,7 @@ func (b *builder) grant(g grant) {
 		return
 	}
 	if g.Dest == "/tmp" || g.Dest == "/var/tmp" {
-		b.note("fs", "the host's "+g.Source+" is shown at "+g.Dest+", in place of a private one", "name a directory below it")
+		b.note("tmp", "the host's "+g.Source+" is shown at "+g.Dest+", in place of a private one", "name a directory below it")
 	}
 	b.grants = append(b.grants, g)
 }

@@ -74,7 +74,7 @@ func manifestForm() record[Manifest] {
 		{"commands", "what command lines may run at all: passive, full, or a name of command_rules; default any", stringForm{validate: title},
 			func(m *Manifest) any { return &m.Wishes.Commands }},
 		{"command_rules", "command rules of your own, by name", commandRulesList(), func(m *Manifest) any { return &m.Wishes.CommandRules }},
-		{"backend", "the backend; default auto, the strongest that works", oneOf(policy.Backends), func(m *Manifest) any { return (*string)(&m.Wishes.Backend) }},
+		{"backend", "the backend; default auto: native, or with degrade the strongest that works", oneOf(policy.Backends), func(m *Manifest) any { return (*string)(&m.Wishes.Backend) }},
 		{"audit", "a log that gets a row when the run starts and one when it has ended; its name ends in .jsonl",
 			stringForm{validate: auditPath, pattern: auditPattern}, func(m *Manifest) any { return &m.Audit }},
 		{"labels", "the caller's own words for the rows of audit logs, such as its task", settings(word, labelValue, wordPattern),

@@ -56,7 +56,7 @@ func (p *Plan) String() string {
 	}
 	line("timeout", p.timeText())
 	if t := p.Tmpfs; t != (Tmpfs{}) {
-		line("in memory", fmt.Sprintf("at most %d MiB and %d files, in all shared places together", t.Size>>20, t.Inodes))
+		line("in memory", fmt.Sprintf("at most %d MiB and %d files, in all private places together", t.Size>>20, t.Inodes))
 	}
 	some("bounded home", p.BoundedHome)
 	some("tools", strings.Join(p.Tools, " "))

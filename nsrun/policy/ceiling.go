@@ -329,7 +329,11 @@ func (k *cutter) backend(c Ceiling) {
 	}
 	order := func(i Isolation) int { return slices.Index(Isolations, i.Level()) }
 	if order(k.Isolation) > order(most) {
-		k.note("isolation", string(k.Isolation)+" is beyond the ceiling; it is "+string(most), fmt.Sprintf(`"isolation": %q, "pass_env": ["*"] and no limits`, k.Isolation))
+		permit := fmt.Sprintf(`"isolation": %q`, k.Isolation)
+		if k.Isolation == Permissive {
+			permit += `, "pass_env": ["*"] and no limits`
+		}
+		k.note("isolation", string(k.Isolation)+" is beyond the ceiling; it is "+string(most), permit)
 		k.Isolation = most
 	}
 	k.Policy = k.Requiring(c.Require...)

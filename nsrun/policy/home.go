@@ -77,7 +77,7 @@ func (p Policy) homeFits() (Policy, []Note) {
 	}
 	grant := p.FS[i]
 	p.FS = slices.DeleteFunc(slices.Clone(p.FS), func(e FS) bool { return e.System && e.Dest == p.Home })
-	return p, []Note{{Feature: "home", Loss: grant.Dest + " (" + grant.Why + ") shows the home directory, with the keys and tokens that lie in it: " + strings.Join(secretPlaces, " "),
+	return p, []Note{{Feature: "home", Loss: grant.Dest + " (" + grant.Why + ") shows the home directory, with the keys and tokens that programs keep there: in " + strings.Join(secretPlaces[:4], ", ") + " and more",
 		Fix: "grant the directory that is needed, or name what the command must not see in another place"}}
 }
 

@@ -49,7 +49,7 @@ func Default(home string) Policy {
 	p := Policy{FS: fs, Home: home, Limits: []Limit{{Core, 0}}}
 	if why := HomePlace(home); why != "" {
 		p.Home = SandboxHome
-		p.Notes = []Note{{Feature: "home", Loss: fmt.Sprintf("%q cannot be the home directory: %s; it is %s", home, why, p.Home), Fix: "set HOME to a directory of yours"}}
+		p.Notes = []Note{{Feature: "HOME", Loss: fmt.Sprintf("%q cannot be the home directory: %s; it is %s", home, why, p.Home), Fix: "set HOME to a directory of yours"}}
 	}
 	return p.WithHome(HomePrivate)
 }

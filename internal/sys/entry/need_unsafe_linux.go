@@ -90,9 +90,9 @@ func checkFiles(bwrap bool) {
 	sayNumber(found.nofile.Hard)
 	say(", ")
 	sayNumber(open)
-	say(" files are open, and a start needs ")
+	say(" files are open, a start needs ")
 	sayNumber(files)
-	say(" more; raise it\n")
+	say(" more, a run some 25; raise it\n")
 	end(bwrap)
 }
 
