@@ -117,7 +117,7 @@ func follow(t *testing.T, from, target string) string {
 // TestDeadLinksAreSeen is the positive control of TestLinks.
 func TestDeadLinksAreSeen(t *testing.T) {
 	for target, want := range map[string]string{
-		"limits.md": "", "limits.md#exit-codes": "", "#the-nine-claims": "", "../LICENSE": "",
+		"limits.md": "", "limits.md#exit-codes": "", "#the-ten-claims": "", "../LICENSE": "",
 		"no-such.md": "there is no doc/no-such.md", "#no-such": "doc/security.md has no such heading", "limits.md#no": "doc/limits.md has no such heading",
 		"../../x": "it leads out of the repository", "adr#x": "doc/adr has no such heading",
 	} {
