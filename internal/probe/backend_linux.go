@@ -126,7 +126,7 @@ func (e backend) run(ctx context.Context, program string, args []string) (out, p
 
 // spareDir makes a directory, in memory if it can: a probe leaves even the times of the caller's directories as they are.
 func spareDir() (string, error) {
-	const pattern = "nsrun-probe-"
+	pattern := fmt.Sprintf("nsrun-probe-%d-", os.Getpid())
 	if dir, err := os.MkdirTemp("/dev/shm", pattern); err == nil {
 		return dir, nil
 	}
