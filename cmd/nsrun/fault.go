@@ -10,7 +10,10 @@ import (
 
 // byFlag puts the flag that was given in the place of the policy's field that it filled. What a manifest fills has been checked, by
 // line and key, before.
-func (f *flags) byFlag(err error) error {
+func (f *flags) byFlag(err error) error { return renamed(err, f.nameOf) }
+
+// renamed puts another name in the place of the field of each fault of a policy, where they are joined.
+func renamed(err error, name func(*policy.Fault) string) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return err
@@ -22,7 +25,7 @@ func (f *flags) byFlag(err error) error {
 			faults = append(faults, one)
 			continue
 		}
-		text := f.nameOf(fault) + ": " + fault.Text
+		text := name(fault) + ": " + fault.Text
 		if rest, ok := strings.CutPrefix(text, "--limit: limit "); ok {
 			text = "--limit " + rest
 		}

@@ -106,7 +106,7 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 func (a *app) notes(notes []plan.Note, backend string, all bool) {
 	reported := []string{"env", "environment", "working directory", "audit", switchNote, "sandbox", "backend", "isolation", "fallback",
 		"capabilities", "sockets", "labels", "home size", "explain", "network helper"}
-	cut := []string{"fs", "home", "network", "timeout"} // where less is given than a flag or a manifest asks for
+	cut := []string{"fs", "home", "network", "timeout"} // those with a fix say that less is given than was asked for; the others say what is done
 	degraded := !all && slices.ContainsFunc(notes, insteadOfNative)
 	var lost []string
 	for _, n := range notes {

@@ -58,10 +58,7 @@ func (f *flags) switches(pol policy.Policy) (policy.Policy, error) {
 			continue
 		}
 		if err := (policy.Policy{Require: names}).Validate(); err != nil {
-			for line := range strings.SplitSeq(err.Error(), "\n") {
-				_, text, _ := strings.Cut(line, ": ") // after the name of the policy's field
-				faults = append(faults, fmt.Errorf("%s: %s", from.name, text))
-			}
+			faults = append(faults, renamed(err, func(*policy.Fault) string { return from.name }))
 			continue
 		}
 		pol = pol.Requiring(names...)
