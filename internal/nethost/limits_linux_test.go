@@ -271,3 +271,20 @@ func TestAConnectionInStore(t *testing.T) {
 	b.Close()
 	assert.Empty(t, h.refused())
 }
+
+// A connection may be accepted while the server closes: that it has no destination any more is no refusal.
+func TestAConnectionThatCloseEndsIsNoRefusal(t *testing.T) {
+	h := newHost()
+	b := newBox(t, h, "a.example.com:22")
+	c, err := net.Dial("tcp4", listen(t, echo))
+	require.NoError(t, err)
+	conn := c.(*net.TCPConn)
+	b.serve(conn, netmessage.Redirect)
+	refused := b.Counts().Refusals
+	require.Len(t, refused, 1, "an open connection without a destination is refused")
+	assert.Equal(t, netmessage.Malformed, refused[0].Reason)
+
+	conn.Close()
+	b.serve(conn, netmessage.Redirect)
+	assert.Equal(t, refused, b.Counts().Refusals)
+}

@@ -290,6 +290,9 @@ func (s *Server) serve(conn *net.TCPConn, kind string) {
 		return
 	}
 	to, err := destination(conn, kind)
+	if errors.Is(err, net.ErrClosed) { // by Close, which is no refusal
+		return
+	}
 	if err != nil {
 		r := netmessage.Refusal{Op: opConnect, Reason: netmessage.Malformed, Detail: "a connection without a destination: " + err.Error()}
 		if to.IsValid() {
