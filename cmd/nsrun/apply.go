@@ -270,11 +270,8 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 		return fmt.Errorf("--seccomp: give one filter by name and one file, not %s", strings.Join(f.seccomp, " and "))
 	}
 	for _, name := range names {
-		if meantFile(name) {
-			return fmt.Errorf("--seccomp %s: no filter is called that; for the file write --seccomp ./%s", name, name)
-		}
 		if !slices.Contains(policy.SeccompFilters, name) {
-			return fmt.Errorf("--seccomp: filter %q: not one of %s; a file is named by a path with a / in it", name, strings.Join(policy.SeccompFilters, ", "))
+			return noFilter(name)
 		}
 		into.Filter = name
 	}
@@ -288,11 +285,10 @@ func (f *flags) applySeccomp(into *policy.Seccomp) error {
 	return nil
 }
 
-// meantFile reports whether what stands in the place of a filter's name is the name of a file.
-func meantFile(name string) bool {
-	if slices.Contains(policy.SeccompFilters, name) {
-		return false
+// noFilter is the error for what stands in the place of a filter's name, and may be the name of a file.
+func noFilter(name string) error {
+	if _, err := os.Lstat(name); err == nil || strings.HasSuffix(name, ".bpf") || strings.HasSuffix(name, ".json") {
+		return fmt.Errorf("--seccomp %s: no filter is called that; for the file write --seccomp ./%s", name, name)
 	}
-	_, err := os.Lstat(name)
-	return err == nil || strings.HasSuffix(name, ".bpf") || strings.HasSuffix(name, ".json")
+	return fmt.Errorf("--seccomp: filter %q: not one of %s; a file is named by a path with a / in it", name, strings.Join(policy.SeccompFilters, ", "))
 }

@@ -57,7 +57,7 @@ func Backends(f facts.Facts) facts.Facts {
 	wg.Wait()
 	for i, e := range backends {
 		f = f.With(e.name, facts.Answer{}) // a copy: f is the caller's
-		if errs[i] == nil && e.apart && f.State(facts.UserNS) == facts.No && !mayMount() {
+		if errs[i] == nil && e.name == facts.Podman && f.State(facts.UserNS) == facts.No && !mayMount() {
 			errs[i] = no("podman needs user namespaces, or root with CAP_SYS_ADMIN", "allow what user_namespace above asks for")
 		}
 		found(f, e.name, printed[i], errs[i])

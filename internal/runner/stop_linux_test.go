@@ -32,13 +32,14 @@ func stopped(t *testing.T, pids ...int) (resume func()) {
 	return resume
 }
 
-// allStopped reports whether each thread of a process is, or the process has ended. A thread on its way to that can still receive a message.
+// allStopped reports whether each thread of a process is, or has ended: what a stopped server does not reap stays there. A thread on its way to
+// that can still receive a message.
 func allStopped(pid int) bool {
 	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	for _, task := range tasks {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, task.Name()))
 		_, rest, ok := strings.Cut(string(stat), ") ")
-		if err == nil && ok && !strings.Contains("Tt", rest[:1]) {
+		if err == nil && ok && !strings.Contains("TtZX", rest[:1]) {
 			return false
 		}
 	}
