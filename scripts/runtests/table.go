@@ -44,7 +44,7 @@ var table = map[string]pkg{
 	"e2e/network":                {seconds: 105, needs: "curl wget openssl python3 python3-pip nodejs npm redis-tools git bash iproute2 openjdk-17-jdk-headless bind9-dnsutils openssh-client postgresql-client"},
 	"e2e/host":                   {seconds: 13, once: true},
 	"e2e/programs":               {seconds: 45, slow: 300, slice: 7, needs: "cargo gcc git jq libc6-dev make nodejs npm python3 python3-pytest strace", more: everyday},
-	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "vagrant vagrant-libvirt"},
+	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "busybox vagrant vagrant-libvirt"},
 	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
 	"internal/doctest":           {quick: true, seconds: 1, once: true},
 	"internal/sys":               {quick: true, seconds: 3, race: 5},
