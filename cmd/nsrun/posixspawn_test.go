@@ -29,7 +29,7 @@ func TestASignalIgnoredByPosixSpawn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(0))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run", "^TestASignalIgnoredByPosixSpawn$")
-	cmd.Env = append(os.Environ(), "NSRUN_TEST_SPAWN="+nsrun)
+	cmd.Env = append(os.Environ(), "NSRUN_TEST_SPAWN="+nsrun, "TMPDIR="+t.TempDir()) // it becomes nsrun, and removes nothing that it has made
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Regexp(t, `SigIgn:\t[0-9a-f]{7}[13579bdf]`, string(out), "the command has it ignored, as its caller wants it")
