@@ -52,6 +52,11 @@ func signalName(code int) string {
 	return fmt.Sprintf("signal %d", code-killed)
 }
 
+// timeAsked reports whether a flag or the manifest says how long the run may take.
+func (f *flags) timeAsked() bool {
+	return f.timeoutGiven || f.manifest != "" && f.asked.Timeout != manifest.DefaultTimeout
+}
+
 // limited is the ending at a limit.
 func (f *flags) limited(p *plan.Plan, name, what string) string {
 	row, _ := policy.LookupLimit(name)

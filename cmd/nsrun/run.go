@@ -93,6 +93,9 @@ func (a *app) runRequest(f *flags, signals int, fs *flag.FlagSet) result.Result 
 	if f.quiet {
 		return result
 	}
+	if !f.verbose && !f.timeAsked() { // a default is cut: nothing that was asked for is lost
+		notes = slices.DeleteFunc(slices.Clone(notes), func(n plan.Note) bool { return n.Feature == "timeout" })
+	}
 	a.notes(notes, result.Receipt.Backend, f.verbose)
 	if f.verbose {
 		fmt.Fprintf(a.stderr, "nsrun: %s, exit code %d, %.1f ms\n", result.Verdict, result.Code, result.WallMS)

@@ -266,7 +266,11 @@ func (k *cutter) limits(c Ceiling) {
 
 func (k *cutter) times(c Ceiling) {
 	if c.Timeout > 0 && (k.Timeout == 0 || k.Timeout > c.Timeout) {
-		k.note("timeout", "the time asked for is beyond the ceiling; it is "+c.Timeout.String(), "a longer timeout")
+		asked := "no timeout"
+		if k.Timeout > 0 {
+			asked = k.Timeout.String()
+		}
+		k.note("timeout", asked+" is beyond the ceiling; it is "+c.Timeout.String(), "a longer timeout")
 		k.Timeout = c.Timeout
 	}
 	if c.Timeout > 0 && (k.MaxProcessTime == 0 || k.MaxProcessTime > c.Timeout) {
