@@ -52,9 +52,13 @@ func signalName(code int) string {
 	return fmt.Sprintf("signal %d", code-killed)
 }
 
-// timeAsked reports whether a flag or the manifest says how long the run may take.
+// timeAsked reports whether anybody has said how long the run may take: a flag, a manifest, or --tty, whose run has no timeout.
 func (f *flags) timeAsked() bool {
-	return f.timeoutGiven || f.manifest != "" && f.asked.Timeout != manifest.DefaultTimeout
+	unasked := defaultTimeout
+	if f.manifest != "" {
+		unasked = manifest.DefaultTimeout
+	}
+	return f.timeoutGiven || f.asked.Timeout != unasked
 }
 
 // limited is the ending at a limit.
