@@ -117,6 +117,11 @@ func firstLink(base int, at, rest string) (string, error) {
 	return "", errElsewhere
 }
 
+// answers reports whether an error says how a path is: openat2(2). Another one, such as a lack of descriptors, says nothing of it.
+func answers(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ELOOP, unix.ENAMETOOLONG}, func(one error) bool { return errors.Is(err, one) })
+}
+
 // reached is the path of what is open.
 func reached(fd int) string {
 	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))

@@ -46,7 +46,7 @@ func (w *Watch) lookUp() {
 	}
 	if err != nil {
 		runtime.UnlockOSThread()
-		w.each(func(event) { w.found.unknown(1) })
+		w.queue.each(func(event) { w.found.unknown(1) })
 		return
 	}
 	defer func() {
@@ -63,7 +63,7 @@ func (w *Watch) lookUp() {
 		}
 	}
 	w.seen = map[[3]string]bool{}
-	w.each(func(e event) {
+	w.queue.each(func(e event) {
 		if err != nil {
 			w.found.unknown(1)
 			return
@@ -73,20 +73,6 @@ func (w *Watch) lookUp() {
 	w.found.unknown(len(l.before))
 	if err == nil {
 		h.close()
-	}
-}
-
-// each takes the events, until there are no more.
-func (w *Watch) each(take func(event)) {
-	for batch := range w.events {
-		for _, e := range batch {
-			if e.reached != nil {
-				close(e.reached)
-				continue
-			}
-			take(e)
-			w.waiting.Add(-1)
-		}
 	}
 }
 
@@ -191,7 +177,10 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 	if change && err == nil && e.call.creates {
 		return nil, nil // it is there already, or was made
 	}
-	missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES)
+	if err != nil && !answers(err) {
+		return nil, err
+	}
+	missing := err != nil && !errors.Is(err, unix.ELOOP)
 	at, target := inside, name
 	if change || err != nil && creates { // what counts is the directory
 		target = path.Dir(strings.TrimRight(name, "/"))

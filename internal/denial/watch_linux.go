@@ -46,37 +46,27 @@ type event struct {
 	mode      uint32 // of access(2)
 	errno     uint16 // of a call that the filters have refused
 	args      [2]uint64
-	port      uint16        // of the command's own host, where nobody listens in the sandbox
-	root      int           // of the command; -1 if it is not known yet
-	reached   chan struct{} // closed when all events before it are looked up, if this is no event
+	port      uint16 // of the command's own host, where nobody listens in the sandbox
+	root      int    // of the command; -1 if it is not known yet
 }
 
-const (
-	// Batches of events are passed on when they are full, or when nothing was asked for a while: to wake the thread that looks costs more than an answer.
-	// They bound the events that are not looked up yet: two paths of 4 KiB each are some 5 MiB.
-	batches, batchSize, batchTime = 4, 128, 2 // ms
-	// restTime is how long a report waits for the last of them.
-	restTime = 2 * time.Second
-)
+// restTime is how long a report waits for the last events to be looked up.
+const restTime = 2 * time.Second
 
 // Watch answers one listener.
 type Watch struct {
 	Config
+	queue    *queue
 	arch     seccomp.Arch
 	decider  *seccomp.Decider
 	listener int
-	asks     int                // a pipe: a byte asks for what is known, and its end ends the answers
-	ask      *os.File           // its other end
-	asked    chan chan struct{} // for an event's reached
-	batch    []event
-	events   chan []event  // closed when the answers have ended
+	asks     int           // a pipe: a byte asks for what is known, and its end ends the answers
+	ask      *os.File      // its other end
 	looked   chan struct{} // closed when the last event was looked up
 	found    *found
 	calls    atomic.Int64
-	waiting  atomic.Int64       // events that are not looked up yet
 	comms    map[uint32]string  // of threads that have asked
-	full     bool               // the last event found no room
-	reported bool               // who asked was reported, and nothing is looked up any more
+	ended    bool               // there are no more events: nothing is looked up any more
 	root     int                // of the command, which is the sandbox's; -1 as long as it is not known
 	ns       int                // its mount namespace, which lives as long as that is open
 	seen     map[[3]string]bool // what was looked up before, and was nothing
@@ -94,8 +84,8 @@ func Start(listener int, c Config) (*Watch, error) {
 		unix.Close(listener)
 		return nil, err
 	}
-	w := &Watch{Config: c, arch: arch, decider: decider, listener: listener, asks: pipe[0], ask: os.NewFile(uintptr(pipe[1]), "asks"), asked: make(chan chan struct{}, 1),
-		events: make(chan []event, batches), looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
+	w := &Watch{Config: c, queue: newQueue(), arch: arch, decider: decider, listener: listener, asks: pipe[0], ask: os.NewFile(uintptr(pipe[1]), "asks"),
+		looked: make(chan struct{}), found: newFound(), root: -1, ns: -1, comms: map[uint32]string{}}
 	_ = sys.SwitchAtOnce(listener) // it is only faster
 	go w.serve()
 	go w.lookUp()
@@ -105,26 +95,23 @@ func Start(listener int, c Config) (*Watch, error) {
 // Finish ends the answers and returns what was refused. No process of the command is alive any more.
 func (w *Watch) Finish() ([]result.Denial, *result.Explained) {
 	w.ask.Close()
-	return w.report(w.looked)
+	return w.report()
 }
 
 // Report returns what was refused until now. It is to be called once. The answers go on as long as a process of the command is alive, and nothing else
 // does: what is refused to that is not looked up.
 func (w *Watch) Report() ([]result.Denial, *result.Explained) {
-	reached := make(chan struct{})
-	w.asked <- reached
 	_, _ = w.ask.Write([]byte{0}) // it fails if there are no answers any more
-	return w.report(reached)
+	return w.report()
 }
 
-// report waits until all was looked up that counts. A look may hang: it keeps its thread.
-func (w *Watch) report(reached <-chan struct{}) ([]result.Denial, *result.Explained) {
+// report waits until all was looked up, or says of how many that is not so. A look may hang: it keeps its thread.
+func (w *Watch) report() ([]result.Denial, *result.Explained) {
 	late := 0
 	select {
-	case <-reached:
 	case <-w.looked:
 	case <-time.After(restTime):
-		late = int(w.waiting.Load())
+		late = int(w.queue.waiting.Load())
 	}
 	denials, unknown := w.found.all()
 	level := policy.ExplainOn
@@ -138,18 +125,12 @@ func (w *Watch) report(reached <-chan struct{}) ([]result.Denial, *result.Explai
 func (w *Watch) serve() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread() // the thread does not end: it may be the one that has forked the sandbox, which would end with it
-	defer func() {
-		if !w.reported {
-			unix.Close(w.asks)
-			w.pass()
-			close(w.events)
-		}
-	}()
+	defer w.endEvents()
 	defer unix.Close(w.listener) // a call that nobody answers fails with ENOSYS then
 	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.asks), Events: unix.POLLIN}}
 	for {
 		wait := -1
-		if len(w.batch) > 0 {
+		if len(w.queue.batch) > 0 {
 			wait = batchTime
 		}
 		ready, err := unix.Poll(fds, wait)
@@ -159,10 +140,10 @@ func (w *Watch) serve() {
 		case err != nil:
 			return
 		case ready == 0:
-			w.pass()
+			w.queue.pass()
 			continue
 		case fds[1].Revents&unix.POLLIN != 0:
-			w.passAll()
+			w.endEvents()
 			fds[1].Fd = -1 // poll leaves it out
 			continue
 		case fds[1].Revents != 0, fds[0].Revents&unix.POLLIN == 0: // nobody wants the answers any more, or nobody asks
@@ -182,7 +163,7 @@ func (w *Watch) answer(n sys.Notification) {
 	name, _ := w.arch.Name(uint32(n.NR))
 	verdict, err := w.decider.Decide(seccomp.Data{NR: uint32(n.NR), Arch: n.Arch, IP: n.IP, Args: n.Args})
 	c, watched := callOf(name)
-	silent := w.reported || watched && !w.All && plan.ExplainsLooking(name)
+	silent := w.ended || watched && !w.All && plan.ExplainsLooking(name)
 	errno, refused := verdict.Errno()
 	if err != nil || !refused && (!verdict.Allows() || !watched) {
 		_ = sys.FailCall(w.listener, n.ID, uint16(unix.EPERM)) // a bug; it must not be one that lets a call go on
@@ -192,11 +173,11 @@ func (w *Watch) answer(n sys.Notification) {
 		w.calls.Add(1)
 	}
 	comm := ""
-	if !w.reported {
+	if !w.ended {
 		comm = w.comm(n.PID, c.act == execute)
 	}
 	if refused {
-		if sys.FailCall(w.listener, n.ID, errno) == nil && !w.reported {
+		if sys.FailCall(w.listener, n.ID, errno) == nil && !w.ended {
 			w.add(event{name: name, pid: n.PID, comm: comm, errno: errno, args: [2]uint64{n.Args[0], n.Args[1]}})
 		}
 		return
@@ -241,55 +222,19 @@ func (w *Watch) comm(pid uint32, executes bool) string {
 
 // add notes an event, to be looked up.
 func (w *Watch) add(e event) {
-	if w.batch = append(w.batch, e); len(w.batch) == batchSize {
-		w.pass()
+	if !w.queue.add(e) {
+		w.found.unknown(1)
 	}
 }
 
-// pass hands the events on. What there is no room for is not looked up.
-func (w *Watch) pass() {
-	batch := w.batch
-	w.batch = nil
-	w.waiting.Add(int64(len(batch)))
-	if len(batch) > 0 && !w.send(batch) {
-		w.waiting.Add(-int64(len(batch)))
-		w.found.unknown(len(batch))
+// endEvents passes on the last events: of what is asked for later, nothing is looked up.
+func (w *Watch) endEvents() {
+	if w.ended {
+		return
 	}
-}
-
-// passAll hands on the events, and behind them who asks for what is known. They are the last ones.
-func (w *Watch) passAll() {
-	var one [1]byte
-	_, _ = unix.Read(w.asks, one[:])
-	w.pass()
-	if reached := <-w.asked; !w.send([]event{{reached: reached}}) {
-		close(reached) // what is known is known
-	}
-	w.reported, w.comms = true, nil
+	w.ended, w.comms = true, nil
 	unix.Close(w.asks)
-	close(w.events)
-}
-
-// send hands events on, and waits a little for room: a command that asks for more than can be looked up is slowed down.
-func (w *Watch) send(batch []event) bool {
-	select {
-	case w.events <- batch:
-		w.full = false
-		return true
-	default:
-	}
-	if w.full {
-		return false
-	}
-	timer := time.NewTimer(100 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case w.events <- batch:
-		return true
-	case <-timer.C:
-		w.full = true
-		return false
-	}
+	w.queue.end()
 }
 
 // read copies what a call asks for out of its process.

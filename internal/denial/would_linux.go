@@ -1,7 +1,6 @@
 package denial
 
 import (
-	"errors"
 	"os"
 	"path"
 	"slices"
@@ -94,10 +93,10 @@ func (l *looker) wouldLet(e event, name, target string) (fd int, err error) {
 		flags = unix.O_NOFOLLOW
 	}
 	if fd, err = l.host.openAs(target, flags); err != nil {
-		if errors.Is(err, errElsewhere) {
-			return -1, err
+		if answers(err) {
+			return -1, nil
 		}
-		return -1, nil
+		return -1, err
 	}
 	if !lets(e, fd, target != name) || target != name && !l.fits(e, name) {
 		unix.Close(fd)
