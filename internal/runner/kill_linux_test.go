@@ -376,7 +376,7 @@ func TestASupervisorThatDoesNotAnswer(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.Exec(ctx, Shell("i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done; exec sleep 1000"), &ExecOptions{Env: []string{m}})
+		_, err := s.Exec(ctx, Shell("mkfifo /tmp/f; i=0; while [ $i -lt 400 ]; do (read x < /tmp/f) & i=$((i+1)); done; exec sleep 1000"), &ExecOptions{Env: []string{m}})
 		ended <- err
 	}()
 	eventually(t, "the processes are there", func() bool { return len(marked(m)) == 401 })

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/fault"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -194,7 +195,7 @@ func TestForkUnderLoad(t *testing.T) {
 			}
 		}()
 	}
-	for range 200 {
+	for range testenv.Times(1000) {
 		_, failed, _, _, ws := forkOne(t, func(p *Program, status int) {
 			p.Add(unix.SYS_EXECVE, Str("/bin/true"), List([]string{"true"}), List(os.Environ()))
 		})
