@@ -52,7 +52,7 @@ func parse(args []string) (o options, err error) {
 		flags.PrintDefaults()
 	}
 	quickly := flags.Bool("quick", false, "checks and cheap tests as this user: at most 2 minutes; installs nothing")
-	whole := flags.Bool("all", false, "everything: virtual machines, Docker, clients, race detector, other bubblewraps, arm64; at most 150 minutes")
+	whole := flags.Bool("all", false, "everything: virtual machines, Docker, clients, race detector, other bubblewraps, arm64; 3 hours where machines are emulated")
 	flags.BoolVar(&o.resume, "resume", false, "skip stages that have passed on the same inputs")
 	flags.IntVar(&o.slice, "slice", -1, "only part `N`, 0 to 7, of what --all has beyond the fast tier")
 	flags.StringVar(&o.only, "only", "", "only stages whose names contain `TEXT`")

@@ -55,7 +55,7 @@ func TestEveryStageIsInOneSlice(t *testing.T) {
 			sum += s.seconds
 			longest = max(longest, s.seconds)
 		}
-		assert.Less(t, max(longest, sum/2), 20*60, "slice %d has to fit into CI's 35 minutes, beside the fast tier", part)
+		assert.Less(t, max(longest, sum/2), 60*60, "slice %d has to fit into CI's 90 minutes, after the fast tier", part)
 	}
 	for _, s := range whole {
 		if s.tier == all {
@@ -266,6 +266,21 @@ func TestLeavingTheFastTierNeedsARow(t *testing.T) {
 	for dir, p := range table {
 		has := slices.ContainsFunc(testenv.SlowTests, func(r testenv.SlowRow) bool { return r.Package == dir && r.Test == "" })
 		assert.Equal(t, p.leaves, has, dir)
+	}
+}
+
+// TestWhatIsRepeatedHasItsStage: what a package's tests repeat less, or sample, in the fast tier, they do in full somewhere.
+func TestWhatIsRepeatedHasItsStage(t *testing.T) {
+	less := regexp.MustCompile(`\btestenv\.(Times|Sample)\(`)
+	for dir, p := range table {
+		files, err := filepath.Glob("../../" + dir + "/*_test.go")
+		require.NoError(t, err)
+		require.NotEmpty(t, files, dir)
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			require.NoError(t, err)
+			assert.True(t, p.slow > 0 || !less.Match(text), "%s does less in the fast tier, and the row of %s has no stage that does all", f, dir)
+		}
 	}
 }
 

@@ -31,15 +31,15 @@ const everyday = "autoconf automake bc bison cmake curl emacs-nox ffmpeg file fl
 	"chromium jupyter-nbconvert libreoffice-writer-nogui postgresql python3-ipykernel python3-setuptools python3-venv qpdf redis-server ripgrep rsync ruby rustc screen sqlite3 tidy tmux tree unzip valgrind vim xz-utils zip"
 
 var table = map[string]pkg{
-	"cmd/nsrun":                  {seconds: 75, race: 150, needs: "bubblewrap python3 nodejs git musl-tools openssh-client gpg gpg-agent"},
+	"cmd/nsrun":                  {seconds: 75, slow: 85, slice: 6, race: 150, needs: "bubblewrap python3 nodejs git musl-tools openssh-client gpg gpg-agent"},
 	"cmd/nsrun/internal/session": {quick: true, seconds: 7, race: 12},
 	"cmd/nsbench":                {seconds: 15, race: 30},
 	"e2e":                        {seconds: 65, once: true, slow: 110, slice: 6},
-	"e2e/bwrap":                  {seconds: 90, once: true, slow: 260, slice: 6, needs: "bubblewrap"},
+	"e2e/bwrap":                  {seconds: 90, once: true, slow: 500, slice: 6, needs: "bubblewrap"},
 	"e2e/clients":                {once: true, leaves: true, slow: 60, slice: 7, more: "bubblewrap"},
 	"e2e/container":              {once: true, leaves: true, slow: 15, slice: 7, more: docker},
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
-	"e2e/backend":                {seconds: 90, once: true, slow: 400, slice: 7, needs: "bubblewrap", more: docker},
+	"e2e/backend":                {seconds: 90, once: true, slow: 900, slice: 7, needs: "bubblewrap", more: docker},
 	"e2e/explain":                {seconds: 90, once: true, slow: 150, slice: 5, needs: "curl gcc git libc6-dev make mawk mount nodejs openssh-client perl python3 sqlite3 strace"},
 	"e2e/network":                {seconds: 105, needs: "curl wget openssl python3 python3-pip nodejs npm redis-tools git bash iproute2 openjdk-17-jdk-headless bind9-dnsutils openssh-client postgresql-client"},
 	"e2e/host":                   {seconds: 13, once: true},
@@ -47,16 +47,16 @@ var table = map[string]pkg{
 	"e2e/vagrant":                {once: true, leaves: true, slow: 30, slice: 7, more: "busybox vagrant vagrant-libvirt"},
 	"e2e/vm":                     {seconds: 11, once: true, leaves: true, slow: 15, slice: 5, more: machines},
 	"internal/doctest":           {quick: true, seconds: 1, once: true},
-	"internal/sys":               {quick: true, seconds: 3, race: 5},
+	"internal/sys":               {quick: true, seconds: 3, slow: 20, slice: 6, race: 5},
 	"internal/runner":            {seconds: 65, slow: 90, slice: 6, race: 120},
 	"nsrun":                      {seconds: 10, race: 20},
 	"nsrun/audit":                {quick: true, seconds: 6, race: 8},
 	"nsrun/bwrap":                {quick: true, seconds: 1},
 	"nsrun/facts":                {quick: true, seconds: 1},
 	"internal/agent":             {quick: true, seconds: 1, race: 4},
-	"internal/backend":           {seconds: 30, slow: 95, slice: 6, race: 90},
+	"internal/backend":           {seconds: 30, slow: 400, slice: 6, race: 90},
 	"internal/denial":            {quick: true, seconds: 1},
-	"internal/nethost":           {seconds: 20, race: 40, needs: "curl openssl python3 bind9-dnsutils"},
+	"internal/nethost":           {seconds: 20, slow: 40, slice: 6, race: 40, needs: "curl openssl python3 bind9-dnsutils"},
 	"internal/importcheck":       {quick: true, seconds: 1},
 	"internal/netlink":           {quick: true, seconds: 1},
 	"internal/nethelper":         {quick: true, seconds: 2, race: 5},
@@ -80,7 +80,7 @@ var table = map[string]pkg{
 	"rlimit":                     {quick: true, seconds: 1},
 	"rlimit/cgroup":              {seconds: 3},
 	"scripts/runtests":           {quick: true, seconds: 3, once: true},
-	"seccomp":                    {quick: true, seconds: 6},
+	"seccomp":                    {quick: true, seconds: 3, slow: 15, slice: 6},
 }
 
 // testPrograms are what tests start, beside cmd/nsrun.
@@ -101,14 +101,14 @@ var guests = []struct {
 	name    string
 	pattern string // of boots
 	slice   int
-	seconds int
+	seconds int // emulated, beside another one
 }{
-	{"5.10", "^5.10$", 1, 600},
-	{"6.1", "^6.1$", 2, 450},
-	{"6.18", "^6.18$", 2, 120},
-	{"6.12", "^6.12$", 3, 600},
-	{"7.2", "^7.2$", 4, 750},
-	{"kinds of hosts", "^[^567]", 5, 500},
+	{"5.10", "^5.10$", 1, 2000},
+	{"6.1", "^6.1$", 2, 1500},
+	{"6.18", "^6.18$", 2, 900},
+	{"6.12", "^6.12$", 3, 2600},
+	{"7.2", "^7.2$", 4, 2500},
+	{"kinds of hosts", "^[^567]", 5, 2600},
 }
 
 // parts is into how many parts CI cuts what --all has beyond the fast tier.
