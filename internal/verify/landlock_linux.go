@@ -185,16 +185,7 @@ func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 			return
 		}
 	}
-	for i, op := range c.Plan.Mounts {
-		masked := op.Dest
-		switch {
-		case op.Kind != mounts.Mask:
-			continue
-		case c.Plan.Bare() && c.Resolved[i].Missing:
-			continue
-		case c.Plan.Bare():
-			masked = c.Resolved[i].Source
-		}
+	for _, masked := range c.maskedPlaces() {
 		// A right granted above a masked place would also hold at that place: Landlock has no rule that takes a right away.
 		if inside(r.Path, masked) || inside(masked, r.Path) && r.Access&^landlock.ReadDir != 0 {
 			c.failFor(Rules, "%s is granted %s, though %s is masked", r.Path, r.Access, masked)
@@ -202,11 +193,29 @@ func (c *checker) justified(r landlock.PathRule, granted []landlock.PathRule) {
 	}
 }
 
+// maskedPlaces lists the places that are masked: in the new root or, for a plan without mounts, on the host. They are looked for once, not for each rule.
+func (c *checker) maskedPlaces() []string {
+	if c.masked == nil {
+		c.masked = []string{}
+		for i := range c.Plan.Mounts {
+			switch op := &c.Plan.Mounts[i]; {
+			case op.Kind != mounts.Mask:
+			case !c.Plan.Bare():
+				c.masked = append(c.masked, op.Dest)
+			case !c.Resolved[i].Missing:
+				c.masked = append(c.masked, c.Resolved[i].Source)
+			}
+		}
+	}
+	return c.masked
+}
+
 // placeOf returns where a path of the plan is: its destination in the new root or, for a plan without mounts, its resolved path on the
 // host. ok is false if it does not exist or is a symlink.
 func (c *checker) placeOf(name string) (at string, ok bool) {
 	found := -1
-	for i, op := range c.Plan.Mounts {
+	for i := range c.Plan.Mounts {
+		op := &c.Plan.Mounts[i]
 		if op.Dest != name || c.Plan.Bare() && (op.Kind == mounts.Mask || c.Resolved[i].Missing) {
 			continue
 		}

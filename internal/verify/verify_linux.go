@@ -79,6 +79,7 @@ type checker struct {
 	command       sys.Slot // its pid
 	raw           []byte   // a buffer for one filter as the kernel reads it
 	exact         map[exactRule]landlock.Access
+	masked        []string
 	parents       uint64 // address of two words for the parent's pid: before the fork, and at the comparison
 }
 
