@@ -70,7 +70,7 @@ func (w *Watch) lookUp() {
 		}
 		l.take(e)
 	})
-	w.found.unknown(len(l.before))
+	l.giveUp(len(l.before))
 	if err == nil {
 		h.close()
 	}
@@ -83,17 +83,25 @@ func (l *looker) take(e event) {
 		return
 	}
 	if l.root = e.root; l.root < 0 {
+		l.queue.waiting.Add(1) // as long as it is not looked up
 		if l.before = append(l.before, e); len(l.before) > mostBefore {
-			l.before = l.before[1:]
-			l.found.unknown(1)
+			l.giveUp(1)
 		}
 		return
 	}
 	for _, b := range l.before {
 		l.look(b)
+		l.queue.done(1)
 	}
 	l.before = nil
 	l.look(e)
+}
+
+// giveUp gives up the first n events that have come before there was a command.
+func (l *looker) giveUp(n int) {
+	l.before = l.before[n:]
+	l.found.unknown(n)
+	l.queue.done(n)
 }
 
 // enter opens the root that a process has. Before exec it cannot be looked into: its memory is that of the sandbox's pid 1.
@@ -137,7 +145,11 @@ func (l *looker) look(e event) {
 		return
 	}
 	if e.dir == inet {
-		l.found.add(e, l.network(e))
+		d, err := l.network(e)
+		if err != nil {
+			l.found.unknown(1)
+		}
+		l.found.add(e, d)
 		return
 	}
 	name := e.path
@@ -187,6 +199,8 @@ func (l *looker) path(e event, name string) (*result.Denial, error) {
 		parent, perr := l.inside(target, false)
 		defer closeFD(parent)
 		switch {
+		case perr != nil && !answers(perr):
+			return nil, perr
 		case perr == nil && !change && !l.readOnly(parent): // a link that leads to what is hidden
 			at, target = -1, name
 		case perr == nil:
@@ -221,7 +235,11 @@ func (l *looker) inside(name string, nofollow bool) (int, error) {
 	if nofollow {
 		how.Flags |= unix.O_NOFOLLOW
 	}
-	return unix.Openat2(l.root, name, how)
+	fd, err := unix.Openat2(l.root, name, how)
+	for tries := 0; tries < 1000 && errors.Is(err, unix.EAGAIN); tries++ { // a path with "..", while something is renamed or mounted: openat2(2)
+		fd, err = unix.Openat2(l.root, name, how)
+	}
+	return fd, err
 }
 
 func closeFD(fd int) {
@@ -237,8 +255,8 @@ func (l *looker) hidden(e event, name, target string) (*result.Denial, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	if !l.stays(e, name, target) {
-		return nil, nil
+	if stays, err := l.stays(e, name, target); !stays {
+		return nil, err
 	}
 	if l.secret(name, fd) {
 		return &result.Denial{Kind: "secret", Op: e.name, Rule: "view"}, nil
@@ -352,12 +370,14 @@ func (l *looker) present(e event, name string, at int) *result.Denial {
 }
 
 // network is an address that is not reached, or a name that is not known, without a network.
-func (l *looker) network(e event) *result.Denial {
+func (l *looker) network(e event) (*result.Denial, error) {
 	if e.path == "" || l.Plan.Network != string(policy.NetworkNone) {
-		return nil
+		return nil, nil
 	}
-	if e.port != 0 && !listens("self", e.port) {
-		return nil // nobody listens there on the host either
+	if e.port != 0 {
+		if there, err := listens("self", e.port); !there {
+			return nil, err // nobody listens there on the host either
+		}
 	}
 	op, what := e.name, e.path
 	if what == anyName {
@@ -365,7 +385,7 @@ func (l *looker) network(e event) *result.Denial {
 	} else if e.call.act == sendName {
 		op = resolve
 	}
-	return &result.Denial{Kind: "net", Op: op, Path: what, Rule: "network", Change: hostNetwork()}
+	return &result.Denial{Kind: "net", Op: op, Path: what, Rule: "network", Change: hostNetwork()}, nil
 }
 
 const resolve = "resolve" // the operation of a denial of a name

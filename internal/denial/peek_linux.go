@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -71,7 +72,7 @@ func readAddress(e event, n sys.Notification, offline bool) []event {
 		e.path = netip.AddrPortFrom(ip, port).String()
 	case port == names: // nobody answers there: a command may not bind to a port below 1024
 		e.path = anyName
-	case port != 0 && !listens(strconv.Itoa(int(n.PID)), port):
+	case port != 0 && !listensHere(n.PID, port):
 		e.path, e.port = netip.AddrPortFrom(ip, port).String(), port
 	default:
 		return nil
@@ -84,24 +85,33 @@ func readAddress(e event, n sys.Notification, offline bool) []event {
 const inet = "internet"
 
 // listens reports whether a process of the same network as this one, which is one of /proc, takes connections at a TCP port: proc_pid_net(5).
-func listens(process string, port uint16) bool {
+func listens(process string, port uint16) (bool, error) {
 	const most = 64 << 10 // who takes connections comes first
 	local := fmt.Sprintf(":%04X", port)
 	for _, table := range []string{"tcp", "tcp6"} {
 		f, err := os.Open("/proc/" + process + "/net/" + table)
-		if err != nil {
+		if errors.Is(err, os.ErrNotExist) { // no IPv6, or no process
 			continue
+		}
+		if err != nil {
+			return false, err
 		}
 		for lines := bufio.NewScanner(io.LimitReader(f, most)); lines.Scan(); {
 			words := strings.Fields(lines.Text()) // number, local address, remote address, state
 			if len(words) > 3 && words[3] == "0A" && strings.HasSuffix(words[1], local) {
 				f.Close()
-				return true
+				return true, nil
 			}
 		}
 		f.Close()
 	}
-	return false
+	return false, nil
+}
+
+// listensHere is listens, of the process that asks: what is not known is looked up.
+func listensHere(pid uint32, port uint16) bool {
+	there, err := listens(strconv.Itoa(int(pid)), port)
+	return there && err == nil
 }
 
 // anyName stands for the path of a name that was asked for and is not known.

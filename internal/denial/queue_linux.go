@@ -13,13 +13,17 @@ const (
 	batchSize, batchTime = 128, 2 // ms
 	// roomTime is how long a call waits for room.
 	roomTime = 100 * time.Millisecond
+	// mostSlow bounds how often it does, where fewer events than a batch are looked up in that time.
+	mostSlow = 20
 )
 
 // queue has the events that are not looked up yet. One goroutine adds them and passes them on, another one takes them.
 type queue struct {
-	batch   []event      // not passed on yet
-	full    bool         // the last event found no room
-	waiting atomic.Int64 // events that are not looked up yet
+	batch    []event // not passed on yet
+	patience time.Duration
+	full     bool         // the last event found no room
+	slow     int          // waits for looks that are slow
+	waiting  atomic.Int64 // events that are not looked up yet
 
 	more, room chan struct{} // wake who takes, and who waits for room
 	mu         sync.Mutex
@@ -27,7 +31,9 @@ type queue struct {
 	ended      bool // no more events will be passed on
 }
 
-func newQueue() *queue { return &queue{more: make(chan struct{}, 1), room: make(chan struct{}, 1)} }
+func newQueue() *queue {
+	return &queue{patience: roomTime, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
 
 // wake wakes who waits, or who is about to.
 func wake(c chan struct{}) {
@@ -50,21 +56,22 @@ func (q *queue) add(e event) bool {
 	return true
 }
 
-// wait waits a little for room, and reports whether there is any: a command that asks for more than can be looked up is slowed down. It does not wait
-// again for a look that does not end.
+// wait waits a little for room, and reports whether there is any: a command that asks for more than can be looked up is slowed down. Where looks are
+// slow it is for so long only, and it does not wait twice for a look that does not end.
 func (q *queue) wait() bool {
-	if q.full {
+	if q.full || q.slow == mostSlow {
 		return false
 	}
 	q.pass()
-	timer := time.NewTimer(roomTime)
+	timer := time.NewTimer(q.patience)
 	defer timer.Stop()
 	for q.waiting.Load() >= mostWaiting {
 		select {
 		case <-q.room:
 		case <-timer.C:
-			q.full = true
-			return false
+			q.slow++
+			q.full = q.waiting.Load() >= mostWaiting
+			return !q.full
 		}
 	}
 	return true
@@ -75,6 +82,7 @@ func (q *queue) pass() {
 	q.mu.Lock()
 	q.passed = append(q.passed, q.batch...)
 	q.mu.Unlock()
+	clear(q.batch) // their texts are not kept
 	q.batch = q.batch[:0]
 	wake(q.more)
 }
@@ -82,10 +90,19 @@ func (q *queue) pass() {
 // end hands on what was added. No more events come.
 func (q *queue) end() {
 	q.pass()
+	q.batch = nil
 	q.mu.Lock()
 	q.ended = true
 	q.mu.Unlock()
 	wake(q.more)
+}
+
+// done says that n events are looked up, or given up. One who waits goes on when there is room for a batch.
+func (q *queue) done(n int) {
+	const room = mostWaiting - batchSize
+	if left := q.waiting.Add(-int64(n)); left <= room && room < left+int64(n) {
+		wake(q.room)
+	}
 }
 
 // each takes the events, until there are no more.
@@ -95,11 +112,10 @@ func (q *queue) each(take func(event)) {
 		events, ended := q.passed, q.ended
 		q.passed = nil
 		q.mu.Unlock()
-		for _, e := range events {
-			take(e)
-			if q.waiting.Add(-1) == mostWaiting-batchSize {
-				wake(q.room)
-			}
+		for i := range events {
+			take(events[i])
+			events[i] = event{}
+			q.done(1)
 		}
 		switch {
 		case len(events) > 0:

@@ -1,10 +1,14 @@
 package denial
 
 import (
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/nsrun/plan"
+	"github.com/nsrun/nsrun/nsrun/result"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -29,17 +33,17 @@ func TestSlowLooksLoseNothing(t *testing.T) {
 	assert.Zero(t, q.waiting.Load())
 }
 
-// TestQueueIsBounded: what there is no room for is lost, and counted; that keeps the command waiting once, and what is kept is bounded.
+// TestQueueIsBounded: what there is no room for is lost, and counted; a look that does not end keeps the command waiting once; what is kept is bounded.
 func TestQueueIsBounded(t *testing.T) {
 	q, lost := newQueue(), 0
-	const added = 20 * batchSize
+	const added = 3 * mostWaiting
 	began := time.Now()
 	for range added {
 		if !q.add(event{}) {
 			lost++
 		}
 	}
-	assert.Less(t, time.Since(began), 10*roomTime)
+	assert.Less(t, time.Since(began), mostWaiting*roomTime, "one wait, not one for each")
 	assert.EqualValues(t, mostWaiting, q.waiting.Load())
 	assert.Equal(t, added-mostWaiting, lost)
 	q.end()
@@ -48,57 +52,144 @@ func TestQueueIsBounded(t *testing.T) {
 	assert.Equal(t, mostWaiting, taken)
 }
 
-// TestRoomIsWaitedFor: who adds more than there is room for goes on as soon as some is looked up, and loses nothing.
-func TestRoomIsWaitedFor(t *testing.T) {
-	q, taken, done := newQueue(), 0, make(chan struct{})
+// fullQueue is a queue without room, whose events are taken as the channel says, and a function that waits until all are.
+func fullQueue(t *testing.T, patience time.Duration) (q *queue, take chan struct{}, end func() (taken int)) {
+	q, take = newQueue(), make(chan struct{})
+	q.patience = patience
+	done, taken := make(chan struct{}), 0
 	go func() {
 		defer close(done)
 		q.each(func(event) {
+			<-take
 			taken++
-			time.Sleep(10 * time.Microsecond)
 		})
 	}()
-	for range 4 * mostWaiting {
-		for !q.add(event{}) {
-			time.Sleep(time.Millisecond)
-		}
+	for range mostWaiting {
+		require.True(t, q.add(event{}))
 	}
-	q.end()
-	<-done
-	assert.Equal(t, 4*mostWaiting, taken)
+	return q, take, func() int {
+		close(take)
+		q.end()
+		<-done
+		return taken
+	}
 }
 
-// TestAReportSaysWhatItDoesNotKnow: events that are not looked up in time are counted.
+// TestRoomIsWaitedFor: who adds more than there is room for goes on when there is room for a batch.
+func TestRoomIsWaitedFor(t *testing.T) {
+	const patience = 4 * time.Minute
+	q, take, end := fullQueue(t, patience)
+	began := time.Now()
+	go func() {
+		for range batchSize {
+			take <- struct{}{}
+		}
+	}()
+	assert.True(t, q.add(event{}))
+	assert.Less(t, time.Since(began), patience/2)
+	assert.Zero(t, q.slow)
+	assert.Equal(t, mostWaiting+1, end())
+}
+
+// TestSlowLooksSlowDown: less room than for a batch is used, too, and a command is slowed down for some time only.
+func TestSlowLooksSlowDown(t *testing.T) {
+	q, take, end := fullQueue(t, time.Second)
+	go func() { take <- struct{}{} }()
+	assert.True(t, q.add(event{}), "although there was no room for a batch")
+	assert.Equal(t, 1, q.slow)
+	q.slow, q.patience = mostSlow, time.Hour
+	assert.False(t, q.add(event{}), "at once")
+	assert.Equal(t, mostWaiting+1, end())
+}
+
+// TestAReportSaysWhatItDoesNotKnow: events that are not looked up in time are counted, those that wait for a command to look into among them.
 func TestAReportSaysWhatItDoesNotKnow(t *testing.T) {
 	w := &Watch{queue: newQueue(), found: newFound(), looked: make(chan struct{})}
 	for range mostWaiting + 3 {
-		w.add(event{})
+		w.add(event{path: "/", root: -1})
 		w.queue.pass()
 	}
+	w.queue.end()
+	l := &looker{Watch: w}
+	w.queue.each(l.take)
+	require.Len(t, l.before, mostBefore)
 	_, explained := w.report()
 	assert.Equal(t, mostWaiting+3, explained.NotLookedAt)
+	l.giveUp(len(l.before))
+	close(w.looked)
+	_, explained = w.report()
+	assert.Equal(t, mostWaiting+3, explained.NotLookedAt)
+	assert.Zero(t, w.queue.waiting.Load())
 }
 
-// TestALookThatFailsIsNoAnswer: without a descriptor nothing is known of a path; it does not count as one that the host has not.
+// TestALookThatFailsIsNoAnswer: with few descriptors either nothing is known of a path, and that is said, or what there is with many.
 func TestALookThatFailsIsNoAnswer(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
 	defer h.close()
-	l, e, none := &looker{Watch: &Watch{}, host: h}, event{name: "stat", call: known(t, "stat")}, t.TempDir()+"/none"
-	fd, err := l.wouldLet(e, none, none)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	require.Equal(t, -1, fd)
-	root, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	file, view := filepath.Join(dir, "file"), filepath.Join(dir, "view")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Mkdir(view, 0o755))
+	root, err := unix.Open(view, unix.O_PATH|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(root)
-	l.Watch.root, l.root = root, root
+	hidden := &looker{Watch: &Watch{Config: Config{Plan: &plan.Plan{Backend: "native"}}}, host: h, root: root}
+	all, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(all)
+	unwritable := &looker{Watch: &Watch{Config: Config{Plan: &plan.Plan{Backend: "landlock", Landlock: &plan.Landlock{}}}}, host: h, root: all}
 
+	for _, c := range []struct {
+		look       *looker
+		call, path string
+		denied     bool
+	}{
+		{hidden, "stat", file, true}, {hidden, "stat", file + "/none", false}, {hidden, "unlink", file, true}, {hidden, "mkdir", file + "2", true},
+		{hidden, "mkdir", file, false}, {unwritable, "unlink", file, true}, {unwritable, "mkdir", file + "2", true}, {unwritable, "rmdir", view, true},
+		{unwritable, "rmdir", file, false},
+	} {
+		e := event{name: c.call, call: known(t, c.call)}
+		e.asks([6]uint64{})
+		answered := 0
+		for free := range 20 {
+			d, err := withDescriptors(t, free, func() (*result.Denial, error) { return c.look.path(e, c.path) })
+			if err != nil {
+				assert.ErrorIs(t, err, unix.EMFILE, "%s %s, %d descriptors", c.call, c.path, free)
+				continue
+			}
+			answered++
+			assert.Equal(t, c.denied, d != nil, "%s %s, %d descriptors", c.call, c.path, free)
+		}
+		assert.NotZero(t, answered, "%s %s", c.call, c.path)
+		assert.Less(t, answered, 20, "%s %s", c.call, c.path)
+	}
+}
+
+// withDescriptors calls f when so many descriptors are free, and no more.
+func withDescriptors(t *testing.T, free int, f func() (*result.Denial, error)) (*result.Denial, error) {
 	var had unix.Rlimit
 	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &had))
-	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: had.Max}, nil))
-	_, hostErr := l.wouldLet(e, none, none)
-	_, insideErr := l.path(e, none)
-	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &had, nil))
-	assert.ErrorIs(t, hostErr, unix.EMFILE)
-	assert.ErrorIs(t, insideErr, unix.EMFILE)
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 100, Max: had.Max}, nil))
+	var taken []int
+	defer func() {
+		for _, fd := range taken {
+			unix.Close(fd)
+		}
+		require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &had, nil))
+	}()
+	for {
+		fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			require.ErrorIs(t, err, unix.EMFILE)
+			break
+		}
+		taken = append(taken, fd)
+	}
+	for range free {
+		unix.Close(taken[len(taken)-1])
+		taken = taken[:len(taken)-1]
+	}
+	return f()
 }

@@ -111,7 +111,7 @@ func (w *Watch) report() ([]result.Denial, *result.Explained) {
 	select {
 	case <-w.looked:
 	case <-time.After(restTime):
-		late = int(w.queue.waiting.Load())
+		late = int(w.queue.waiting.Load()) // one that is being looked up may count twice
 	}
 	denials, unknown := w.found.all()
 	level := policy.ExplainOn

@@ -98,48 +98,59 @@ func (l *looker) wouldLet(e event, name, target string) (fd int, err error) {
 		}
 		return -1, err
 	}
-	if !lets(e, fd, target != name) || target != name && !l.fits(e, name) {
+	fits := lets(e, fd, target != name)
+	if fits && target != name {
+		fits, err = l.fits(e, name)
+	}
+	if !fits {
 		unix.Close(fd)
-		return -1, nil
+		return -1, err
 	}
 	return fd, nil
 }
 
 // stays reports whether a target that the host has is still not there inside, and then still on the host. The command shares directories with the host:
 // what it makes between the look inside and that on the host is not hidden.
-func (l *looker) stays(e event, name, target string) bool {
-	if fd, err := l.inside(target, e.nofollow && target == name); err == nil {
+func (l *looker) stays(e event, name, target string) (bool, error) {
+	fd, err := l.inside(target, e.nofollow && target == name)
+	if err == nil {
 		unix.Close(fd)
-		return false
+		return false, nil
 	}
-	fd, _ := l.wouldLet(e, name, target)
+	if !answers(err) {
+		return false, err
+	}
+	fd, err = l.wouldLet(e, name, target)
 	closeFD(fd)
-	return fd >= 0
+	return fd >= 0, err
 }
 
 // fits reports whether the host has, or has not, the entry that a call makes, removes or renames, as it asks for.
-func (l *looker) fits(e event, name string) bool {
+func (l *looker) fits(e event, name string) (bool, error) {
 	fd, err := l.host.openAs(strings.TrimRight(name, "/"), unix.O_NOFOLLOW)
+	if err != nil && !answers(err) {
+		return false, err
+	}
 	if err != nil {
-		return e.call.creates || e.second || e.call.act == open
+		return e.call.creates || e.second || e.call.act == open, nil
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil {
-		return false
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
 	}
 	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	switch {
 	case e.call.creates:
-		return false
+		return false, nil
 	case e.removes:
-		return directory && st.Nlink <= 2 // more are directories in it; files are not seen without opening it
+		return directory && st.Nlink <= 2, nil // more are directories in it; files are not seen without opening it
 	case e.name == "unlink" || e.name == "unlinkat":
-		return !directory
+		return !directory, nil
 	case e.call.act == open: // a link that leads to nothing
-		return e.flags&unix.O_EXCL == 0
+		return e.flags&unix.O_EXCL == 0, nil
 	}
-	return true
+	return true, nil
 }
 
 // lets reports whether the host lets this thread do what a call asks for: to what is open, or to an entry of that directory.
