@@ -80,7 +80,7 @@ func (h *host) openAs(name string, flags uint64) (int, error) {
 		}
 		rest := strings.TrimPrefix(strings.TrimPrefix(name, at), "/")
 		if rest == "" {
-			return unix.Dup(base)
+			return unix.FcntlInt(uintptr(base), unix.F_DUPFD_CLOEXEC, 0)
 		}
 		fd, err := unix.Openat2(base, rest, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS})
 		if !errors.Is(err, unix.EXDEV) {

@@ -46,7 +46,7 @@ func (w *Watch) lookUp() {
 	}
 	if err != nil {
 		runtime.UnlockOSThread()
-		w.queue.each(func(event) { w.found.unknown(1) })
+		w.queue.each(func(event) bool { w.found.unknown(1); return false })
 		return
 	}
 	defer func() {
@@ -63,12 +63,12 @@ func (w *Watch) lookUp() {
 		}
 	}
 	w.seen = map[[3]string]bool{}
-	w.queue.each(func(e event) {
+	w.queue.each(func(e event) bool {
 		if err != nil {
 			w.found.unknown(1)
-			return
+			return false
 		}
-		l.take(e)
+		return l.take(e)
 	})
 	l.giveUp(len(l.before))
 	if err == nil {
@@ -76,18 +76,17 @@ func (w *Watch) lookUp() {
 	}
 }
 
-// take looks up one event, and those that came before there was a command to look into: its process cannot be looked into before exec.
-func (l *looker) take(e event) {
+// take looks up one event, and those that came before there was a command to look into, which are kept: its process cannot be looked into before exec.
+func (l *looker) take(e event) (kept bool) {
 	if e.errno != 0 || e.dir == inet {
 		l.look(e)
-		return
+		return false
 	}
 	if l.root = e.root; l.root < 0 {
-		l.queue.waiting.Add(1) // as long as it is not looked up
 		if l.before = append(l.before, e); len(l.before) > mostBefore {
 			l.giveUp(1)
 		}
-		return
+		return true
 	}
 	for _, b := range l.before {
 		l.look(b)
@@ -95,10 +94,12 @@ func (l *looker) take(e event) {
 	}
 	l.before = nil
 	l.look(e)
+	return false
 }
 
 // giveUp gives up the first n events that have come before there was a command.
 func (l *looker) giveUp(n int) {
+	clear(l.before[:n])
 	l.before = l.before[n:]
 	l.found.unknown(n)
 	l.queue.done(n)
@@ -146,8 +147,9 @@ func (l *looker) look(e event) {
 	}
 	if e.dir == inet {
 		d, err := l.network(e)
-		if err != nil {
+		if err != nil || e.unclear {
 			l.found.unknown(1)
+			return
 		}
 		l.found.add(e, d)
 		return
@@ -236,7 +238,7 @@ func (l *looker) inside(name string, nofollow bool) (int, error) {
 		how.Flags |= unix.O_NOFOLLOW
 	}
 	fd, err := unix.Openat2(l.root, name, how)
-	for tries := 0; tries < 1000 && errors.Is(err, unix.EAGAIN); tries++ { // a path with "..", while something is renamed or mounted: openat2(2)
+	for tries := 0; tries < 32 && errors.Is(err, unix.EAGAIN); tries++ { // a path with "..", while something is renamed or mounted: openat2(2)
 		fd, err = unix.Openat2(l.root, name, how)
 	}
 	return fd, err

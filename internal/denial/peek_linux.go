@@ -72,10 +72,14 @@ func readAddress(e event, n sys.Notification, offline bool) []event {
 		e.path = netip.AddrPortFrom(ip, port).String()
 	case port == names: // nobody answers there: a command may not bind to a port below 1024
 		e.path = anyName
-	case port != 0 && !listensHere(n.PID, port):
-		e.path, e.port = netip.AddrPortFrom(ip, port).String(), port
-	default:
+	case port == 0:
 		return nil
+	default:
+		there, err := listens(strconv.Itoa(int(n.PID)), port)
+		if there {
+			return nil
+		}
+		e.path, e.port, e.unclear = netip.AddrPortFrom(ip, port).String(), port, err != nil
 	}
 	e.dir = inet
 	return []event{e}
@@ -106,12 +110,6 @@ func listens(process string, port uint16) (bool, error) {
 		f.Close()
 	}
 	return false, nil
-}
-
-// listensHere is listens, of the process that asks: what is not known is looked up.
-func listensHere(pid uint32, port uint16) bool {
-	there, err := listens(strconv.Itoa(int(pid)), port)
-	return there && err == nil
 }
 
 // anyName stands for the path of a name that was asked for and is not known.

@@ -13,7 +13,7 @@ const (
 	batchSize, batchTime = 128, 2 // ms
 	// roomTime is how long a call waits for room.
 	roomTime = 100 * time.Millisecond
-	// mostSlow bounds how often it does, where fewer events than a batch are looked up in that time.
+	// mostSlow bounds how often in a row it does, where fewer events than a batch are looked up in that time.
 	mostSlow = 20
 )
 
@@ -22,7 +22,7 @@ type queue struct {
 	batch    []event // not passed on yet
 	patience time.Duration
 	full     bool         // the last event found no room
-	slow     int          // waits for looks that are slow
+	slow     int          // waits in a row for looks that are slow
 	waiting  atomic.Int64 // events that are not looked up yet
 
 	more, room chan struct{} // wake who takes, and who waits for room
@@ -56,8 +56,8 @@ func (q *queue) add(e event) bool {
 	return true
 }
 
-// wait waits a little for room, and reports whether there is any: a command that asks for more than can be looked up is slowed down. Where looks are
-// slow it is for so long only, and it does not wait twice for a look that does not end.
+// wait waits a little for room, and reports whether there is any: a command that asks for more than can be looked up is slowed down to that. Where
+// looks are slow it is for so long only, and it does not wait twice for a look that does not end.
 func (q *queue) wait() bool {
 	if q.full || q.slow == mostSlow {
 		return false
@@ -74,6 +74,7 @@ func (q *queue) wait() bool {
 			return !q.full
 		}
 	}
+	q.slow = 0
 	return true
 }
 
@@ -105,17 +106,18 @@ func (q *queue) done(n int) {
 	}
 }
 
-// each takes the events, until there are no more.
-func (q *queue) each(take func(event)) {
+// each takes the events, until there are no more. Who keeps one calls done when it is looked up.
+func (q *queue) each(take func(event) (kept bool)) {
 	for {
 		q.mu.Lock()
 		events, ended := q.passed, q.ended
 		q.passed = nil
 		q.mu.Unlock()
 		for i := range events {
-			take(events[i])
+			if !take(events[i]) {
+				q.done(1)
+			}
 			events[i] = event{}
-			q.done(1)
 		}
 		switch {
 		case len(events) > 0:

@@ -47,6 +47,7 @@ type event struct {
 	errno     uint16 // of a call that the filters have refused
 	args      [2]uint64
 	port      uint16 // of the command's own host, where nobody listens in the sandbox
+	unclear   bool   // whether that is so
 	root      int    // of the command; -1 if it is not known yet
 }
 
@@ -111,7 +112,7 @@ func (w *Watch) report() ([]result.Denial, *result.Explained) {
 	select {
 	case <-w.looked:
 	case <-time.After(restTime):
-		late = int(w.queue.waiting.Load()) // one that is being looked up may count twice
+		late = int(w.queue.waiting.Load()) // what is looked up, or given up, just now may count twice
 	}
 	denials, unknown := w.found.all()
 	level := policy.ExplainOn
