@@ -194,11 +194,18 @@ func TestCloseWaitsForWhatIsBeingMade(t *testing.T) {
 		<-untilAsked().Done()
 		return pool.Close
 	}
+	var given chan struct{} // closed when nobody wants the sandbox any more
 	openClose := func(t *testing.T) func() error {
 		p := built(t, NewPolicy())
 		stopped(t, spawnerOf(t))
+		given = make(chan struct{})
 		return func() error {
-			_, err := Open(untilAsked(), p)
+			ctx := untilAsked()
+			go func() {
+				<-ctx.Done()
+				close(given)
+			}()
+			_, err := Open(ctx, p)
 			assert.ErrorIs(t, err, context.Canceled)
 			return nil
 		}
@@ -222,6 +229,9 @@ func TestCloseWaitsForWhatIsBeingMade(t *testing.T) {
 			case e := <-closed:
 				require.False(t, e.early, "it has returned before the sandbox was made")
 			case <-time.After(100 * time.Millisecond):
+				if name == "open" {
+					testenv.Receive(t, given, "that nobody wants the sandbox any more")
+				}
 				require.NoError(t, unix.Kill(spawner, unix.SIGCONT))
 				e := testenv.Receive(t, closed, "Close")
 				assert.False(t, e.early && e.alive, "a sandbox is alive")

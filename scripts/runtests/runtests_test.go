@@ -276,11 +276,14 @@ func TestWhatIsRepeatedHasItsStage(t *testing.T) {
 		files, err := filepath.Glob("../../" + dir + "/*_test.go")
 		require.NoError(t, err)
 		require.NotEmpty(t, files, dir)
+		serial := p.serial == ""
 		for _, f := range files {
 			text, err := os.ReadFile(f)
 			require.NoError(t, err)
+			serial = serial || strings.Contains(string(text), "func "+p.serial+"(t *testing.T)")
 			assert.True(t, p.slow > 0 || !less.Match(text), "%s does less in the fast tier, and the row of %s has no stage that does all", f, dir)
 		}
+		assert.True(t, serial, "%s has no test %s", dir, p.serial)
 	}
 }
 
