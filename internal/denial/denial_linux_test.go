@@ -77,14 +77,20 @@ func FuzzQuestion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, m []byte) { assert.LessOrEqual(t, len(question(m)), len(m)) })
 }
 
-// TestHost: links are followed on the host, also to another mount, and a file system that is not local is not entered.
-func TestHost(t *testing.T) {
+// hostWithFile is the host, and a directory of it with one file, "file".
+func hostWithFile(t *testing.T) (h *host, dir string) {
 	h, err := newHost()
 	require.NoError(t, err)
-	defer h.close()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
+	t.Cleanup(h.close)
+	dir, err = filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(dir+"/file", nil, 0o600))
+	return h, dir
+}
+
+// TestHost: links are followed on the host, also to another mount, and a file system that is not local is not entered.
+func TestHost(t *testing.T) {
+	h, dir := hostWithFile(t)
 	require.NoError(t, os.Symlink("file", dir+"/link"))
 	require.NoError(t, os.Symlink("/dev/null", dir+"/away"))
 	require.NoError(t, os.Symlink("round", dir+"/round"))
@@ -94,7 +100,7 @@ func TestHost(t *testing.T) {
 		assert.Equal(t, want, reached(fd))
 		unix.Close(fd)
 	}
-	_, err = h.open(dir + "/none")
+	_, err := h.open(dir + "/none")
 	assert.ErrorIs(t, err, unix.ENOENT)
 	_, err = h.open(dir + "/round")
 	assert.ErrorIs(t, err, unix.ELOOP)

@@ -117,7 +117,8 @@ func firstLink(base int, at, rest string) (string, error) {
 	return "", errElsewhere
 }
 
-// answers reports whether an error says how a path is: openat2(2). Another one, such as a lack of descriptors, says nothing of it.
+// answers reports whether an error of openat2(2) is the path's: that it leads nowhere, or may not be followed. Others, such as a lack of descriptors,
+// say nothing about the path.
 func answers(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ELOOP, unix.ENAMETOOLONG}, func(one error) bool { return errors.Is(err, one) })
 }

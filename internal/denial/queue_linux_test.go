@@ -1,6 +1,7 @@
 package denial
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -131,13 +132,8 @@ func TestAReportSaysWhatItDoesNotKnow(t *testing.T) {
 
 // TestALookThatFailsIsNoAnswer: with few descriptors either nothing is known of a path, and that is said, or what there is with many.
 func TestALookThatFailsIsNoAnswer(t *testing.T) {
-	h, err := newHost()
-	require.NoError(t, err)
-	defer h.close()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
+	h, dir := hostWithFile(t)
 	file, view := filepath.Join(dir, "file"), filepath.Join(dir, "view")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Mkdir(view, 0o755))
 	root, err := unix.Open(view, unix.O_PATH|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -172,6 +168,28 @@ func TestALookThatFailsIsNoAnswer(t *testing.T) {
 		assert.NotZero(t, answered, "%s %s", c.call, c.path)
 		assert.Less(t, answered, 20, "%s %s", c.call, c.path)
 	}
+}
+
+// TestWhoListensIsNotGuessed: without a descriptor it is not known whether anybody listens on the host, and that is said.
+func TestWhoListensIsNotGuessed(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer server.Close()
+	port := uint16(server.Addr().(*net.TCPAddr).Port)
+	l := &looker{Watch: &Watch{Config: Config{Plan: &plan.Plan{Network: "none"}}}}
+	e := event{name: "connect", call: known(t, "connect"), dir: inet, path: server.Addr().String(), port: port}
+	_, err = withDescriptors(t, 0, func() (*result.Denial, error) { return l.network(e) })
+	assert.ErrorIs(t, err, unix.EMFILE)
+	d, err := withDescriptors(t, 1, func() (*result.Denial, error) { return l.network(e) })
+	require.NoError(t, err)
+	assert.NotNil(t, d)
+
+	w := &Watch{Config: l.Config, found: newFound()}
+	e.unclear = true
+	(&looker{Watch: w}).look(e)
+	denials, unknown := w.found.all()
+	assert.Empty(t, denials)
+	assert.Equal(t, 1, unknown)
 }
 
 // withDescriptors calls f when so many descriptors are free, and no more.

@@ -47,7 +47,7 @@ type event struct {
 	errno     uint16 // of a call that the filters have refused
 	args      [2]uint64
 	port      uint16 // of the command's own host, where nobody listens in the sandbox
-	unclear   bool   // whether that is so
+	unclear   bool   // nsrun could not see whether anybody listens in the sandbox
 	root      int    // of the command; -1 if it is not known yet
 }
 

@@ -55,7 +55,7 @@ func TestEveryStageIsInOneSlice(t *testing.T) {
 			sum += s.seconds
 			longest = max(longest, s.seconds)
 		}
-		assert.Less(t, max(longest, sum/2), 60*60, "slice %d has to fit into CI's 90 minutes, after the fast tier", part)
+		assert.Less(t, max(longest, sum/2), 45*60, "slice %d has to fit into CI's 90 minutes, after the fast tier", part)
 	}
 	for _, s := range whole {
 		if s.tier == all {
