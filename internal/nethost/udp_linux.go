@@ -24,6 +24,36 @@ type flows struct {
 	list map[flowKey]*flow
 }
 
+// use returns the flow of a packet from the program, which keeps it from becoming idle, or nil if there is none.
+func (l *flows) use(key flowKey) *flow {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.list[key]
+	if f != nil {
+		f.carried()
+	}
+	return f
+}
+
+// left returns for how long a flow may still carry nothing. When that is over, the flow leaves the list, so that the program's next packet begins
+// another one instead of being lost with this one.
+func (l *flows) left(f *flow, idle time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := time.Until(time.Unix(0, f.last.Load()).Add(idle))
+	if left <= 0 {
+		l.remove(f)
+	}
+	return left
+}
+
+// remove takes a flow off the list, under the lock, unless another one has its place.
+func (l *flows) remove(f *flow) {
+	if l.list[f.key] == f {
+		delete(l.list, f.key)
+	}
+}
+
 // flowKey names a flow by its two ends inside of the sandbox.
 type flowKey struct{ from, to netip.AddrPort }
 
@@ -85,15 +115,12 @@ func (s *Server) packets(socket *net.UDPConn, kind string) {
 
 // packet passes a packet of the sandbox on, and begins a flow if there is none for it. It does not block.
 func (s *Server) packet(socket *net.UDPConn, six bool, key flowKey, t target, b []byte) {
-	s.flows.mu.Lock()
-	f := s.flows.list[key]
-	s.flows.mu.Unlock()
+	f := s.flows.use(key)
 	if f == nil {
 		if f = s.newFlow(socket, six, key, t); f == nil {
 			return
 		}
 	}
-	f.last.Store(time.Now().UnixNano())
 	pass, refused := f.checkQUIC(s, b)
 	if refused != nil {
 		s.record.refuse(*refused)
@@ -126,7 +153,7 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 		return nil
 	}
 	f := &flow{key: key, to: t, rule: rule, socket: socket, six: six, name: name}
-	f.last.Store(time.Now().UnixNano())
+	f.carried()
 	s.flows.mu.Lock()
 	s.flows.list[key] = f
 	s.flows.mu.Unlock()
@@ -139,7 +166,7 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 		defer func() {
 			s.flows.mu.Lock()
 			defer s.flows.mu.Unlock()
-			delete(s.flows.list, key)
+			s.flows.remove(f)
 		}()
 		f.run(s)
 	})
@@ -172,6 +199,9 @@ func (f *flow) write(s *Server, b []byte) {
 		f.name.sent.Add(int64(n))
 	}
 }
+
+// carried notes that a packet is carried now.
+func (f *flow) carried() { f.last.Store(time.Now().UnixNano()) }
 
 // allowed reports whether the rules still allow the flow.
 func (f *flow) allowed(s *Server) bool {
@@ -218,6 +248,7 @@ func (f *flow) run(s *Server) {
 	}
 	f.pending = nil
 	f.mu.Unlock()
+	f.carried() // only now: the lookup may have taken longer than a flow may be idle
 	f.answers(s, host)
 }
 
@@ -230,11 +261,11 @@ func (f *flow) answers(s *Server, host net.Conn) {
 	}
 	wait, err := newWaiter(udp)
 	for err == nil && !f.ended.Load() && !s.isEnding() {
-		idle := time.Until(time.Unix(0, f.last.Load()).Add(s.udpIdle))
-		if idle <= 0 {
+		left := s.flows.left(f, s.udpIdle)
+		if left <= 0 {
 			return
 		}
-		err = wait.wait(time.Now().Add(idle))
+		err = wait.wait(time.Now().Add(left))
 		if isTimeout(err) {
 			err = nil // unless the program has sent something meanwhile, the flow is idle
 			continue
@@ -259,7 +290,7 @@ func (f *flow) answer(s *Server, host net.Conn, source []byte) error {
 	if f.name.room(s.caps.Bytes) == 0 {
 		return errSpent
 	}
-	f.last.Store(time.Now().UnixNano())
+	f.carried()
 	f.name.received.Add(int64(n))
 	_, _, _ = f.socket.WriteMsgUDPAddrPort(b[:n], source, f.key.from)
 	return nil

@@ -81,7 +81,8 @@ func TestUDPReachesAListedName(t *testing.T) {
 func TestAnIdleFlowEnds(t *testing.T) {
 	h := newHost()
 	h.put("time.example.com", "93.184.216.34", 123, listenPackets(t))
-	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: []string{"udp://time.example.com:123"}, Caps: netmessage.Caps{Idle: 1}})
+	idle := int(testenv.Scale(time.Second).Seconds()) // in which the server answers
+	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: []string{"udp://time.example.com:123"}, Caps: netmessage.Caps{Idle: idle}})
 	addrs, err := b.resolver().LookupHost(t.Context(), "time.example.com.")
 	require.NoError(t, err)
 	c, err := b.open("udp4", addrs[0]+":123")
@@ -99,6 +100,37 @@ func TestAnIdleFlowEnds(t *testing.T) {
 	require.NoError(t, err, "a packet begins a new flow")
 	assert.Equal(t, "re: two", got)
 	assert.Len(t, h.looked(), 2)
+}
+
+// TestALookupDoesNotMakeAFlowIdle: the time that the lookup takes does not count, so that the answer to the first packet comes.
+func TestALookupDoesNotMakeAFlowIdle(t *testing.T) {
+	idle := testenv.Scale(time.Second)
+	h := newHost()
+	h.delay = idle + 100*time.Millisecond
+	h.put("time.example.com", "93.184.216.34", 123, listenPackets(t))
+	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: []string{"udp://time.example.com:123"}, Caps: netmessage.Caps{Idle: int(idle.Seconds())}})
+	addrs, err := b.resolver().LookupHost(t.Context(), "time.example.com.")
+	require.NoError(t, err)
+	c, err := b.open("udp4", addrs[0]+":123")
+	require.NoError(t, err)
+	defer c.Close()
+	got, err := say(t, c, "one")
+	require.NoError(t, err)
+	assert.Equal(t, "re: one", got)
+}
+
+// TestAPacketForAnIdleFlow begins another flow, however near the end of the idle one it comes.
+func TestAPacketForAnIdleFlow(t *testing.T) {
+	l := flows{list: map[flowKey]*flow{}}
+	was, is := &flow{}, &flow{}
+	l.list[was.key] = was
+	assert.LessOrEqual(t, l.left(was, time.Hour), time.Duration(0), "it has never carried anything")
+	assert.Nil(t, l.use(was.key))
+
+	l.list[is.key] = is
+	l.remove(was)
+	assert.Same(t, is, l.use(is.key), "the end of the idle one leaves another one alone")
+	assert.Positive(t, l.left(is, time.Hour))
 }
 
 // TestFlowsUnderChangedRules: one that the new rules do not allow ends, and what the program sends on is refused until they allow it again.
