@@ -125,10 +125,7 @@ func TestPacketsThatWereSentLast(t *testing.T) {
 	h.delay = 20 * time.Millisecond
 	h.put("log.example.com", "93.184.216.34", 514, server.LocalAddr().String())
 	b := newBoxWith(t, h, usual+" udp:514", netmessage.Start{Rules: []string{"udp://log.example.com:514"}})
-	addrs, err := b.resolver().LookupHost(t.Context(), "log.example.com.")
-	require.NoError(t, err)
-	c, err := b.open("udp4", addrs[0]+":514")
-	require.NoError(t, err)
+	c := b.dialUDP(t, "log.example.com", 514)
 	for _, text := range []string{"one", "two", "three"} {
 		_, err = io.WriteString(c, text)
 		require.NoError(t, err)

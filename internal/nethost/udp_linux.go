@@ -153,7 +153,6 @@ func (s *Server) newFlow(socket *net.UDPConn, six bool, key flowKey, t target) *
 		return nil
 	}
 	f := &flow{key: key, to: t, rule: rule, socket: socket, six: six, name: name}
-	f.carried()
 	s.flows.mu.Lock()
 	s.flows.list[key] = f
 	s.flows.mu.Unlock()

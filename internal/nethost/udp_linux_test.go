@@ -2,6 +2,7 @@ package nethost
 
 import (
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -38,6 +39,17 @@ func say(t testing.TB, c net.Conn, text string) (string, error) {
 	b := make([]byte, 2048)
 	n, err := c.Read(b)
 	return string(b[:n]), err
+}
+
+// dialUDP returns a UDP socket inside that is connected to what a name leads to there.
+func (b *box) dialUDP(t testing.TB, name string, port int) net.Conn {
+	t.Helper()
+	addrs, err := b.resolver().LookupHost(t.Context(), name+".")
+	require.NoError(t, err)
+	c, err := b.open("udp4", net.JoinHostPort(addrs[0], strconv.Itoa(port)))
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 func TestUDPReachesAListedName(t *testing.T) {
@@ -83,11 +95,7 @@ func TestAnIdleFlowEnds(t *testing.T) {
 	h.put("time.example.com", "93.184.216.34", 123, listenPackets(t))
 	idle := int(testenv.Scale(time.Second).Seconds()) // in which the server answers
 	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: []string{"udp://time.example.com:123"}, Caps: netmessage.Caps{Idle: idle}})
-	addrs, err := b.resolver().LookupHost(t.Context(), "time.example.com.")
-	require.NoError(t, err)
-	c, err := b.open("udp4", addrs[0]+":123")
-	require.NoError(t, err)
-	defer c.Close()
+	c := b.dialUDP(t, "time.example.com", 123)
 	got, err := say(t, c, "one")
 	require.NoError(t, err)
 	require.Equal(t, "re: one", got)
@@ -109,11 +117,7 @@ func TestALookupDoesNotMakeAFlowIdle(t *testing.T) {
 	h.delay = idle + 100*time.Millisecond
 	h.put("time.example.com", "93.184.216.34", 123, listenPackets(t))
 	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: []string{"udp://time.example.com:123"}, Caps: netmessage.Caps{Idle: int(idle.Seconds())}})
-	addrs, err := b.resolver().LookupHost(t.Context(), "time.example.com.")
-	require.NoError(t, err)
-	c, err := b.open("udp4", addrs[0]+":123")
-	require.NoError(t, err)
-	defer c.Close()
+	c := b.dialUDP(t, "time.example.com", 123)
 	got, err := say(t, c, "one")
 	require.NoError(t, err)
 	assert.Equal(t, "re: one", got)
@@ -143,12 +147,8 @@ func TestFlowsUnderChangedRules(t *testing.T) {
 	b := newBoxWith(t, h, usual+" udp:123", netmessage.Start{Rules: all})
 	open := map[string]net.Conn{}
 	for _, name := range []string{"a.example.com", "b.example.com"} {
-		addrs, err := b.resolver().LookupHost(t.Context(), name+".")
-		require.NoError(t, err)
-		c, err := b.open("udp4", addrs[0]+":123")
-		require.NoError(t, err)
-		defer c.Close()
-		_, err = say(t, c, "one")
+		c := b.dialUDP(t, name, 123)
+		_, err := say(t, c, "one")
 		require.NoError(t, err)
 		open[name] = c
 	}
