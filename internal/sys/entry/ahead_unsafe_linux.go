@@ -343,7 +343,9 @@ func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhi
 			EndAhead()
 			return 0, -1, false
 		}
-		tell(stateGo)
+		if tell(stateGo); worked {
+			meanwhile()
+		}
 	}
 	if awaitLiving(stateGo) == stateGo { // it was killed; a child that it may have made ends with this process
 		const eagain = 11 // what a fork says that meets a lack of something: it is no reason to take another backend
