@@ -27,7 +27,10 @@ func (c *compiler) coverLocks(e policy.FS) (ops []mounts.Op) {
 		return nil
 	}
 	for _, lock := range packageLocks {
-		if above := c.above(lock.path); !lock.anyone && c.facts.UID != 0 || above == nil || above.Dest != e.Dest || c.asked(lock.path) {
+		if !lock.anyone && c.facts.UID != 0 || !policy.Inside(lock.path, e.Dest) || c.asked(lock.path) {
+			continue
+		}
+		if above := c.above(lock.path); above == nil || above.Dest != e.Dest {
 			continue
 		}
 		ops = append(ops, mounts.Op{Kind: mounts.Mask, Dest: lock.path, KeepLink: true, Optional: true, Quiet: true, Why: "locks the host's packages"})
