@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // group is a part of what nsbench measures, by the name that --only takes.
@@ -144,48 +146,49 @@ const system = "--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /s
 const like = "--unshare-all --die-with-parent --new-session " + system +
 	" --ro-bind /etc /etc --ro-bind-try /opt /opt --proc /proc --dev /dev --tmpfs /tmp --tmpfs /var/tmp --tmpfs /dev/shm"
 
-// layered are nsrun run and the bubblewraps with a like view: once the directories alone, and once with what nsrun covers, too. nsrun adds
+// layered are nsrun run and the bubblewraps with a like view: once the directories alone, and once with all that nsrun mounts. nsrun adds
 // Landlock, a seccomp filter, a second user namespace and limits.
 func (b *bench) layered(binds []string) []sandbox {
-	ours, theirs := []string{b.nsrun, "run"}, strings.Fields(like)
+	ours, shown := []string{b.nsrun, "run"}, []string{}
 	for _, path := range binds {
 		ours = append(ours, "--ro", path)
-		theirs = append(theirs, "--ro-bind", path, path)
+		shown = append(shown, "--ro-bind", path, path)
 	}
 	all := []sandbox{{name: "nsrun run", argv: append(ours, "--"), plotted: true}}
 	for _, p := range b.theirs {
-		all = append(all, sandbox{name: p.Name, argv: slices.Concat([]string{p.copied}, theirs)},
-			sandbox{name: p.Name + ", covered", argv: slices.Concat([]string{p.copied}, theirs, covers()), base: true})
+		view := append([]string{p.copied}, strings.Fields(like)...)
+		all = append(all, sandbox{name: p.Name, argv: slices.Concat(view, shown)},
+			sandbox{name: p.Name + ", covered", argv: slices.Concat(view, b.covers, shown), base: true})
 	}
 	return all
 }
 
-// covered are places that nsrun covers in every sandbox, and those of /etc that it covers for root.
-var (
-	covered = strings.Fields("/proc/acpi /proc/asound /proc/cmdline /proc/interrupts /proc/kallsyms /proc/kcore /proc/key-users /proc/keys /proc/kmsg" +
-		" /proc/kpagecgroup /proc/kpagecount /proc/kpageflags /proc/latency_stats /proc/pagetypeinfo /proc/sched_debug /proc/scsi /proc/slabinfo /proc/sysrq-trigger" +
-		" /proc/timer_list /proc/timer_stats /proc/vmallocinfo /proc/sys/kernel/random/boot_id" +
-		" /etc/passwd /etc/group /etc/nsswitch.conf /etc/hostname /etc/machine-id /etc/hosts /etc/resolv.conf")
-	coveredForRoot = strings.Fields("/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssh /etc/ssl/private" +
-		" /etc/security/opasswd /etc/letsencrypt /etc/wireguard /etc/NetworkManager/system-connections /etc/krb5.keytab")
-)
-
-// covers are bubblewrap's options that cover the same places.
-func covers() (args []string) {
-	places := covered
-	if os.Geteuid() == 0 {
-		places = slices.Concat(covered, coveredForRoot)
+// coversOf returns bubblewrap's options for the places that an nsrun shows or covers in a run for this user, and like does not.
+func (b *bench) coversOf(nsrun string) (args []string, err error) {
+	cmd := exec.Command(nsrun, "run", "--", "/bin/cat", "/proc/self/mountinfo")
+	cmd.Dir, cmd.Env = runDir, b.env
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("mounts of nsrun run: %w", err)
 	}
-	for _, place := range places {
-		switch info, err := os.Lstat(place); {
-		case err != nil || info.Mode()&os.ModeSymlink != 0:
-		case info.IsDir():
-			args = append(args, "--tmpfs", place)
-		default:
-			args = append(args, "--ro-bind", "/dev/null", place)
+	view, err := mounts.ParseMountinfo(out)
+	for _, m := range view {
+		if m.Point != "/" && !slices.Contains(strings.Fields(like), m.Point) && !strings.HasPrefix(m.Point, "/dev/") {
+			args = append(args, likeMount(m)...)
 		}
 	}
-	return args
+	return args, err
+}
+
+// likeMount returns bubblewrap's options for a mount of nsrun's: a place of the host, an empty one, or a covered file.
+func likeMount(m mounts.Mount) []string {
+	switch info, err := os.Lstat(m.Point); {
+	case m.FSType != "tmpfs" && m.FSType != "devtmpfs":
+		return []string{"--ro-bind", m.Point, m.Point}
+	case err == nil && !info.IsDir():
+		return []string{"--ro-bind", "/dev/null", m.Point}
+	}
+	return []string{"--tmpfs", m.Point}
 }
 
 // bwrapLine compares nsrun as bwrap with the bubblewraps on one command line.

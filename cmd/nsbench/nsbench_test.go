@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsrun"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -150,6 +151,39 @@ func groupsHere(t *testing.T, nsrun string) []string {
 		return []string{"version"}
 	}
 	return []string{"bwrap", "explain", "network", "version", "throughput", "memory", "sessions", "pool", "ndjson"}
+}
+
+// TestLikeView compares the mounts of nsrun run with those of the bubblewrap that it is measured against.
+func TestLikeView(t *testing.T) {
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		require.Empty(t, os.Getenv("CI"), "CI must have bwrap")
+		t.Skip("no bwrap")
+	}
+	nsrun := filepath.Join(t.TempDir(), "nsrun")
+	require.NoError(t, testenv.Build(nsrun, "../nsrun"))
+	if !slices.Contains(groupsHere(t, nsrun), "bwrap") {
+		t.Skip("no sandbox here")
+	}
+	b := &bench{options: options{nsrun: nsrun}, theirs: []program{{Name: "bubblewrap", copied: bwrap}}, env: os.Environ()}
+	b.covers, err = b.coversOf(nsrun)
+	require.NoError(t, err)
+	points := func(of sandbox) (at []string) {
+		cmd := exec.Command(of.argv[0], append(of.argv[1:], "/bin/cat", "/proc/self/mountinfo")...)
+		cmd.Dir = runDir
+		out, err := cmd.Output()
+		require.NoError(t, err, of.name)
+		view, err := mounts.ParseMountinfo(out)
+		require.NoError(t, err)
+		for _, m := range view {
+			at = append(at, m.Point)
+		}
+		slices.Sort(at)
+		return slices.Compact(at)
+	}
+	all := b.layered(nil)
+	assert.Equal(t, points(all[0]), points(all[2]))
+	assert.Less(t, len(points(all[1])), len(points(all[2])), "the bare one")
 }
 
 // TestEndToEnd measures with few rounds, against a bubblewrap of its own making.

@@ -65,7 +65,7 @@ var imports = map[string]string{
 	"nsrun/load":                  "nsrun nsrun/policy nsrun/plan nsrun/manifest nsrun/tools internal/runner",
 	"cmd/nsrun/internal/session":  "internal/runner nsrun/result nsrun/policy nsrun/plan",
 	"cmd/nsrun":                   "internal/fault internal/sys/entry internal/sys cmd/nsrun/internal/session internal/backend internal/homes internal/probe internal/runner mounts nsrun nsrun/audit nsrun/load nsrun/policy nsrun/tools nsrun/hostrun nsrun/commands nsrun/facts nsrun/plan nsrun/result nsrun/manifest nsrun/bwrap",
-	"cmd/nsbench":                 "nsrun nsrun/network",
+	"cmd/nsbench":                 "mounts nsrun nsrun/network",
 	"e2e":                         "",
 	"internal/doctest":            "",
 	"internal/testenv":            "",
