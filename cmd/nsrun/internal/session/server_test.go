@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -296,4 +297,9 @@ func TestManyRequestsAtOnce(t *testing.T) {
 	for i := range n {
 		assert.Equal(t, fmt.Sprint(i), said[float64(i)])
 	}
+	testenv.Eventually(t, func() bool {
+		all := make([]byte, 1<<20)
+		all = all[:runtime.Stack(all, true)]
+		return bytes.Count(all, []byte("(*server).follow(")) == 2
+	}, "one goroutine to take lines, and one to wait for that")
 }
