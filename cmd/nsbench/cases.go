@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -163,13 +164,14 @@ func (b *bench) layered(binds []string) []sandbox {
 	return all
 }
 
-// coversOf returns bubblewrap's options for the places that an nsrun shows or covers in a run for this user, and like does not.
-func (b *bench) coversOf(nsrun string) (args []string, err error) {
-	cmd := exec.Command(nsrun, "run", "--", "/bin/cat", "/proc/self/mountinfo")
-	cmd.Dir, cmd.Env = runDir, b.env
+// readCovers reads from a run which mounts nsrun makes for this user, and returns bubblewrap's options for those that like lacks.
+func (b *bench) readCovers() (args []string, err error) {
+	cmd := exec.Command(b.nsrun, "run", "--", "/bin/cat", "/proc/self/mountinfo")
+	var stderr bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stderr = runDir, b.env, &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("mounts of nsrun run: %w", err)
+		return nil, fmt.Errorf("mounts of nsrun run: %w: %s", err, lastLine(stderr.Bytes()))
 	}
 	view, err := mounts.ParseMountinfo(out)
 	for _, m := range view {
@@ -180,7 +182,7 @@ func (b *bench) coversOf(nsrun string) (args []string, err error) {
 	return args, err
 }
 
-// likeMount returns bubblewrap's options for a mount of nsrun's: a place of the host, an empty one, or a covered file.
+// likeMount returns bubblewrap's options for a mount of nsrun's: a place of the host, a covered file, or an empty directory.
 func likeMount(m mounts.Mount) []string {
 	switch info, err := os.Lstat(m.Point); {
 	case m.FSType != "tmpfs" && m.FSType != "devtmpfs":

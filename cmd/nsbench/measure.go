@@ -108,10 +108,14 @@ func (b *bench) try(p *contender) error {
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		return fmt.Errorf("%w: %s", err, lines[len(lines)-1])
+		return fmt.Errorf("%w: %s", err, lastLine(out))
 	}
 	return nil
+}
+
+func lastLine(out []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return lines[len(lines)-1]
 }
 
 func (b *bench) sample(p *contender) error {

@@ -166,7 +166,7 @@ func TestLikeView(t *testing.T) {
 		t.Skip("no sandbox here")
 	}
 	b := &bench{options: options{nsrun: nsrun}, theirs: []program{{Name: "bubblewrap", copied: bwrap}}, env: os.Environ()}
-	b.covers, err = b.coversOf(nsrun)
+	b.covers, err = b.readCovers()
 	require.NoError(t, err)
 	points := func(of sandbox) (at []string) {
 		cmd := exec.Command(of.argv[0], append(of.argv[1:], "/bin/cat", "/proc/self/mountinfo")...)

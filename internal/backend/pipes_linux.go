@@ -26,10 +26,7 @@ type Tree struct {
 
 // FindPipes finds the FIFOs in directories. It looks at the host, and changes nothing.
 func FindPipes(trees []Tree) (plan.Pipes, error) {
-	s := pipeSearch{looks: mostLooks}
-	if len(trees) > 0 {
-		s.buf = make([]byte, 32<<10)
-	}
+	s := pipeSearch{looks: mostLooks, buf: make([]byte, 32<<10)}
 	for _, t := range trees {
 		if err := s.search(t); err != nil {
 			return s.pipes, err
