@@ -62,8 +62,8 @@ type server struct {
 	collected *semaphore.Weighted // output; who wants much is not passed by
 	trim      *time.Timer         // gives memory back when nothing has ended for idleTime
 
-	turn    chan struct{} // to take lines: see readNext
-	waiting atomic.Bool
+	turn    chan struct{} // to read: see awaitReading
+	waiting atomic.Bool   // a goroutine does, for its turn
 
 	untimedLimit, unreadLimit time.Duration // the constants, but in tests
 
@@ -101,7 +101,8 @@ type call struct {
 
 func newServer(ctx context.Context, host Host, version string) *server {
 	s := &server{host: host, version: version, out: newOutput(), calls: map[id]*call{}, unsent: map[*call]struct{}{}, sandboxes: map[string]*sandbox{},
-		turn: make(chan struct{}), living: map[*sandbox]struct{}{}, collected: semaphore.NewWeighted(maxCollected), untimedLimit: untimedLimit, unreadLimit: unreadLimit}
+		living: map[*sandbox]struct{}{}, turn: make(chan struct{}), collected: semaphore.NewWeighted(maxCollected),
+		untimedLimit: untimedLimit, unreadLimit: unreadLimit}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.trim = time.AfterFunc(idleTime, debug.FreeOSMemory)
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -180,8 +181,8 @@ func (s *server) listen(in io.Reader, left <-chan struct{}) {
 }
 
 // follow takes lines until there are no more. The goroutine that has read a request carries it out, and another one reads on: the command waits
-// for no other thread to wake up. One that has carried a request out waits to be that other one, since its stack has grown by then: to grow a new
-// one takes 30 us of a command.
+// for no other thread to wake up. A goroutine that has carried out a request waits to read again: its stack has grown by then, and to grow that of a
+// new one takes 30 us of a command.
 func (s *server) follow(l *lines, inputEnded chan struct{}) {
 	stop := s.ctx.Done()
 	for s.ctx.Err() == nil {
@@ -200,26 +201,25 @@ func (s *server) follow(l *lines, inputEnded chan struct{}) {
 			if !s.hold() {
 				return
 			}
-			if carryOut := s.take(text, stop); carryOut != nil {
+			carryOut := s.take(text, stop)
+			if carryOut != nil {
 				select {
 				case s.turn <- struct{}{}:
 				default:
 					go s.follow(l, inputEnded)
 				}
 				carryOut()
-				s.work.Done()
-				if !s.readNext(inputEnded) {
-					return
-				}
-				continue
 			}
-			s.work.Done()
+			if s.work.Done(); carryOut != nil && !s.awaitReading(inputEnded) {
+				return
+			}
 		}
 	}
 }
 
-// readNext waits to take lines again, and reports whether the calling goroutine is to. One at a time waits.
-func (s *server) readNext(inputEnded <-chan struct{}) bool {
+// awaitReading waits until the goroutine that reads has a request to carry out, and reports whether the calling one is to read on. No more than one
+// waits.
+func (s *server) awaitReading(inputEnded <-chan struct{}) bool {
 	if !s.waiting.CompareAndSwap(false, true) {
 		return false
 	}
