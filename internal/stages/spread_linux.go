@@ -103,6 +103,7 @@ func (s *spreading) covers(dir string, name []byte) (covered bool, above string)
 	dir = strings.TrimSuffix(dir, "/")
 	for _, c := range s.covered {
 		end := len(dir) + 1 + len(name)
+		// The first byte of a name comes first, as it decides for most of them.
 		if len(c) < end || c[len(dir)+1] != name[0] || c[:len(dir)] != dir || c[len(dir)] != '/' || c[len(dir)+1:end] != string(name) {
 			continue
 		}

@@ -322,7 +322,8 @@ func readyFor(flags uintptr) bool {
 // ForkAhead starts a child in the namespaces that were made ahead, if they are those of flags. The child has a copy of this process's memory,
 // and calls the function at address run with argument. It has the actions of signals that this process was started with, but for
 // SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked says that [WorkAhead] has returned true. Then meanwhile is called
-// as soon as there is nothing to do but to wait.
+// as soon as there is nothing to do but to wait, beside the fork: the child can inherit what meanwhile has open at that moment, and whoever has work
+// done ahead closes in the child all that it does not know (close_range(2)).
 //
 // ok is false if there are no such namespaces, and nothing has been started. With ok, pid is a negative errno if the process in them was killed:
 // the namespaces are lost.
