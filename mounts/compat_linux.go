@@ -53,24 +53,25 @@ func (l *lowering) part(name, path string) {
 // lowerCompatTree lowers tree by bubblewrap's rules.
 func (l *lowering) lowerCompatTree(tree Tree) ([]Resolved, error) {
 	l.made, l.prefix = map[string]node{}, "/"+oldRoot
-	sources := make([]*Stat, len(tree.Ops))
-	for i, op := range tree.Ops { // every source before anything is made, as bubblewrap does
-		l.index = i
-		stat, err := l.source(op)
-		if err != nil {
-			return nil, l.compatError(op, err)
-		}
-		sources[i] = stat
-	}
 	l.compatRoot()
+	l.p.Publish()
 	result := make([]Resolved, len(tree.Ops))
 	for i, op := range tree.Ops {
 		l.index, l.resolved = i, Resolved{Op: i, Dest: op.Dest}
-		if err := l.compatOp(op, sources[i]); err != nil {
-			return nil, l.compatError(op, err)
+		source, err := l.source(op)
+		if err == nil {
+			begin := l.beginOp(op, source)
+			if err = l.compatOp(op, source); err != nil {
+				err = l.firstSource(tree.Ops[i+1:], err)
+			}
+			l.endOp(begin)
+		}
+		if err != nil {
+			return nil, l.compatError(tree.Ops[l.index], err)
 		}
 		result[i] = l.resolved
 	}
+	l.p.EndEarly()
 	for i := range result {
 		result[i].Covered = l.view.nodes[result[i].Dest].op != i+1
 	}
@@ -135,6 +136,7 @@ func (l *lowering) reopenRoot() {
 // mounted records that n is mounted at dest.
 func (l *lowering) mounted(dest string, n node) {
 	n.op = l.index + 1
+	l.tie(dest)
 	l.view.cover(dest, n)
 	if within(l.anchored, dest) { // which is covered now
 		l.dropAnchor()
@@ -160,6 +162,20 @@ func (l *lowering) source(op Op) (*Stat, error) {
 		return nil, failed(partSource, op.Source, err)
 	}
 	return &stat, nil
+}
+
+// firstSource returns the error of the first source of ops that cannot be found, or else err, which is that of the operation before them: bubblewrap
+// looks for every source before it makes anything.
+func (l *lowering) firstSource(ops []Op, err error) error {
+	before := l.index
+	for _, op := range ops {
+		l.index++
+		if _, sourceErr := l.source(op); sourceErr != nil {
+			return sourceErr
+		}
+	}
+	l.index = before
+	return err
 }
 
 // closed reports whether source names a descriptor that this process has not got from its caller. A walk to that path would open descriptors
@@ -305,10 +321,11 @@ func (l *lowering) within(dest string, body func(dir sys.Arg, name string)) {
 // record records that an operation has made n at dest: in the view, or below a bind in l.made, because it is then on the host.
 func (l *lowering) record(dest string, n node) {
 	near, _, rest := l.view.find(dest)
+	l.tie(dest)
 	n.op = l.index + 1
 	switch {
 	case near.source != "":
-		l.made[join(near.source, rest)] = n
+		l.made[join(near.source, rest)], l.tied = n, true
 		return
 	case near.origin == layered && n.origin == private:
 		n.origin = layered

@@ -85,7 +85,12 @@ func (l *lowering) compatFS(op Op, part, fstype, options string, n node) error {
 		return err
 	}
 	l.part(part, op.Dest)
-	l.mountOn(dest, fstype, options, op.Flags)
+	mount := func() { l.mountOn(dest, fstype, options, op.Flags) }
+	if op.Kind == Proc {
+		l.notEarly(mount)
+	} else {
+		mount()
+	}
 	l.mounted(dest, n)
 	l.resolved.Dest = dest
 	return nil
@@ -109,14 +114,21 @@ func (l *lowering) compatProc(op Op) error {
 	} else if err := l.compatFS(op, partProc, "proc", "", node{origin: kernel, source: "/proc", dir: true}); err != nil {
 		return err
 	}
-	dest := l.resolved.Dest
+	dest, err := l.resolved.Dest, error(nil)
+	l.notEarly(func() { err = l.coverProc(op, dest) })
+	l.procs = append(l.procs, dest)
+	l.tied = l.tied || dest == "/"
+	return err
+}
+
+// coverProc covers compatCovered in the procfs at dest.
+func (l *lowering) coverProc(op Op, dest string) (err error) {
 	l.proc = dest
 	l.enter(dest)
 	for _, name := range compatCovered {
 		cover := Op{Kind: Rebind, Dest: join(dest, name), Optional: true, Flags: Flags{ReadOnly, NoSuid, NoDev}}
 		l.part(partCover, path.Join(op.Dest, name))
 		l.p.Add(unix.SYS_FACCESSAT, sys.AtCWD(), sys.Str(name), sys.Words(unix.W_OK, "W_OK"))
-		var err error
 		l.p.Then(func() { err = l.rebind(cover) }, unix.EACCES, unix.ENOENT, unix.EROFS)
 		if err != nil {
 			return err

@@ -72,13 +72,16 @@ func TestAFailedEarlyCallIsReported(t *testing.T) {
 	run := []string{"nsrun run --", "nsrun run " + neverEarly + " --"}
 	// The second guess is wrong, since an option's argument looks like another option.
 	bwrap := []string{"bwrap --bind / / --unshare-all", "bwrap --bind / / --unshare-all --setenv A --share-net"}
+	mount := []string{bwrap[0] + " --proc /proc --tmpfs /tmp --dir /tmp/x", bwrap[1] + " --proc /proc --tmpfs /tmp --dir /tmp/x"}
 	nsrun := realBinary(t)
 	const refuse, kill = unix.SECCOMP_RET_ERRNO | int(unix.EIO), unix.SECCOMP_RET_KILL_PROCESS
 	for _, c := range []struct {
 		nr, action int
 		lines      []string
 	}{{unix.SYS_SETHOSTNAME, refuse, run}, {unix.SYS_SYMLINKAT, refuse, run}, {unix.SYS_MKNODAT, refuse, run}, {unix.SYS_MOUNT, refuse, run},
-		{unix.SYS_UNLINKAT, refuse, run}, {unix.SYS_IOCTL, refuse, bwrap}, {unix.SYS_SETHOSTNAME, kill, run},
+		{unix.SYS_UNLINKAT, refuse, run}, {unix.SYS_MOUNT, refuse, mount}, {unix.SYS_MOVE_MOUNT, refuse, mount}, {unix.SYS_PIVOT_ROOT, refuse, mount},
+		{unix.SYS_UMASK, refuse, mount}, {unix.SYS_MKDIRAT, refuse, mount}, {unix.SYS_MOVE_MOUNT, kill, mount},
+		{unix.SYS_IOCTL, refuse, bwrap}, {unix.SYS_SETHOSTNAME, kill, run},
 		{unix.SYS_UMOUNT2, refuse, run}, {unix.SYS_UMOUNT2, refuse, bwrap}} { // these two are never early
 		cmd := exec.Command("/proc/self/exe", "-test.run", "^TestAFailedEarlyCallIsReported$", "-test.v")
 		cmd.Env = append(os.Environ(), "NSRUN_TEST_REFUSED="+nsrun, fmt.Sprint("NSRUN_TEST_NUMBER=", c.nr), fmt.Sprint("NSRUN_TEST_ACTION=", c.action),
@@ -95,3 +98,42 @@ const (
 	jumpEqual = 0x15
 	returnK   = 0x06
 )
+
+// TestBubblewrapsCallsMadeEarlyMakeTheSameSandbox is the same for the name bwrap. A wrong guess of the namespaces, by an option's argument that looks
+// like another option, leaves nothing to be made early.
+func TestBubblewrapsCallsMadeEarlyMakeTheSameSandbox(t *testing.T) {
+	nsrun := realBinary(t)
+	const see = `sed 's/^[0-9]* [0-9]* [0-9:]* //; s/bindfile[0-9A-Za-z]*//' /proc/self/mountinfo | LC_ALL=C sort; cat /proc/self/status | grep -E '^(Cap|Sec|NoNew|Uid|Umask)'
+find / -xdev -maxdepth 3 -path /usr -prune -o -path /host -prune -o -path /tmp/* -prune -o -printf '%M %u %g %p %l\n' | grep -v /tmp | LC_ALL=C sort; ls /proc/self/fd; cat /proc/self/uid_map; pwd; umask; cat /proc/net/dev | grep -c lo:; ls -d /proc/[0-9]*
+test -e /n && test $(stat -L -c %i /n) = $(stat -L -c %i /proc/self/ns/pid) && echo same`
+	defer unix.Umask(unix.Umask(0o072))
+	const system = "--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64 "
+	for _, line := range []string{
+		"--proc /proc --dev /dev --tmpfs /tmp " + system, system + "--dev /dev --tmpfs /tmp --proc /proc",
+		system + "--proc /proc --dir /a/b --proc /a/b --dir /a/c --tmpfs /a/b/self", system + "--dir /a/b --proc /a/b --tmpfs /a --proc /proc",
+		system + "--proc /proc --tmpfs /proc/sys --dir /x", system + "--proc /proc --proc /proc --dir /x", system + "--proc /proc --bind DIR/sub /proc/irq --dir /x",
+		system + "--proc /proc --dir /proc/x/../../y", system + "--proc proc --dir x/../y/ --tmpfs z/", system + "--proc / --dir /x",
+		system + "--proc /proc --remount-ro /proc --dir /x", system + "--proc /proc --bind / /host --tmpfs /host/tmp --dir /x --remount-ro /",
+		"--ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --tmpfs /root", "--bind / / --proc /proc --bind DIR/sub /mnt --chmod 0700 DIR/sub",
+		"--tmpfs / " + system + "--proc /proc --tmpfs / " + system + "--proc /proc", system + "--proc /proc --bind DIR /d --dir /d/made/more --symlink x /d/link --dir /e --bind DIR/sub /d/made",
+		system + "--proc /proc --symlink proc /p --dir /p/x --dir /y", system + "--symlink proc /p --proc /p --dir /y --tmpfs /proc/sys",
+		system + "--proc /proc --perms 0700 --dir /a --chmod 0711 /a --dir /b --file 0 /c --ro-bind-data 0 /d --mqueue /q",
+		system + "--proc /proc --ro-bind-try /nowhere /a --ro-bind-try /proc/self/ns/pid /n --dir /x", system + "--proc /proc --tmp-overlay /a --dir /x",
+		system + "--proc /proc --overlay-src DIR --tmp-overlay /a --dir /x", system + "--proc /proc --uid 7 --gid 8 --hostname other --chdir /tmp --dir /tmp",
+		system + "--proc /proc --dir /x --ro-bind /nowhere /y", system + "--proc /proc --file 0 /x --dir /x --ro-bind /nowhere /y", system + "--proc /proc --file 0 /x --dir /x",
+		system + "--dir /x --ro-bind /etc/passwd /x --proc /proc",
+	} {
+		var said [2]string
+		for i, guess := range []string{"", " --setenv A --share-net"} {
+			dir := t.TempDir()
+			require.NoError(t, os.Chmod(dir, 0o755))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
+			args := strings.Fields("bwrap --unshare-all --unsetenv A" + guess + " " + strings.ReplaceAll(line, "DIR", dir))
+			stdout, stderr, code := called(nsrun, append(args, "/bin/sh", "-c", see)...)
+			left, err := exec.Command("find", dir, "-printf", "%P %M %l\n").Output()
+			require.NoError(t, err)
+			said[i] = regexp.MustCompile(`devpts rw,\S*|size=\S*|pid:\S*|`+regexp.QuoteMeta(dir)).ReplaceAllString(fmt.Sprint(stdout, stderr, code, "\n", string(left)), "")
+		}
+		assert.Equal(t, said[1], said[0], line)
+	}
+}

@@ -90,7 +90,7 @@ func (m *monitor) start() (err error) {
 			return &Error{Stage: "channels", Err: err}
 		}
 	}
-	if b := m.plan.Bwrap; b.InfoFD == nil && b.StatusFD == nil && b.UsernsBlockFD == nil && !stages.Joins(b) {
+	if b := m.plan.Bwrap; !stages.Informs(b) && !stages.Joins(b) {
 		// There is nobody to inform. The message waits in the socket, and the sandbox does not wait for this process to wake up.
 		if err := sendRelease(m.ch.status); err != nil {
 			return err

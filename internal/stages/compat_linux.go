@@ -55,6 +55,11 @@ func (l *Lowering) enterNamespaces() error {
 // Joins reports whether a plan enters existing namespaces.
 func Joins(b *plan.Bwrap) bool { return b.Users.FD != nil || b.PidnsFD != nil }
 
+// Informs reports whether the caller is told of the sandbox before that is set up.
+func Informs(b *plan.Bwrap) bool {
+	return b.InfoFD != nil || b.StatusFD != nil || b.UsernsBlockFD != nil
+}
+
 // closeTheirs closes the caller's ends of the channels, because a channel ends only when no process holds its other end.
 func (l *Lowering) closeTheirs() error {
 	l.step("descriptors", "close the caller's")

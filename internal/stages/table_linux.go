@@ -95,16 +95,26 @@ func stage(id verify.StageID) func(*Lowering) error {
 	}[id]
 }
 
-// early are stages of pid 1 that need not be pid 1: they prepare its namespaces. Its mounts are part of them up to a procfs; bubblewrap's are
-// not, for some are made in directories of the host.
-func early(s verify.Stage, by verify.Runner) bool {
+// early reports whether a stage of pid 1 need not be pid 1: it prepares pid 1's namespaces. Package mounts decides which mounts it is true of.
+func (l *Lowering) early(s verify.Stage, by verify.Runner) bool {
 	switch s.ID {
 	case verify.Loopback:
 		return by == verify.Pid1 || by == verify.Compat
-	case verify.Maps, verify.MaxUsers, verify.InotifyInstances, verify.HostName, verify.Root:
+	case verify.Maps, verify.MaxUsers, verify.InotifyInstances, verify.HostName:
 		return by == verify.Pid1
+	case verify.OpenProc, verify.FirstMaps, verify.ClearUmask:
+		return by == verify.Compat && l.earlyMounts()
+	case verify.Root:
+		return by == verify.Pid1 || by == verify.Compat && l.earlyMounts()
 	}
 	return false
+}
+
+// earlyMounts reports whether mounts by bubblewrap's rules may be early. They may not where the caller is told of the sandbox before it is set
+// up, and may write its id maps: it sees that nothing is mounted. A label of files is the process's that makes them.
+func (l *Lowering) earlyMounts() bool {
+	b, has := l.plan.Bwrap, l.plan.Mechanisms
+	return !Informs(b) && !Joins(b) && b.FileLabel == "" && has.MountAPI && has.Openat2 && has.CloseRange
 }
 
 // Append appends the stages of a table that the process by runs, in the table's order.
@@ -116,13 +126,13 @@ func (l *Lowering) Append(table []verify.Stage, by verify.Runner) error {
 			continue
 		}
 		l.by = by
-		l.Program.MarkEarly(early(s, by))
+		l.Program.MarkEarly(l.early(s, by))
 		if err := stage(s.ID)(l); err != nil {
 			return err
 		}
 		l.Program.Publish()
 		l.Program.MarkEarly(false)
-		if early(s, by) && !slices.ContainsFunc(table[i+1:], func(s verify.Stage) bool { return early(s, by) }) {
+		if l.early(s, by) && !slices.ContainsFunc(table[i+1:], func(s verify.Stage) bool { return l.early(s, by) }) {
 			l.Program.EndEarly()
 		}
 	}

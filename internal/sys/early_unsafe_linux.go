@@ -14,8 +14,8 @@ import (
 // make them 1,000 us; with two processors idle, the first half of the mounts is there when the program is complete.
 //
 // The calls are made by the process that was started in the sandbox's namespaces before Go's runtime ([entry.WorkAhead]), in this process's
-// memory and with its descriptors. Later the program's child is a copy of that process: it has its working directory and its umask. The child
-// makes the other calls. If that process ends before its work is done, the child makes all of them, in new namespaces.
+// memory and with its descriptors. Later the program's child is a copy of that process: it has its root and working directory, its umask, and what it
+// has left open. The child makes the other calls. If that process ends before its work is done, the child makes all of them, in new namespaces.
 
 // makeEarly switches all of this off.
 const makeEarly = true
@@ -86,11 +86,20 @@ func (p *Program) StartEarly(flags uintptr) {
 func (p *Program) Early() bool { return p.early != nil && p.early.marking }
 
 // MarkEarly says whether calls that are added from here on may be made before the program is complete and by another process. They must be
-// plain system calls, and may depend on slots of early calls alone.
+// plain system calls, and may depend on slots of early calls alone. Calls between them that are not early are made after all of them, so neither may
+// depend on the others.
 func (p *Program) MarkEarly(on bool) {
 	if p.early != nil {
-		p.early.marking = on
+		p.early.marking = on && p.early.published&noMore == 0
 	}
+}
+
+// UnmarkEarly has the calls from index from on made by the child, and all that follow. They must not have been published.
+func (p *Program) UnmarkEarly(from int) {
+	for i := range p.calls[from:] {
+		p.calls[from+i].when = whenRun
+	}
+	p.EndEarly()
 }
 
 // Publish lets the early calls that have been added be made. They cannot be changed any more.
@@ -194,29 +203,39 @@ func forkAhead(m *machine, flags uintptr, e *early, meanwhile func()) (pid, pidf
 //go:nocheckptr
 func born(m *machine) {
 	entry.Restore()
-	if e := m.early; e != nil && e.failed != 0 { // the calls before it come first, as if it were this process's own
-		if run(m, 0, e.m.index) >= 0 {
-			m.index, m.errno = e.m.index, e.m.errno
+	if e := m.early; e != nil {
+		for i := 0; i < len(m.slots) && i < len(e.m.slots); i++ {
+			m.slots[i] = e.m.slots[i]
 		}
-		fail(m)
+		if e.failed != 0 { // the calls before it come first, as if it were this process's own
+			if run(m, 0, e.m.index) >= 0 {
+				m.index, m.errno = e.m.index, e.m.errno
+			}
+			fail(m)
+		}
 	}
 	child(m, 0, len(m.code))
 }
 
-// closeEarly closes what the process ahead has left open, in the table of descriptors that it shared with this process: a descriptor that the
-// child opens anew, or any where a call has failed or that process was killed. Early calls keep nothing but descriptors.
+// closeEarly closes what the process ahead has left open, in the table of descriptors that it shared with this process: those that the
+// child has its own copy of, or any where a call has failed or that process was killed. Early calls keep nothing but descriptors, and the umask.
 func (p *Program) closeEarly() {
 	if p.early == nil {
 		return
 	}
-	for i, fd := range p.early.m.slots {
-		if int(fd) >= 0 {
-			unix.Close(int(fd))
+	slots := p.early.m.slots
+	for i := range p.calls {
+		c := &p.calls[i]
+		if c.when != whenEarly || c.keep == 0 {
+			continue
 		}
-		p.early.m.slots[i] = ^uintptr(0)
+		if fd := int(slots[c.keep]); fd >= 0 && c.nr != unix.SYS_UMASK {
+			unix.Close(fd)
+		}
+		slots[c.keep] = ^uintptr(0)
 	}
 }
 
 // Late has the call made only if the process ahead has made the early ones. A descriptor that it keeps is one that an early call has opened:
-// the child opens it anew, because nothing that is open in this process is left open in it.
+// the child opens it anew, if it has closed all that it has not opened itself (close_range(2)).
 func (c *Call) Late() *Call { c.when = whenLate; return c }
