@@ -175,6 +175,9 @@ func first() {
 	for atomic.LoadUint32(&ahead.held) != 0 {
 		Wait(&ahead.held, 1)
 	}
+	if affinity.moved { // or the kernel may queue the second behind this process's owner, which runs on, and leave this processor idle
+		setCPUs(0, &affinity.others)
+	}
 	flags := ahead.flags&^cloneNewPid | cloneVM | cloneFiles | cloneParent | cloneSetTID | sigchld
 	if pid := Clone(flags, top(1), &ahead.second, entryOf(&secondEntry), nil); pid > ^uintptr(4095) {
 		tell(stateFailed)
@@ -196,6 +199,9 @@ func second() {
 		rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
 	}
 	tell(stateReady)
+	if ahead.flags&cloneNewNet != 0 {
+		raiseLoopback()
+	}
 	state := await(stateReady)
 	// As package syscall does for this process.
 	all := Limit{found.nofile.Hard, found.nofile.Hard}

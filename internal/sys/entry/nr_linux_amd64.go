@@ -4,6 +4,8 @@ package entry
 const (
 	sysWrite            = 1
 	sysClose            = 3
+	sysIoctl            = 16
+	sysSocket           = 41
 	sysLseek            = 8
 	sysMmap             = 9
 	sysPread64          = 17

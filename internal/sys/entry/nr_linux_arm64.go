@@ -4,6 +4,8 @@ package entry
 const (
 	sysWrite            = 64
 	sysClose            = 57
+	sysIoctl            = 29
+	sysSocket           = 198
 	sysLseek            = 62
 	sysMmap             = 222
 	sysPread64          = 67
