@@ -60,16 +60,20 @@ func (l *lowering) lowerCompatTree(tree Tree) ([]Resolved, error) {
 		l.index, l.resolved = i, Resolved{Op: i, Dest: op.Dest}
 		source, err := l.source(op)
 		if err == nil {
-			begin := l.beginOp(op, source)
+			l.beginOp(op, source)
 			if err = l.compatOp(op, source); err != nil {
 				err = l.firstSource(tree.Ops[i+1:], err)
 			}
-			l.endOp(begin)
+			l.endOp()
 		}
 		if err != nil {
 			return nil, l.compatError(tree.Ops[l.index], err)
 		}
 		result[i] = l.resolved
+	}
+	l.mountPending("/")
+	if l.pendingErr != nil {
+		return nil, l.pendingErr
 	}
 	l.p.EndEarly()
 	for i := range result {
@@ -136,7 +140,6 @@ func (l *lowering) reopenRoot() {
 // mounted records that n is mounted at dest.
 func (l *lowering) mounted(dest string, n node) {
 	n.op = l.index + 1
-	l.tie(dest)
 	l.view.cover(dest, n)
 	if within(l.anchored, dest) { // which is covered now
 		l.dropAnchor()
@@ -321,11 +324,10 @@ func (l *lowering) within(dest string, body func(dir sys.Arg, name string)) {
 // record records that an operation has made n at dest: in the view, or below a bind in l.made, because it is then on the host.
 func (l *lowering) record(dest string, n node) {
 	near, _, rest := l.view.find(dest)
-	l.tie(dest)
 	n.op = l.index + 1
 	switch {
 	case near.source != "":
-		l.made[join(near.source, rest)], l.tied = n, true
+		l.made[join(near.source, rest)], l.changes = n, true
 		return
 	case near.origin == layered && n.origin == private:
 		n.origin = layered
@@ -335,6 +337,7 @@ func (l *lowering) record(dest string, n node) {
 
 // makeDir makes a directory. An existing one is no error: on the host, another process may have made it since lowering looked.
 func (l *lowering) makeDir(dest string, mode uint32) {
+	l.mountPending(dest)
 	l.within(dest, func(dir sys.Arg, name string) {
 		l.p.Add(unix.SYS_MKDIRAT, dir, sys.Str(name), octalMode(mode)).Tolerate(unix.EEXIST, 0)
 	})
@@ -343,6 +346,7 @@ func (l *lowering) makeDir(dest string, mode uint32) {
 
 // makeFile makes an empty file, to be mounted on. An existing one is no error, as for makeDir.
 func (l *lowering) makeFile(dest string, mode uint32) {
+	l.mountPending(dest)
 	l.within(dest, func(dir sys.Arg, name string) {
 		l.p.Add(unix.SYS_MKNODAT, dir, sys.Str(name), sys.Words(unix.S_IFREG|mode, "S_IFREG|"+modeText(mode)), sys.Int(0)).Tolerate(unix.EEXIST, 0)
 	})

@@ -8,12 +8,18 @@ import "slices"
 //   - that changes the host, as a directory made below a bind does: if lowering fails later, nothing may have been changed;
 //   - that uses a descriptor of the caller's, or a link of procfs that means the process which follows it.
 //
-// A procfs is that of the pid namespace of the process that mounts it. It is mounted after the early operations, though callers name it before most
-// of their binds. Nobody sees the difference, as long as no early operation makes something in it or mounts over it: the first one that does
-// is not early.
+// A procfs is that of the pid namespace of the process that mounts it, so it cannot be early, and callers name it before most of their binds. So it is
+// mounted as late as possible: after the operations that neither make something in it nor mount over it.
 
-// beginOp is called before an operation is lowered, and returns what endOp needs.
-func (l *lowering) beginOp(op Op, source *Stat) (begin int) {
+// pendingProc is a procfs for which there is a mount point.
+type pendingProc struct {
+	op    Op
+	dest  string
+	index int // of op
+}
+
+// beginOp is called before an operation is lowered.
+func (l *lowering) beginOp(op Op, source *Stat) {
 	early := false
 	switch op.Kind {
 	case Bind:
@@ -24,32 +30,40 @@ func (l *lowering) beginOp(op Op, source *Stat) (begin int) {
 		early = true
 	}
 	if !early {
+		l.mountPending("/")
 		l.p.EndEarly()
 	}
-	l.tied = false
-	return l.p.Len()
+	l.changes, l.begin = false, l.p.Len()
 }
 
-// endOp lets the calls of an operation be made early, if they may be.
-func (l *lowering) endOp(begin int) {
+// endOp lets the calls of the operation be made early, if they may be.
+func (l *lowering) endOp() {
 	switch {
 	case !l.p.Early():
-	case l.tied:
-		l.p.UnmarkEarly(begin)
+	case l.changes:
+		l.p.UnmarkEarly(l.begin)
 	default:
 		l.p.Publish()
 	}
 }
 
-// tie is called for each place where the current operation makes or mounts something.
-func (l *lowering) tie(dest string) {
-	l.tied = l.tied || slices.ContainsFunc(l.procs, func(proc string) bool { return within(dest, proc) || within(proc, dest) })
-}
-
-// notEarly calls body, which adds calls that are made after the early ones.
-func (l *lowering) notEarly(body func()) {
-	early := l.p.Early()
-	l.p.MarkEarly(false)
-	body()
-	l.p.MarkEarly(early)
+// mountPending is called before the current operation makes or mounts something at dest. It mounts the pending procfses if dest lies in one of
+// them, or one of them in dest.
+func (l *lowering) mountPending(dest string) {
+	if !slices.ContainsFunc(l.pending, func(p pendingProc) bool { return within(dest, p.dest) || within(p.dest, dest) }) {
+		return
+	}
+	l.endOp()
+	l.p.EndEarly()
+	index, step := l.index, l.p.Step()
+	for _, p := range l.pending {
+		l.index = p.index
+		l.part(partProc, p.op.Dest)
+		l.mountOn(p.dest, "proc", "", p.op.Flags)
+		if err := l.coverProc(p.op, p.dest); err != nil && l.pendingErr == nil {
+			l.pendingErr = l.compatError(p.op, err)
+		}
+	}
+	l.pending, l.index = nil, index
+	l.p.At(step)
 }

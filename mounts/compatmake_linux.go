@@ -22,6 +22,7 @@ func (l *lowering) compatBind(op Op, source *Stat) error {
 	if err != nil {
 		return err
 	}
+	l.mountPending(dest)
 	l.part(partBind, op.Dest)
 	l.openSource(source.Path, l.src)
 	if op.FD != nil {
@@ -84,13 +85,9 @@ func (l *lowering) compatFS(op Op, part, fstype, options string, n node) error {
 	if err != nil {
 		return err
 	}
+	l.mountPending(dest)
 	l.part(part, op.Dest)
-	mount := func() { l.mountOn(dest, fstype, options, op.Flags) }
-	if op.Kind == Proc {
-		l.notEarly(mount)
-	} else {
-		mount()
-	}
+	l.mountOn(dest, fstype, options, op.Flags)
 	l.mounted(dest, n)
 	l.resolved.Dest = dest
 	return nil
@@ -99,7 +96,7 @@ func (l *lowering) compatFS(op Op, part, fstype, options string, n node) error {
 // compatCovered are places below /proc that are made read-only if the child can write to them.
 var compatCovered = []string{"sys", "sysrq-trigger", "irq", "bus"}
 
-// compatProc mounts a procfs, or binds the host's, and covers compatCovered.
+// compatProc binds the host's procfs and covers compatCovered, or makes a mount point for a new procfs: see mountPending.
 func (l *lowering) compatProc(op Op) error {
 	if op.Source != "" {
 		stat, err := l.realpath(op.Source)
@@ -111,14 +108,23 @@ func (l *lowering) compatProc(op Op) error {
 		if err := l.compatBind(bind, &stat); err != nil {
 			return err
 		}
-	} else if err := l.compatFS(op, partProc, "proc", "", node{origin: kernel, source: "/proc", dir: true}); err != nil {
+		return l.coverProc(op, l.resolved.Dest)
+	}
+	dest, err := l.point(op, true)
+	if err != nil {
 		return err
 	}
-	dest, err := l.resolved.Dest, error(nil)
-	l.notEarly(func() { err = l.coverProc(op, dest) })
-	l.procs = append(l.procs, dest)
-	l.tied = l.tied || dest == "/"
-	return err
+	l.mountPending(dest)
+	l.resolved.Dest = dest
+	l.pending = append(l.pending, pendingProc{op, dest, l.index})
+	n := node{origin: kernel, source: "/proc", dir: true}
+	if dest == "/" {
+		l.mountPending(dest)
+		l.mounted(dest, n)
+		return nil
+	}
+	l.mounted(dest, n)
+	return nil
 }
 
 // coverProc covers compatCovered in the procfs at dest.
@@ -283,6 +289,7 @@ func (l *lowering) compatSymlink(op Op) error {
 }
 
 func (l *lowering) makeLink(target, dest string) {
+	l.mountPending(dest)
 	l.within(dest, func(dir sys.Arg, name string) {
 		l.p.Add(unix.SYS_SYMLINKAT, sys.Str(target), dir, sys.Str(name))
 	})

@@ -43,8 +43,10 @@ type lowering struct {
 	anchor     sys.Slot // descriptor of anchored, unless that is empty
 	anchored   string
 	made       map[string]node // what operations will have made on the host, by host path
-	procs      []string        // where procfses will be that are mounted when all early calls have been made
-	tied       bool            // the current operation cannot be early: it changes the host, or needs to come after one of procs
+	pending    []pendingProc   // procfses that are to be mounted
+	pendingErr error           // of one of them
+	changes    bool            // the current operation changes the host
+	begin      int             // its first call
 	boundFDs   []int           // descriptors that a bind has used
 	magicLinks []string        // sources behind a procfs link that only the kernel can follow
 	scratches  int             // number of overlays in memory so far

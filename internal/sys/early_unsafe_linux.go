@@ -2,6 +2,7 @@ package sys
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -14,8 +15,8 @@ import (
 // make them 1,000 us; with two processors idle, the first half of the mounts is there when the program is complete.
 //
 // The calls are made by the process that was started in the sandbox's namespaces before Go's runtime ([entry.WorkAhead]), in this process's
-// memory and with its descriptors. Later the program's child is a copy of that process: it has its root and working directory, its umask, and what it
-// has left open. The child makes the other calls. If that process ends before its work is done, the child makes all of them, in new namespaces.
+// memory and with its descriptors. The program's child is a copy of that process, or of one like it that forks the child meanwhile: it has its root and
+// working directory, its umask, and what it has left open. When the early calls have been made, the child makes the others. If that process ends before its work is done, the child makes all of them, in new namespaces.
 
 // makeEarly switches all of this off.
 const makeEarly = true
@@ -55,12 +56,25 @@ func (p part) takes(c *Call) bool {
 // early is the state of that process.
 type early struct {
 	m         *machine
+	progress  *progress
+	settled   uint32 // from here on the calls leave nothing to the child but mounts: see settle
 	published uint32 // a futex: how many calls may be looked at, and noMore
 	asleep    uint32 // it waits for published to change
-	failed    uint32 // a call has failed: m has which one, and the errno
 	marking   bool   // calls that are added are early
 	kept      [][]Call
 }
+
+// progress is how far the early calls have come. It lies in memory that the child has in common with the process ahead. This process does not read
+// it: the sandbox could write there.
+type progress struct {
+	done   uint32 // a futex: the early calls before this one have been made, or noneLeft
+	wanted uint32 // somebody waits until done is as much
+	failed uint32 // 1 + the index of the call that has failed, with errno
+	errno  uint32
+}
+
+// noneLeft means that no early call will be made any more.
+const noneLeft = ^uint32(0)
 
 // noMore is a bit of published: no more calls will follow.
 const noMore = 1 << 31
@@ -73,11 +87,17 @@ func (p *Program) StartEarly(flags uintptr) {
 	if !makeEarly || len(p.calls) > 0 || p.Trace || !entry.MadeAhead(flags) {
 		return
 	}
-	e := &early{m: &machine{slots: make([]uintptr, earlySlots), report: -1, part: partEarly}}
+	// It is one page until this process ends.
+	page, _, errno := syscall.RawSyscall6(unix.SYS_MMAP, 0, unsafe.Sizeof(progress{}), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS, ^uintptr(0), 0)
+	if errno != 0 {
+		return
+	}
+	e := &early{m: &machine{slots: make([]uintptr, earlySlots), report: -1, part: partEarly}, progress: (*progress)(pointer(page))}
+	e.progress.wanted = ^uint32(0)
 	for i := range e.m.slots {
 		e.m.slots[i] = ^uintptr(0)
 	}
-	if entry.WorkAhead(flags, runEarly, unsafe.Pointer(e)) {
+	if entry.WorkAhead(flags, entry.Work{Task: unsafe.Pointer(e), Do: runEarly, Finish: endEarly, Settled: awaitSettled}) {
 		p.early = e
 	}
 }
@@ -152,10 +172,11 @@ func runEarly(task unsafe.Pointer) {
 		n := atomic.LoadUint32(&e.published)
 		if to := int(n &^ noMore); i < to {
 			if run(e.m, i, to) < 0 {
-				e.failed = 1
+				e.progress.failed, e.progress.errno = uint32(e.m.index)+1, uint32(e.m.errno)
 				return
 			}
 			i = to
+			e.progress.advance(uint32(i))
 			continue
 		}
 		if n&noMore != 0 {
@@ -167,10 +188,114 @@ func runEarly(task unsafe.Pointer) {
 	}
 }
 
+// endEarly says that no early call will be made any more.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func endEarly(task unsafe.Pointer) { (*early)(task).progress.advance(noneLeft) }
+
+// advance sets how far the early calls have come.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (p *progress) advance(done uint32) {
+	atomic.StoreUint32(&p.done, done)
+	if done >= atomic.LoadUint32(&p.wanted) {
+		entry.Wake(&p.done)
+	}
+}
+
+// awaitSettled waits until the child can be forked.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func awaitSettled(task unsafe.Pointer) {
+	e := (*early)(task)
+	for p := e.progress; ; {
+		atomic.StoreUint32(&p.wanted, e.settled)
+		done := atomic.LoadUint32(&p.done)
+		if done >= e.settled {
+			atomic.StoreUint32(&p.wanted, noneLeft)
+			return
+		}
+		entry.Wait(&p.done, done)
+	}
+}
+
+// takeOver has the child wait until the early calls have been made, and then go on where they leave off. If one has failed, the calls before it come
+// first, as if it were this process's own.
+//
+// The process that makes them ends with this child's parent. If that has happened before this child asked for a death signal, nobody ends the wait but
+// its own limit. The parent has long given the early calls up by then, and ended this child ([entry.ForkAhead]).
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func takeOver(m *machine) {
+	e := m.early
+	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0)
+	p := e.progress
+	atomic.StoreUint32(&p.wanted, noneLeft)
+	for tries := 0; ; tries++ {
+		done := atomic.LoadUint32(&p.done)
+		if done == noneLeft {
+			break
+		}
+		if tries == takeOverTries {
+			exit(1)
+		}
+		entry.WaitFor(&p.done, done)
+	}
+	for i := 0; i < len(m.slots) && i < len(e.m.slots); i++ {
+		m.slots[i] = e.m.slots[i]
+	}
+	if p.failed == 0 {
+		return
+	}
+	if failed := int(p.failed - 1); run(m, 0, failed) >= 0 {
+		m.index, m.errno = failed, uintptr(p.errno)
+	}
+	fail(m)
+}
+
+// takeOverTries is how many intervals of [entry.WaitFor] the child waits: 2 s.
+const takeOverTries = 100
+
+// settle finds the call from which on the early calls leave nothing to the child but mounts. Before it they have changed the root, the working directory
+// and the umask, and opened the descriptors that they leave open.
+func (e *early) settle(calls []Call) {
+	last := 0
+	var opened [earlySlots]int
+	for i := range calls {
+		c := &calls[i]
+		if c.when != whenEarly {
+			continue
+		}
+		switch c.nr {
+		case unix.SYS_FCHDIR, unix.SYS_CHDIR, unix.SYS_PIVOT_ROOT, unix.SYS_UMASK:
+			last = i + 1
+		case unix.SYS_CLOSE:
+			if c.slots != 0 {
+				opened[c.a[0]] = 0
+			}
+		}
+		if c.keep != 0 {
+			opened[c.keep] = i + 1
+		}
+	}
+	e.settled = uint32(max(last, slices.Max(opened[:])))
+}
+
 // forkEarly starts p's child in namespaces that were made ahead, if there are such and p is to use them. Otherwise it ends what has made
 // early calls. Either way nothing of that is left open when it returns: a descriptor of the child's may get such a number.
 func (p *Program) forkEarly(group int, flags uintptr, m *machine) (pid, pidfd int, err error, ok bool) {
 	p.EndEarly()
+	if p.early != nil {
+		p.early.settle(p.calls)
+	}
 	if group < 0 && p.Ahead {
 		pid, pidfd, err, ok = forkAhead(m, flags, p.early, p.meanwhile)
 	} else if p.early != nil {
@@ -203,16 +328,8 @@ func forkAhead(m *machine, flags uintptr, e *early, meanwhile func()) (pid, pidf
 //go:nocheckptr
 func born(m *machine) {
 	entry.Restore()
-	if e := m.early; e != nil {
-		for i := 0; i < len(m.slots) && i < len(e.m.slots); i++ {
-			m.slots[i] = e.m.slots[i]
-		}
-		if e.failed != 0 { // the calls before it come first, as if it were this process's own
-			if run(m, 0, e.m.index) >= 0 {
-				m.index, m.errno = e.m.index, e.m.errno
-			}
-			fail(m)
-		}
+	if m.early != nil {
+		takeOver(m)
 	}
 	child(m, 0, len(m.code))
 }

@@ -143,6 +143,14 @@ type memory struct {
 // At sets the step of the calls that are added from here on.
 func (p *Program) At(s Step) { p.steps = append(p.steps, s) }
 
+// Step returns the step of the calls that are added now.
+func (p *Program) Step() (s Step) {
+	if n := len(p.steps); n > 0 {
+		s = p.steps[n-1]
+	}
+	return s
+}
+
 // Slot returns a new slot.
 func (p *Program) Slot() Slot { p.slots++; return Slot(p.slots) }
 

@@ -12,8 +12,11 @@ import (
 // namespaces in the process that calls clone(2), so the first one calls it and ends; the second one is in the namespaces, and waits.
 // [ForkAhead] then has it start the child, a copy of this process's memory at that time, as a child of this process (CLONE_PARENT). If the
 // guess was wrong, [EndAhead] ends it, and nothing else has happened.
+//
+// The second may have work to do until then ([WorkAhead]). So that it need not stop for the fork, which takes 200 us, it has started a third process,
+// with which it also shares its root and working directory.
 
-// ahead is what the three processes share.
+// ahead is what these processes share.
 var ahead struct {
 	state         uint32 // a futex: see the constants below
 	first, second int32  // pids; 0 if there is none
@@ -21,12 +24,13 @@ var ahead struct {
 	owner         uintptr // pid of this process
 	run           uintptr // what the child calls
 	argument      unsafe.Pointer
-	work          func(unsafe.Pointer) // what the second one calls before
-	task          unsafe.Pointer       // and its argument
-	pid           uintptr              // of the child, or a negative errno
+	work          Work    // what the second one does before
+	pid           uintptr // of the child, or a negative errno
 	pidfd         int32
-	forks         uint32 // the second one needs no word to fork when its work is done
+	third         int32  // its pid; 0 if there is none
+	forker        uint32 // a futex: see the constants below
 	held          uint32 // a futex: the first one waits while it is 1
+	used          bool   // there is a child
 	discarded     bool   // namespaces were made that nobody has used
 }
 
@@ -39,12 +43,22 @@ const (
 	stateFailed          // there are no namespaces
 	stateGo              // it is to fork the child
 	stateDone            // it has tried to: pid
-	stateCancel          // the work takes too long: it is to end
+	stateWorked          // it has done the work, and is about to say so to the child
+	stateCancel          // it is to end
+)
+
+// States of ahead.forker. The third process sets the last one.
+const (
+	forkerWaits = iota
+	forkerGo    // it is to fork the child
+	forkerDone  // it has tried to: pid
+	forkerQuits // it is to end
 )
 
 // Flags of clone(2), from include/uapi/linux/sched.h.
 const (
 	cloneVM        = 0x00000100
+	cloneFS        = 0x00000200
 	cloneFiles     = 0x00000400
 	clonePidfd     = 0x00001000
 	cloneParent    = 0x00008000
@@ -61,16 +75,17 @@ const (
 	sigchld = 17
 )
 
-// Stacks of the two processes. A nosplit chain needs at most some 800 bytes. The child has the first one's place, in its copy of the memory.
-var stacks [2][512]uintptr
+// Stacks of the processes. A nosplit chain needs at most some 800 bytes. The child has the first one's place, in its copy of the memory.
+var stacks [3][512]uintptr
 
 // local stands for the thread-local storage that the runtime has not made yet: code that calls assembly reads g from there.
 var local [2]uintptr
 
-// firstEntry and secondEntry are called by Clone. A func value points to the function's address.
+// What Clone calls. A func value points to the function's address.
 var (
 	firstEntry  = first
 	secondEntry = second
+	thirdEntry  = third
 )
 
 //go:nosplit
@@ -202,29 +217,67 @@ func second() {
 	if ahead.flags&cloneNewNet != 0 {
 		raiseLoopback()
 	}
-	state := await(stateReady)
-	// As package syscall does for this process.
+	raiseNofile()
+	if forkBeside {
+		Clone(cloneVM|cloneFiles|cloneFS|cloneParent|cloneSetTID|sigchld, top(2), &ahead.third, entryOf(&thirdEntry), nil)
+	}
+	if await(stateReady) == stateWork {
+		ahead.work.Do(ahead.work.Task)
+		if atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateWorked) {
+			ahead.work.Finish(ahead.work.Task)
+			tell(stateReady)
+			if atomic.LoadUint32(&ahead.forker) == forkerWaits {
+				await(stateReady)
+			}
+		}
+	}
+	if atomic.LoadUint32(&ahead.state) == stateGo {
+		forkChild()
+		tell(stateDone)
+	}
+	rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
+}
+
+// forkBeside has a third process fork the child where the second one still works.
+const forkBeside = true
+
+// third forks the child, when it is told to and the second one's work has come so far.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func third() {
+	if diesWithOwner() {
+		for atomic.LoadUint32(&ahead.forker) == forkerWaits {
+			Wait(&ahead.forker, forkerWaits)
+		}
+		if atomic.LoadUint32(&ahead.forker) == forkerGo {
+			ahead.work.Settled(ahead.work.Task)
+			forkChild()
+			atomic.StoreUint32(&ahead.forker, forkerDone)
+			Wake(&ahead.forker)
+		}
+	}
+	rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func forkChild() {
+	ahead.pid = Clone(ahead.flags&cloneNewPid|cloneParent|clonePidfd|sigchld, top(0), &ahead.pidfd, ahead.run, ahead.argument)
+}
+
+// raiseNofile raises the soft limit on open files to the hard one, as package syscall does for this process.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func raiseNofile() {
 	all := Limit{found.nofile.Hard, found.nofile.Hard}
 	if all.Hard != 0 {
 		rawSyscall6(sysPrlimit64, 0, rlimitNofile, uintptr(unsafe.Pointer(&all)), 0, 0, 0)
 	}
-	if state == stateWork {
-		ahead.work(ahead.task)
-		if atomic.LoadUint32(&ahead.forks) == 0 {
-			if atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateReady) {
-				Wake(&ahead.state)
-				await(stateReady)
-			}
-		} else {
-			atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateGo)
-		}
-	}
-	if atomic.LoadUint32(&ahead.state) != stateGo {
-		rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
-	}
-	ahead.pid = Clone(ahead.flags&cloneNewPid|cloneParent|clonePidfd|sigchld, top(0), &ahead.pidfd, ahead.run, ahead.argument)
-	tell(stateDone)
-	rawSyscall6(sysExit, 0, 0, 0, 0, 0, 0)
 }
 
 // diesWithOwner has the calling process end with its parent (PR_SET_PDEATHSIG(2const)), and reports whether that is this one.
@@ -285,6 +338,16 @@ func Wait(word *uint32, value uint32) {
 	rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWait, uintptr(value), 0, 0, 0)
 }
 
+// WaitFor is [Wait], for 20 ms at most.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func WaitFor(word *uint32, value uint32) {
+	interval := [2]int64{0, 20_000_000} // struct timespec
+	rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWait, uintptr(value), uintptr(unsafe.Pointer(&interval)), 0, 0)
+}
+
 // await waits until the state is another one than was, and returns that.
 //
 //go:nosplit
@@ -302,13 +365,23 @@ func await(was uint32) uint32 {
 // MadeAhead reports whether it was begun to make the namespaces of flags ahead.
 func MadeAhead(flags uintptr) bool { return ahead.flags == flags }
 
-// WorkAhead has the second process, if it is in the namespaces of flags, call work with task, and reports whether it does: beside this process,
-// with its memory and descriptors. What work calls may use nothing of Go's runtime, and is nosplit. [ForkAhead] waits for its end.
-func WorkAhead(flags uintptr, work func(unsafe.Pointer), task unsafe.Pointer) bool {
+// Work is what the second process does beside this one, with its memory and descriptors. The functions may use nothing of Go's runtime, and are nosplit.
+type Work struct {
+	Task unsafe.Pointer       // their argument
+	Do   func(unsafe.Pointer) // the work
+	// Finish is called when the work is done, unless it has been given up. Only then the child may begin.
+	Finish func(unsafe.Pointer)
+	// Settled is called by another process, with the same root and working directory. It returns when the child can be a copy of that process, which may
+	// be while the work is done.
+	Settled func(unsafe.Pointer)
+}
+
+// WorkAhead has the second process do work, if it is in the namespaces of flags, and reports whether it does. [ForkAhead] waits for its end.
+func WorkAhead(flags uintptr, work Work) bool {
 	if !readyFor(flags) {
 		return false
 	}
-	ahead.work, ahead.task = work, task
+	ahead.work = work
 	tell(stateWork)
 	return true
 }
@@ -320,115 +393,7 @@ func readyFor(flags uintptr) bool {
 	}
 	state := atomic.LoadUint32(&ahead.state)
 	if state == stateStarting {
-		state = awaitLiving(stateStarting)
+		state = awaitLiving(&ahead.state, stateStarting)
 	}
 	return state == stateReady && !ended(ahead.second)
-}
-
-// ForkAhead starts a child in the namespaces that were made ahead, if they are those of flags. The child has a copy of this process's memory,
-// and calls the function at address run with argument. It has the actions of signals that this process was started with, but for
-// SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked says that [WorkAhead] has returned true. Then meanwhile is called
-// as soon as there is nothing to do but to wait, beside the fork: the child can inherit what meanwhile has open at that moment, and whoever has work
-// done ahead closes in the child all that it does not know (close_range(2)).
-//
-// ok is false if there are no such namespaces, and nothing has been started. With ok, pid is a negative errno if the process in them was killed:
-// the namespaces are lost.
-func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhile func()) (pid uintptr, pidfd int, ok bool) {
-	ahead.run, ahead.argument, ahead.pidfd = run, argument, -1
-	state := uint32(stateNone)
-	if worked && atomic.LoadUint32(&ahead.state) == stateWork { // it forks without a word: that would cost two switches
-		atomic.StoreUint32(&ahead.forks, 1)
-		meanwhile()
-		state = awaitFor(stateWork, longestWork)
-		// What hinders it hinders the child, too; but this process serves signals and clocks while the child waits.
-		if state == stateWork && !atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateCancel) {
-			state = atomic.LoadUint32(&ahead.state)
-		}
-	}
-	if state != stateGo && state != stateDone {
-		if !readyFor(flags) {
-			EndAhead()
-			return 0, -1, false
-		}
-		if tell(stateGo); worked {
-			meanwhile()
-		}
-	}
-	if awaitLiving(stateGo) == stateGo { // it was killed; a child that it may have made ends with this process
-		const eagain = 11 // what a fork says that meets a lack of something: it is no reason to take another backend
-		return ^uintptr(eagain - 1), -1, true
-	}
-	if ahead.pid > ^uintptr(4095) { // an ordinary fork has the last word
-		EndAhead()
-		return 0, -1, false
-	}
-	return ahead.pid, int(ahead.pidfd), true
-}
-
-// Discarded reports whether namespaces were made ahead and not used. They count against their limits for some milliseconds after the process
-// in them has ended (user_namespaces(7), namespaces(7)).
-func Discarded() bool { return ahead.discarded }
-
-// awaitLiving is await, but returns was if the process that would change it has ended.
-func awaitLiving(was uint32) uint32 { return awaitFor(was, 1<<62) }
-
-// longestWork is how many intervals of awaitFor ForkAhead waits for work to end.
-const longestWork = 5
-
-// awaitFor is awaitLiving, but also returns was after some intervals of 20 ms.
-func awaitFor(was uint32, intervals int) uint32 {
-	interval := [2]int64{0, 20_000_000} // struct timespec
-	for ; intervals > 0; intervals-- {
-		if now := atomic.LoadUint32(&ahead.state); now != was {
-			return now
-		}
-		_, _, e := rawSyscall6(sysFutex, uintptr(unsafe.Pointer(&ahead.state)), futexWait, uintptr(was), uintptr(unsafe.Pointer(&interval)), 0, 0)
-		if e == 0 {
-			continue
-		}
-		// ETIMEDOUT, or EINTR: Go interrupts a goroutine that runs for 10 ms. The first process is looked at before there may be a second.
-		gone := ended(ahead.first)
-		if second := atomic.LoadInt32(&ahead.second); second != 0 {
-			gone = ended(second)
-		}
-		if gone && atomic.LoadUint32(&ahead.state) == was {
-			return was
-		}
-	}
-	return was
-}
-
-// ended reports whether a child has ended. It leaves it to be reaped.
-func ended(pid int32) bool {
-	const (
-		byPid = 1          // P_PID
-		look  = 0x01000005 // WEXITED, WNOHANG, WNOWAIT
-	)
-	var info [32]int32 // siginfo_t, with the pid in the fifth word
-	_, _, e := rawSyscall6(sysWaitid, byPid, uintptr(pid), uintptr(unsafe.Pointer(&info)), look, 0, 0)
-	return e != 0 || info[4] != 0
-}
-
-// EndAhead ends what begin has started ahead and is not needed, and waits for its end. It can be called more than once.
-func EndAhead() {
-	if ahead.first == 0 {
-		return
-	}
-	reap(ahead.first) // it ends as soon as there is a second one, or cannot be
-	if second := atomic.LoadInt32(&ahead.second); second != 0 {
-		ahead.discarded = atomic.LoadUint32(&ahead.state) != stateDone
-		rawSyscall6(sysKill, uintptr(second), sigkill, 0, 0, 0, 0)
-		reap(second)
-	}
-	ahead.first, ahead.second, ahead.state = 0, 0, stateNone
-}
-
-// reap waits for a child.
-func reap(pid int32) {
-	const eintr = 4
-	for {
-		if _, _, e := rawSyscall6(sysWait4, uintptr(pid), 0, 0, 0, 0, 0); e != eintr {
-			return
-		}
-	}
 }

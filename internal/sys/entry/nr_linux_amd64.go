@@ -25,6 +25,7 @@ const (
 	sysFutex            = 202
 	sysRtSigprocmask    = 14
 	sysWaitid           = 247
+	sysPidfdSendSignal  = 424
 	sysArchPrctl        = 158
 	sysGetcpu           = 309
 	sysSchedSetaffinity = 203

@@ -24,6 +24,7 @@ const (
 	sysPrctl            = 167
 	sysFutex            = 98
 	sysRtSigprocmask    = 135
+	sysPidfdSendSignal  = 424
 	sysWaitid           = 95
 	sysGetcpu           = 168
 	sysSchedSetaffinity = 122

@@ -1,0 +1,176 @@
+package entry
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// This file is the side of the process that has started the others.
+
+// ForkAhead starts a child in the namespaces that were made ahead, if they are those of flags. The child has a copy of this process's memory,
+// and calls the function at address run with argument. It has the actions of signals that this process was started with, but for
+// SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked says that [WorkAhead] has returned true. Then meanwhile is called
+// as soon as there is nothing to do but to wait, beside the fork: the child can inherit what meanwhile has open at that moment, and whoever has work
+// done ahead closes in the child all that it does not know (close_range(2)).
+//
+// ok is false if there are no such namespaces, and nothing has been started. With ok, pid is a negative errno if the process in them was killed:
+// the namespaces are lost.
+func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhile func()) (pid uintptr, pidfd int, ok bool) {
+	ahead.run, ahead.argument, ahead.pidfd = run, argument, -1
+	beside := false
+	if worked && atomic.LoadUint32(&ahead.state) == stateWork {
+		if beside = atomic.LoadInt32(&ahead.third) != 0; beside {
+			atomic.StoreUint32(&ahead.forker, forkerGo)
+			Wake(&ahead.forker)
+		}
+		meanwhile()
+		// What hinders it hinders the child, too; but this process serves signals and clocks while the child waits.
+		if awaitFor(&ahead.state, stateWork, longestWork) == stateWork && atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateCancel) {
+			EndAhead()
+			return 0, -1, false
+		}
+		worked = false
+	}
+	killed := awaitLiving(&ahead.state, stateWorked) == stateWorked
+	if beside {
+		killed = killed || awaitLiving(&ahead.forker, forkerGo) == forkerGo
+	} else if !killed {
+		if !readyFor(flags) {
+			EndAhead()
+			return 0, -1, false
+		}
+		if tell(stateGo); worked {
+			meanwhile()
+		}
+		killed = awaitLiving(&ahead.state, stateGo) == stateGo
+	}
+	if killed {
+		EndAhead()
+		const eagain = 11 // what a fork says that meets a lack of something: it is no reason to take another backend
+		return ^uintptr(eagain - 1), -1, true
+	}
+	if ahead.pid > ^uintptr(4095) { // an ordinary fork has the last word
+		EndAhead()
+		return 0, -1, false
+	}
+	ahead.used = true
+	return ahead.pid, int(ahead.pidfd), true
+}
+
+// Discarded reports whether namespaces were made ahead and not used. They count against their limits for some milliseconds after the process
+// in them has ended (user_namespaces(7), namespaces(7)).
+func Discarded() bool { return ahead.discarded }
+
+// awaitLiving waits until ahead.state or ahead.forker is another one than was, and returns that. It returns was if the process that would change
+// it has ended.
+func awaitLiving(word *uint32, was uint32) uint32 { return awaitFor(word, was, 1<<62) }
+
+// longestWork is how many intervals of awaitFor ForkAhead waits for work to end.
+const longestWork = 5
+
+// awaitFor is awaitLiving, but also returns was after some intervals of 20 ms.
+func awaitFor(word *uint32, was uint32, intervals int) uint32 {
+	interval := [2]int64{0, 20_000_000} // struct timespec
+	for ; intervals > 0; intervals-- {
+		if now := atomic.LoadUint32(word); now != was {
+			return now
+		}
+		_, _, e := rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWait, uintptr(was), uintptr(unsafe.Pointer(&interval)), 0, 0)
+		if e == 0 {
+			continue
+		}
+		// ETIMEDOUT, or EINTR: Go interrupts a goroutine that runs for 10 ms. The first process is looked at before there may be a second.
+		gone := ended(ahead.first)
+		if second := atomic.LoadInt32(&ahead.second); second != 0 {
+			gone = ended(second)
+		}
+		if word == &ahead.forker {
+			gone = ended(ahead.third)
+		}
+		if gone && atomic.LoadUint32(word) == was {
+			return was
+		}
+	}
+	return was
+}
+
+// ended reports whether a child has ended. It leaves it to be reaped.
+func ended(pid int32) bool {
+	const (
+		byPid = 1          // P_PID
+		look  = 0x01000005 // WEXITED, WNOHANG, WNOWAIT
+	)
+	var info [32]int32 // siginfo_t, with the pid in the fifth word
+	_, _, e := rawSyscall6(sysWaitid, byPid, uintptr(pid), uintptr(unsafe.Pointer(&info)), look, 0, 0)
+	return e != 0 || info[4] != 0
+}
+
+// EndAhead ends what begin has started ahead and is not needed, and waits for its end. It can be called more than once.
+func EndAhead() {
+	if ahead.first == 0 {
+		return
+	}
+	reap(ahead.first) // it ends as soon as there is a second one, or cannot be
+	dismiss()
+	if second := atomic.LoadInt32(&ahead.second); second != 0 {
+		ahead.discarded = !ahead.used
+		killAndReap(second)
+		if third := atomic.LoadInt32(&ahead.third); third != 0 { // the second one has started it, or never will
+			killAndReap(third)
+		}
+	}
+	if ahead.run != 0 && !ahead.used && ahead.pidfd >= 0 {
+		endChild()
+	}
+	ahead.first, ahead.second, ahead.third, ahead.state = 0, 0, 0, stateNone
+}
+
+// dismiss tells the second and the third process to end, if they wait for what there is to do. This process may have given up by now what it would
+// need to kill them.
+func dismiss() {
+	if atomic.CompareAndSwapUint32(&ahead.forker, forkerWaits, forkerQuits) {
+		Wake(&ahead.forker)
+	}
+	if atomic.CompareAndSwapUint32(&ahead.state, stateReady, stateCancel) {
+		Wake(&ahead.state)
+	}
+}
+
+// endChild ends a child that nobody is told of, because something went wrong after its start. The kernel has stored its pidfd, if not its pid; if
+// the clone failed after that, the number is no child's.
+func endChild() {
+	const (
+		byPidfd = 3          // P_PIDFD
+		exited  = 0x00000004 // WEXITED
+		look    = 0x01000005 // WEXITED, WNOHANG, WNOWAIT
+		eintr   = 4
+	)
+	pidfd := uintptr(ahead.pidfd)
+	ahead.pidfd = -1
+	if _, _, e := rawSyscall6(sysWaitid, byPidfd, pidfd, 0, look, 0, 0); e != 0 {
+		return
+	}
+	rawSyscall6(sysPidfdSendSignal, pidfd, sigkill, 0, 0, 0, 0)
+	for {
+		if _, _, e := rawSyscall6(sysWaitid, byPidfd, pidfd, 0, exited, 0, 0); e != eintr {
+			break
+		}
+	}
+	rawSyscall6(sysClose, pidfd, 0, 0, 0, 0, 0)
+}
+
+// killAndReap ends a child.
+func killAndReap(pid int32) {
+	rawSyscall6(sysKill, uintptr(pid), sigkill, 0, 0, 0, 0)
+	reap(pid)
+}
+
+// reap waits for a child.
+func reap(pid int32) {
+	const eintr = 4
+	for {
+		if _, _, e := rawSyscall6(sysWait4, uintptr(pid), 0, 0, 0, 0, 0); e != eintr {
+			return
+		}
+	}
+}
