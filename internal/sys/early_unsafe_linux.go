@@ -170,12 +170,11 @@ func runEarly(task unsafe.Pointer) {
 	e := (*early)(task)
 	for i := 0; ; {
 		n := atomic.LoadUint32(&e.published)
-		if to := int(n &^ noMore); i < to {
-			if run(e.m, i, to) < 0 {
-				e.progress.failed, e.progress.errno = uint32(e.m.index)+1, uint32(e.m.errno)
+		if i < int(n&^noMore) {
+			if i = run(e.m, i, int(n&^noMore)); i < 0 {
+				e.progress.fail(e.m)
 				return
 			}
-			i = to
 			e.progress.advance(uint32(i))
 			continue
 		}
@@ -195,9 +194,10 @@ func runEarly(task unsafe.Pointer) {
 //go:nocheckptr
 func endEarly(task unsafe.Pointer) { (*early)(task).progress.advance(noneLeft) }
 
-// advance sets how far the early calls have come.
+// advance sets how far the early calls have come. It is not inlined, for the stack of its caller has no room for more.
 //
 //go:nosplit
+//go:noinline
 //go:norace
 //go:nocheckptr
 func (p *progress) advance(done uint32) {
@@ -206,6 +206,14 @@ func (p *progress) advance(done uint32) {
 		entry.Wake(&p.done)
 	}
 }
+
+// fail notes the call that has failed.
+//
+//go:nosplit
+//go:noinline
+//go:norace
+//go:nocheckptr
+func (p *progress) fail(m *machine) { p.failed, p.errno = uint32(m.index)+1, uint32(m.errno) }
 
 // awaitSettled waits until the child can be forked.
 //
@@ -225,8 +233,7 @@ func awaitSettled(task unsafe.Pointer) {
 	}
 }
 
-// takeOver has the child wait until the early calls have been made, and then go on where they leave off. If one has failed, the calls before it come
-// first, as if it were this process's own.
+// takeOver has the child wait until the early calls have been made. It returns the one that has failed, or -1.
 //
 // The process that makes them ends with this child's parent. If that has happened before this child asked for a death signal, nobody ends the wait but
 // its own limit. The parent has long given the early calls up by then, and ended this child ([entry.ForkAhead]).
@@ -234,7 +241,7 @@ func awaitSettled(task unsafe.Pointer) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func takeOver(m *machine) {
+func takeOver(m *machine) (failed int) {
 	e := m.early
 	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0)
 	p := e.progress
@@ -252,13 +259,7 @@ func takeOver(m *machine) {
 	for i := 0; i < len(m.slots) && i < len(e.m.slots); i++ {
 		m.slots[i] = e.m.slots[i]
 	}
-	if p.failed == 0 {
-		return
-	}
-	if failed := int(p.failed - 1); run(m, 0, failed) >= 0 {
-		m.index, m.errno = failed, uintptr(p.errno)
-	}
-	fail(m)
+	return int(p.failed) - 1
 }
 
 // takeOverTries is how many intervals of [entry.WaitFor] the child waits: 2 s.
@@ -329,7 +330,12 @@ func forkAhead(m *machine, flags uintptr, e *early, meanwhile func()) (pid, pidf
 func born(m *machine) {
 	entry.Restore()
 	if m.early != nil {
-		takeOver(m)
+		if failed := takeOver(m); failed >= 0 { // the calls before it come first, as if it were this process's own
+			if run(m, 0, failed) >= 0 {
+				m.index, m.errno = failed, uintptr(m.early.progress.errno)
+			}
+			fail(m)
+		}
 	}
 	child(m, 0, len(m.code))
 }

@@ -29,6 +29,16 @@ func TestOriginalIsReadBeforeGoRaisesIt(t *testing.T) {
 	require.True(t, strings.Contains(string(out), "--- PASS"), "%s", out)
 }
 
+func TestPressure(t *testing.T) {
+	if text, err := os.ReadFile("/proc/pressure/cpu"); err == nil { // a kernel may not count it
+		assert.Less(t, entry.Pressure(string(text)), 101)
+	}
+	for text, want := range map[string]int{"some avg10=14.57 avg60=18.65 avg300=14.38 total=1\n": 14, "some avg10=0.00 avg60=18.65": 0, "some avg10=99.99": 99,
+		"some avg10=7": 100, "some avg10=.7": 100, "some avg10=x.7": 100, "some avg10= 7.1": 100, "some": 100, "": 100, "=3.": 3} {
+		assert.Equal(t, want, entry.Pressure(text), "%q", text)
+	}
+}
+
 func TestRunningProcesses(t *testing.T) {
 	text, err := os.ReadFile("/proc/loadavg")
 	require.NoError(t, err)
