@@ -329,6 +329,8 @@ func (l *lowering) record(dest string, n node) {
 	case near.source != "":
 		l.made[join(near.source, rest)], l.changes = n, true
 		return
+	case near.origin == kernel: // a message queue, which is of the caller's IPC namespace unless the sandbox has its own
+		l.changes = true
 	case near.origin == layered && n.origin == private:
 		n.origin = layered
 	}

@@ -3,10 +3,11 @@ package mounts
 import "slices"
 
 // This file decides which operations of a compat tree may be early: made while the rest is lowered, by a process that has the tree's namespaces
-// and is not the one that runs the program (sys.Program.MarkEarly). They begin with the first operation and end before the first one that cannot be:
+// and is not the one that runs the program (sys.Program.MarkEarly). They begin with the first operation and end before the first one that
 //
-//   - that changes the host, as a directory made below a bind does: if lowering fails later, nothing may have been changed;
-//   - that uses a descriptor of the caller's, or a link of procfs that means the process which follows it.
+//   - changes the host, as a directory made below a bind does, or a message queue: if lowering fails later, nothing may have been changed;
+//   - uses a descriptor of the caller's, or a link of procfs that means the process which follows it;
+//   - is of a kind that is rare, or comes last: files, remounts, overlays, the host's procfs.
 //
 // A procfs is that of the pid namespace of the process that mounts it, so it cannot be early, and callers name it before most of their binds. So it is
 // mounted as late as possible: after the operations that neither make something in it nor mount over it.
@@ -56,14 +57,19 @@ func (l *lowering) mountPending(dest string) {
 	l.endOp()
 	l.p.EndEarly()
 	index, step := l.index, l.p.Step()
-	for _, p := range l.pending {
+	pending := l.pending
+	l.pending = nil
+	for _, p := range pending {
 		l.index = p.index
 		l.part(partProc, p.op.Dest)
 		l.mountOn(p.dest, "proc", "", p.op.Flags)
+		if p.dest == "/" {
+			l.mounted(p.dest, procfs)
+		}
 		if err := l.coverProc(p.op, p.dest); err != nil && l.pendingErr == nil {
 			l.pendingErr = l.compatError(p.op, err)
 		}
 	}
-	l.pending, l.index = nil, index
+	l.index = index
 	l.p.At(step)
 }

@@ -117,15 +117,16 @@ func (l *lowering) compatProc(op Op) error {
 	l.mountPending(dest)
 	l.resolved.Dest = dest
 	l.pending = append(l.pending, pendingProc{op, dest, l.index})
-	n := node{origin: kernel, source: "/proc", dir: true}
 	if dest == "/" {
-		l.mountPending(dest)
-		l.mounted(dest, n)
+		l.mountPending(dest) // the root is opened anew once it is there
 		return nil
 	}
-	l.mounted(dest, n)
+	l.mounted(dest, procfs)
 	return nil
 }
+
+// procfs is a new procfs in the view.
+var procfs = node{origin: kernel, source: "/proc", dir: true}
 
 // coverProc covers compatCovered in the procfs at dest.
 func (l *lowering) coverProc(op Op, dest string) (err error) {

@@ -114,7 +114,7 @@ test -e /n && test $(stat -L -c %i /n) = $(stat -L -c %i /proc/self/ns/pid) && e
 		system + "--proc /proc --tmpfs /proc/sys --dir /x", system + "--proc /proc --proc /proc --dir /x", system + "--proc /proc --bind DIR/sub /proc/irq --dir /x",
 		system + "--proc /proc --dir /proc/x/../../y", system + "--proc proc --dir x/../y/ --tmpfs z/", system + "--proc / --dir /x",
 		system + "--proc /proc --remount-ro /proc --dir /x", system + "--proc /proc --bind / /host --tmpfs /host/tmp --dir /x --remount-ro /",
-		"--ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --tmpfs /root", "--bind / / --proc /proc --bind DIR/sub /mnt --chmod 0700 DIR/sub",
+		"--ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --tmpfs /root", system + "--proc /proc --mqueue /q --ro-bind /etc/passwd /q/a --dir /x", "--bind / / --proc /proc --bind DIR/sub /mnt --chmod 0700 DIR/sub",
 		"--tmpfs / " + system + "--proc /proc --tmpfs / " + system + "--proc /proc", system + "--proc /proc --bind DIR /d --dir /d/made/more --symlink x /d/link --dir /e --bind DIR/sub /d/made",
 		system + "--proc /proc --symlink proc /p --dir /p/x --dir /y", system + "--symlink proc /p --proc /p --dir /y --tmpfs /proc/sys",
 		system + "--proc /proc --perms 0700 --dir /a --chmod 0711 /a --dir /b --file 0 /c --ro-bind-data 0 /d --mqueue /q",

@@ -100,6 +100,8 @@ func fileScenes() []scene {
 		c("proc-pid-only", "--ro-bind / / --unshare-pid --proc /proc ls /proc/self/ns"),
 		c("proc-open", "--ro-bind / / --unshare-pid --proc /proc {FPBIN} open=/proc/sys/kernel/core_pattern open=/proc/sysrq-trigger open=/proc/self/oom_score_adj"),
 		c("proc-elsewhere", "{BASE} --unshare-pid --proc /a/b/proc {FP} list=/a"),
+		c("proc-on-root", "--unshare-pid --proc / --ro-bind {INSIDE} /fs /fs/fp open=/irq/default_smp_affinity open=/sysrq-trigger open=/sys/kernel/core_pattern"),
+		c("proc-then-covered", "{BASE} --unshare-pid --dir /a/b --proc /a/b --tmpfs /a --proc /p --ro-bind {INSIDE} /p/fs {FP} list=/a list=/p/fs"),
 		c("proc-on-file", "{BASE} --file 9 /p --proc /p {FP}", data),
 		c("proc-on-link", "{BASE} --dir /d --symlink d /p --proc /p {FP}"),
 		c("proc-twice", "{BASE} --unshare-pid --proc /proc --proc /proc {FP}"),

@@ -57,7 +57,7 @@ func (p part) takes(c *Call) bool {
 type early struct {
 	m         *machine
 	progress  *progress
-	settled   uint32 // from here on the calls leave nothing to the child but mounts: see settle
+	settled   uint32 // from here on the calls leave nothing to the child that it needs, but mounts: see settle
 	published uint32 // a futex: how many calls may be looked at, and noMore
 	asleep    uint32 // it waits for published to change
 	marking   bool   // calls that are added are early
@@ -79,12 +79,19 @@ const noneLeft = ^uint32(0)
 // noMore is a bit of published: no more calls will follow.
 const noMore = 1 << 31
 
+// leastFiles is the limit on open files from which on calls are made early.
+const leastFiles = 64
+
 // earlySlots is how many slots early calls can use.
 const earlySlots = 128
 
 // StartEarly begins to make early calls, if namespaces by flags have been made ahead.
 func (p *Program) StartEarly(flags uintptr) {
 	if !makeEarly || len(p.calls) > 0 || p.Trace || !entry.MadeAhead(flags) {
+		return
+	}
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil || files.Cur < leastFiles { // two processes fill one table
 		return
 	}
 	// It is one page until this process ends.
@@ -236,7 +243,7 @@ func awaitSettled(task unsafe.Pointer) {
 // takeOver has the child wait until the early calls have been made. It returns the one that has failed, or -1.
 //
 // The process that makes them ends with this child's parent. If that has happened before this child asked for a death signal, nobody ends the wait but
-// its own limit. The parent has long given the early calls up by then, and ended this child ([entry.ForkAhead]).
+// its own limit. A parent that lives, and is not stopped, has long ended this child by then ([entry.ForkAhead]).
 //
 //go:nosplit
 //go:norace
@@ -262,11 +269,12 @@ func takeOver(m *machine) (failed int) {
 	return int(p.failed) - 1
 }
 
-// takeOverTries is how many intervals of [entry.WaitFor] the child waits: 2 s.
-const takeOverTries = 100
+// takeOverTries is how many intervals of [entry.WaitFor] the child waits: 200 s.
+const takeOverTries = 10_000
 
-// settle finds the call from which on the early calls leave nothing to the child but mounts. Before it they have changed the root, the working directory
-// and the umask, and opened the descriptors that they leave open.
+// settle finds the call from which on the early calls leave nothing to the child that it needs, but mounts. Before it they have changed the root, the
+// working directory and the umask, and opened the descriptors that they leave open. The child also has those that are open for a moment when it is
+// forked; all are close-on-exec.
 func (e *early) settle(calls []Call) {
 	last := 0
 	var opened [earlySlots]int

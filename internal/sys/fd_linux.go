@@ -64,20 +64,26 @@ func SpareFD(used []int) (int, error) {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
 		limit = int(min(r.Cur, 1<<20)) // fs.nr_open is as much, unless it was raised
 	}
-	const apart = 8 // other threads may open descriptors before the child is there
+	const (
+		apart  = 8  // other threads may open descriptors before the child is there
+		opened = 6  // by the child, at most so many at once: the roots, an anchor, a source, a tree and a destination
+		both   = 24 // with those that this process has open while early calls are made: it has them in common with the process that makes them
+	)
 	for top := 250; top < limit; top *= 2 {
-		if n := spareBelow(top, used, apart); n > 0 {
+		if n := spareBelow(top, used, apart, both); n > 0 {
 			return n, nil
 		}
 	}
-	if n := spareBelow(limit, used, 1); n > 0 {
-		return n, nil
+	for _, left := range []int{both, opened} {
+		if n := spareBelow(limit, used, 1, left); n > 0 {
+			return n, nil
+		}
 	}
 	return -1, unix.EMFILE
 }
 
-// spareBelow returns the highest spare number below top, or -1 if of the numbers below it, each so far apart, too few are free.
-func spareBelow(top int, used []int, apart int) int {
+// spareBelow returns the highest spare number below top, or -1 if of the numbers below it, each so far apart, fewer than left are free.
+func spareBelow(top int, used []int, apart, left int) int {
 	free := func(n int) bool {
 		_, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
 		return err != nil && !slices.Contains(used, n)
@@ -86,8 +92,6 @@ func spareBelow(top int, used []int, apart int) int {
 	for n > 3 && !free(n) {
 		n--
 	}
-	const opened = 6 // at most so many at once: the roots, an anchor, a source, a tree and a destination
-	left := opened
 	for below := n - apart; below >= 0 && left > 0; below -= apart {
 		if free(below) {
 			left--

@@ -336,6 +336,9 @@ func do(m *machine, c *Call, n int) {
 			}
 		}
 	}
+	if c.nr == unix.SYS_CLOSE && c.slots != 0 { // before the call: after it the number can be another file's
+		m.slots[c.a[0]] = ^uintptr(0)
+	}
 	for {
 		r, _, e := syscall.RawSyscall6(uintptr(c.nr), a[0], a[1], a[2], a[3], a[4], a[5])
 		if e == unix.EINTR && c.nr != unix.SYS_CLOSE { // an interrupted close has closed: close(2)
@@ -350,9 +353,6 @@ func do(m *machine, c *Call, n int) {
 			return
 		}
 		store(m, c, r)
-		if c.nr == unix.SYS_CLOSE && c.slots != 0 {
-			m.slots[c.a[0]] = ^uintptr(0)
-		}
 		return
 	}
 }

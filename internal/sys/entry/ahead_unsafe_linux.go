@@ -34,11 +34,11 @@ var ahead struct {
 	discarded     bool   // namespaces were made that nobody has used
 }
 
-// States of ahead. The second process sets ready, failed and done; the others are this process's, and work may be followed by either's.
+// States of ahead. The processes ahead set ready, failed, worked and done, and this one the others.
 const (
 	stateNone     = iota // nothing was started, or all has ended
 	stateStarting        // the second process has not begun
-	stateReady           // it waits for what there is to do
+	stateReady           // it waits for what there is to do, or soon will
 	stateWork            // it does the work
 	stateFailed          // there are no namespaces
 	stateGo              // it is to fork the child
@@ -99,7 +99,7 @@ func entryOf(fn *func()) uintptr { return **(**uintptr)(unsafe.Pointer(fn)) }
 //go:noescape
 func Clone(flags, stack uintptr, pidfd *int32, entry uintptr, argument unsafe.Pointer) (pid uintptr)
 
-// startAhead starts the two processes, for namespaces by flags of clone(2). hold has the first one wait for release.
+// startAhead starts the first of these processes, for namespaces by flags of clone(2). hold has the first one wait for release.
 //
 //go:nosplit
 //go:norace

@@ -8,7 +8,7 @@ const sparesBusy = true
 
 // mostPressure is the share of the last ten seconds, in percent, in which a process may have waited for a processor before the machine counts as busy.
 // With two runs at a time on two processors it is 45 and more, with one after the other 14: the kernel takes the last one's mounts apart while the next one
-// starts. Where that made a moment count as busy, as many processes running as there are processors, 100 binds took 1.05 times as long, 1000 1.14 times.
+// starts. Without this condition such a moment counts as busy, and 100 binds take 1.05 times as long, 1000 1.14 times.
 const mostPressure = 20
 
 var (

@@ -10,16 +10,17 @@ import (
 // ForkAhead starts a child in the namespaces that were made ahead, if they are those of flags. The child has a copy of this process's memory,
 // and calls the function at address run with argument. It has the actions of signals that this process was started with, but for
 // SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked says that [WorkAhead] has returned true. Then meanwhile is called
-// as soon as there is nothing to do but to wait, beside the fork: the child can inherit what meanwhile has open at that moment, and whoever has work
-// done ahead closes in the child all that it does not know (close_range(2)).
+// as soon as there is nothing to do but to wait, beside the fork: the child can inherit what meanwhile has open at that moment. So meanwhile opens only
+// what is close-on-exec, and a child that keeps a process for long closes there what it does not know (close_range(2)).
 //
-// ok is false if there are no such namespaces, and nothing has been started. With ok, pid is a negative errno if the process in them was killed:
+// ok is false if there are no such namespaces, or the work took too long; there is no child then. With ok, pid is a negative errno if the process in them was killed:
 // the namespaces are lost.
 func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhile func()) (pid uintptr, pidfd int, ok bool) {
 	ahead.run, ahead.argument, ahead.pidfd = run, argument, -1
 	beside := false
 	if worked && atomic.LoadUint32(&ahead.state) == stateWork {
-		if beside = atomic.LoadInt32(&ahead.third) != 0; beside {
+		if third := atomic.LoadInt32(&ahead.third); third != 0 && !ended(third) {
+			beside = true
 			atomic.StoreUint32(&ahead.forker, forkerGo)
 			Wake(&ahead.forker)
 		}
