@@ -16,7 +16,8 @@ import (
 //
 // The calls are made by the process that was started in the sandbox's namespaces before Go's runtime ([entry.WorkAhead]), in this process's
 // memory and with its descriptors. The program's child is a copy of that process, or of one like it that forks the child meanwhile: it has its root and
-// working directory, its umask, and what it has left open. When the early calls have been made, the child makes the others. If that process ends before its work is done, the child makes all of them, in new namespaces.
+// working directory, its umask, and what it has left open. When the early calls have been made, the child makes the others. If that process ends before its
+// work is done, the child makes all of them, in new namespaces.
 
 // makeEarly switches all of this off.
 const makeEarly = true
@@ -121,7 +122,7 @@ func (p *Program) MarkEarly(on bool) {
 	}
 }
 
-// UnmarkEarly has the calls from index from on made by the child, and all that follow. They must not have been published.
+// UnmarkEarly has the child make the calls from index from on, which must not have been published, and all calls that will be added.
 func (p *Program) UnmarkEarly(from int) {
 	for i := range p.calls[from:] {
 		p.calls[from+i].when = whenRun
