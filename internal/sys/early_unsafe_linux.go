@@ -243,8 +243,7 @@ func awaitSettled(task unsafe.Pointer) {
 
 // takeOver has the child wait until the early calls have been made. It returns the one that has failed, or -1.
 //
-// The process that makes them ends with this child's parent. If that has happened before this child asked for a death signal, nobody ends the wait but
-// its own limit. A parent that lives, and is not stopped, has long ended this child by then ([entry.ForkAhead]).
+// The process that makes them ends with this child's parent, and then this child ends, too.
 //
 //go:nosplit
 //go:norace
@@ -254,24 +253,22 @@ func takeOver(m *machine) (failed int) {
 	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0)
 	p := e.progress
 	atomic.StoreUint32(&p.wanted, noneLeft)
-	for tries := 0; ; tries++ {
+	for {
+		if entry.OwnerEnded() {
+			exit(1)
+		}
 		done := atomic.LoadUint32(&p.done)
 		if done == noneLeft {
 			break
 		}
-		if tries == takeOverTries {
-			exit(1)
-		}
 		entry.WaitFor(&p.done, done)
 	}
+	entry.ForgetOwner()
 	for i := 0; i < len(m.slots) && i < len(e.m.slots); i++ {
 		m.slots[i] = e.m.slots[i]
 	}
 	return int(p.failed) - 1
 }
-
-// takeOverTries is how many intervals of [entry.WaitFor] the child waits: 200 s.
-const takeOverTries = 10_000
 
 // settle finds the call from which on the early calls leave nothing to the child that it needs, but mounts. Before it they have changed the root, the
 // working directory and the umask, and opened the descriptors that they leave open. The child also has those that are open for a moment when it is

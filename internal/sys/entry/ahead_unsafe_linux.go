@@ -28,6 +28,7 @@ var ahead struct {
 	pid           uintptr // of the child, or a negative errno
 	pidfd         int32
 	third         int32  // its pid; 0 if there is none
+	ownerFD       int32  // a pidfd of the owner, by which the child sees its end; 0 if there is none
 	forker        uint32 // a futex: see the constants below
 	held          uint32 // a futex: the first one waits while it is 1
 	used          bool   // there is a child
@@ -253,7 +254,11 @@ func third() {
 		}
 		if atomic.LoadUint32(&ahead.forker) == forkerGo {
 			ahead.work.Settled(ahead.work.Task)
-			forkChild()
+			fd, _, e := rawSyscall6(sysPidfdOpen, ahead.owner, 0, 0, 0, 0, 0)
+			if ahead.pid = -e; e == 0 {
+				ahead.ownerFD = int32(fd)
+				forkChild()
+			}
 			atomic.StoreUint32(&ahead.forker, forkerDone)
 			Wake(&ahead.forker)
 		}

@@ -55,7 +55,33 @@ func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhi
 		return 0, -1, false
 	}
 	ahead.used = true
+	ForgetOwner()
 	return ahead.pid, int(ahead.pidfd), true
+}
+
+// OwnerEnded reports to a child that was forked beside work whether the process that started the others has ended. A death signal does not say that
+// (PR_SET_PDEATHSIG(2const)): it is requested too late where that process ends before the child has run at all, and getppid(2) is 0 in another pid namespace.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func OwnerEnded() bool {
+	poll := [2]int32{ahead.ownerFD, 1} // struct pollfd, with POLLIN
+	var now [2]int64
+	n, _, e := rawSyscall6(sysPpoll, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return ahead.ownerFD > 0 && e == 0 && n != 0
+}
+
+// ForgetOwner closes what [OwnerEnded] asks, in the process that calls it.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func ForgetOwner() {
+	if ahead.ownerFD > 0 {
+		rawSyscall6(sysClose, uintptr(ahead.ownerFD), 0, 0, 0, 0, 0)
+		ahead.ownerFD = 0
+	}
 }
 
 // Discarded reports whether namespaces were made ahead and not used. They count against their limits for some milliseconds after the process
@@ -120,6 +146,7 @@ func EndAhead() {
 			killAndReap(third)
 		}
 	}
+	ForgetOwner()
 	if ahead.run != 0 && !ahead.used && ahead.pidfd >= 0 {
 		endChild()
 	}

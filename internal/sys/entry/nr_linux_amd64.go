@@ -26,6 +26,8 @@ const (
 	sysRtSigprocmask    = 14
 	sysWaitid           = 247
 	sysPidfdSendSignal  = 424
+	sysPidfdOpen        = 434
+	sysPpoll            = 271
 	sysArchPrctl        = 158
 	sysGetcpu           = 309
 	sysSchedSetaffinity = 203

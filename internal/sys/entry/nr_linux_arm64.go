@@ -25,6 +25,8 @@ const (
 	sysFutex            = 98
 	sysRtSigprocmask    = 135
 	sysPidfdSendSignal  = 424
+	sysPidfdOpen        = 434
+	sysPpoll            = 73
 	sysWaitid           = 95
 	sysGetcpu           = 168
 	sysSchedSetaffinity = 122
