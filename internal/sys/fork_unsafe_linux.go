@@ -175,10 +175,8 @@ func (p *Program) ForkInto(group int, flags uintptr, report int) (pid, pidfd int
 		nr, args = unix.SYS_CLONE3, [3]uintptr{uintptr(unsafe.Pointer(into)), unsafe.Sizeof(*into)}
 	}
 	r, errno := fork(nr, args, m)
-	// Those that were discarded count against the limit until the kernel has freed them: 60 ms, and 600 ms where it frees many others, as a loopback device
-	// that is up may hold that up.
-	for tries := 0; errno == uintptr(unix.ENOSPC) && entry.Discarded() && tries < 600; tries++ {
-		time.Sleep(5 * time.Millisecond)
+	for tries := 0; errno == uintptr(unix.ENOSPC) && entry.Discarded() && tries < 100; tries++ {
+		time.Sleep(5 * time.Millisecond) // those that were discarded count against the limit until the kernel has freed them
 		r, errno = fork(nr, args, m)
 	}
 	runtime.KeepAlive(p)

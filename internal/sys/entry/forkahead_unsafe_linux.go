@@ -141,6 +141,7 @@ func EndAhead() {
 	dismiss()
 	if second := atomic.LoadInt32(&ahead.second); second != 0 {
 		ahead.discarded = !ahead.used
+		endRaising(second)
 		killAndReap(second)
 		if third := atomic.LoadInt32(&ahead.third); third != 0 { // the second one has started it, or never will
 			killAndReap(third)
