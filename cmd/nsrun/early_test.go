@@ -137,3 +137,36 @@ test -e /n && test $(stat -L -c %i /n) = $(stat -L -c %i /proc/self/ns/pid) && e
 		assert.Equal(t, said[1], said[0], line)
 	}
 }
+
+// TestAnEarlyCallMakesNothingOnTheHost has an operation fail after many that could be early. A file in a message queue file system of the caller's IPC
+// namespace, which stays, is a message queue there; a directory below a bind is one of the host's. The same operations make both if none fails.
+func TestAnEarlyCallMakesNothingOnTheHost(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root mounts the message queues of the host")
+	}
+	nsrun := realBinary(t)
+	dir, queue := t.TempDir(), fmt.Sprint("nsrun-test-", os.Getpid())
+	run := func(words string) (string, int) {
+		args := strings.Fields("bwrap --unshare-pid --unshare-net --ro-bind / / --tmpfs /tmp --dir /tmp/q --mqueue /tmp/q " + words)
+		stdout, stderr, code := called(nsrun, args...)
+		return stdout + stderr, code
+	}
+	queues := func() string {
+		stdout, code := run("ls /tmp/q")
+		require.Zero(t, code, stdout)
+		return stdout
+	}
+	t.Cleanup(func() { _, _ = run("rm -f /tmp/q/" + queue) })
+	makes := "--ro-bind /etc/passwd /tmp/q/" + queue + " --bind " + dir + " /tmp/d --dir /tmp/d/made" + strings.Repeat(" --tmpfs /tmp/t", 300)
+	for range 5 {
+		said, code := run(makes + " --ro-bind /nowhere /tmp/x true")
+		require.Equal(t, 1, code, said)
+		require.Contains(t, said, "/nowhere")
+		require.NotContains(t, queues(), queue)
+		require.NoDirExists(t, filepath.Join(dir, "made"))
+	}
+	said, code := run(makes + " true")
+	require.Zero(t, code, said)
+	assert.Contains(t, queues(), queue)
+	assert.DirExists(t, filepath.Join(dir, "made"))
+}

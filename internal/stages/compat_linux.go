@@ -55,7 +55,7 @@ func (l *Lowering) enterNamespaces() error {
 // Joins reports whether a plan enters existing namespaces.
 func Joins(b *plan.Bwrap) bool { return b.Users.FD != nil || b.PidnsFD != nil }
 
-// Informs reports whether the caller is told of the sandbox before that is set up.
+// Informs reports whether the caller gets a report about the sandbox before that is set up.
 func Informs(b *plan.Bwrap) bool {
 	return b.InfoFD != nil || b.StatusFD != nil || b.UsernsBlockFD != nil
 }

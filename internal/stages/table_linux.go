@@ -110,8 +110,8 @@ func (l *Lowering) early(s verify.Stage, by verify.Runner) bool {
 	return false
 }
 
-// earlyMounts reports whether mounts by bubblewrap's rules may be early. They may not where the caller is told of the sandbox before it is set
-// up, and may write its id maps: it sees that nothing is mounted. A label of files is the process's that makes them.
+// earlyMounts reports whether mounts by bubblewrap's rules may be early. They may not where the caller gets a report before the sandbox is set up: it
+// may write the id maps then, and expects that nothing is mounted. Nor where files get a label, which is set for the process that makes them.
 func (l *Lowering) earlyMounts() bool {
 	b, has := l.plan.Bwrap, l.plan.Mechanisms
 	return !Informs(b) && !Joins(b) && b.FileLabel == "" && has.MountAPI && has.Openat2 && has.CloseRange

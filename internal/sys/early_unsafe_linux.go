@@ -101,7 +101,7 @@ func (p *Program) StartEarly(flags uintptr) {
 		return
 	}
 	e := &early{m: &machine{slots: make([]uintptr, earlySlots), report: -1, part: partEarly}, progress: (*progress)(pointer(page))}
-	e.progress.wanted = ^uint32(0)
+	e.progress.wanted = noneLeft
 	for i := range e.m.slots {
 		e.m.slots[i] = ^uintptr(0)
 	}

@@ -34,15 +34,26 @@ func TestSpareFD(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EMFILE)
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 
+	var files []*os.File
 	for range 300 {
 		f, err := os.Open(os.DevNull)
 		require.NoError(t, err)
 		defer f.Close()
+		files = append(files, f)
 	}
 	above, err := SpareFD(nil)
 	require.NoError(t, err)
 	assert.Greater(t, above, 300)
 	assert.Less(t, above, 1000)
+
+	for _, f := range files { // some are free, but fewer than nsrun and the process that makes early calls open in one table
+		if fd := f.Fd(); fd < 250 && fd%16 == 0 {
+			require.NoError(t, f.Close())
+		}
+	}
+	above, err = SpareFD(nil)
+	require.NoError(t, err)
+	assert.Greater(t, above, 250)
 }
 
 // TestOpenFDs lists what /proc says, with numbers of one digit and of three.

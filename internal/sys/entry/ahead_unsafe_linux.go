@@ -44,11 +44,11 @@ const (
 	stateFailed          // there are no namespaces
 	stateGo              // it is to fork the child
 	stateDone            // it has tried to: pid
-	stateWorked          // it has done the work, and is about to say so to the child
+	stateWorked          // it has done the work, and is about to report that to the child
 	stateCancel          // it is to end
 )
 
-// States of ahead.forker. The third process sets the last one.
+// States of ahead.forker. The third process sets forkerDone, and the others are this process's.
 const (
 	forkerWaits = iota
 	forkerGo    // it is to fork the child
@@ -191,7 +191,7 @@ func first() {
 	for atomic.LoadUint32(&ahead.held) != 0 {
 		Wait(&ahead.held, 1)
 	}
-	if affinity.moved { // or the kernel may queue the second behind this process's owner, which runs on, and leave this processor idle
+	if affinity.moved { // otherwise the kernel may queue the second on nsrun's processor, which is busy, and leave this one idle
 		setCPUs(0, &affinity.others)
 	}
 	flags := ahead.flags&^cloneNewPid | cloneVM | cloneFiles | cloneParent | cloneSetTID | sigchld
@@ -242,7 +242,7 @@ func second() {
 // forkBeside has a third process fork the child where the second one still works.
 const forkBeside = true
 
-// third forks the child, when it is told to and the second one's work has come so far.
+// third waits until forker is set, and until the second one's work permits it, and forks the child.
 //
 //go:nosplit
 //go:norace
@@ -343,14 +343,15 @@ func Wait(word *uint32, value uint32) {
 	rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWait, uintptr(value), 0, 0, 0)
 }
 
-// WaitFor is [Wait], for 20 ms at most.
+// WaitFor is [Wait], for 20 ms at most. It returns 0 if it was woken, and otherwise the errno.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func WaitFor(word *uint32, value uint32) {
+func WaitFor(word *uint32, value uint32) (errno uintptr) {
 	interval := [2]int64{0, 20_000_000} // struct timespec
-	rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWait, uintptr(value), uintptr(unsafe.Pointer(&interval)), 0, 0)
+	_, _, errno = rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWait, uintptr(value), uintptr(unsafe.Pointer(&interval)), 0, 0)
+	return errno
 }
 
 // await waits until the state is another one than was, and returns that.

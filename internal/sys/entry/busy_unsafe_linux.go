@@ -17,8 +17,8 @@ var (
 )
 
 // busy reports whether as many processes run now, this one among them, as there are processors for it, and processes have waited for one lately. The kernel
-// counts those of the whole machine (proc_loadavg(5), Documentation/accounting/psi.rst). Where it does not say how many run, nothing is busy; where it
-// does not say who has waited, that moment counts.
+// counts those of the whole machine (proc_loadavg(5), Documentation/accounting/psi.rst). Where it does not count who runs, nothing is busy; where it
+// does not count who has waited, only who runs now matters.
 //
 //go:nosplit
 //go:norace

@@ -9,12 +9,12 @@ import (
 
 // ForkAhead starts a child in the namespaces that were made ahead, if they are those of flags. The child has a copy of this process's memory,
 // and calls the function at address run with argument. It has the actions of signals that this process was started with, but for
-// SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked says that [WorkAhead] has returned true. Then meanwhile is called
-// as soon as there is nothing to do but to wait, beside the fork: the child can inherit what meanwhile has open at that moment. So meanwhile opens only
-// what is close-on-exec, and a child that keeps a process for long closes there what it does not know (close_range(2)).
+// SIGCHLD, whose action is the default, and every signal is blocked: see [Restore]. worked means that [WorkAhead] has returned true. Then meanwhile is called
+// as soon as there is nothing to do but to wait, beside the fork. The child can inherit what meanwhile has open at that moment, so meanwhile opens
+// only what is close-on-exec, and a child that goes on without an exec closes all descriptors that it does not need (close_range(2)).
 //
-// ok is false if there are no such namespaces, or the work took too long; there is no child then. With ok, pid is a negative errno if the process in them was killed:
-// the namespaces are lost.
+// ok is false if there are no such namespaces, or the work took too long; there is no child then. With ok, pid is a negative errno if a process ahead was
+// killed: the namespaces are lost.
 func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhile func()) (pid uintptr, pidfd int, ok bool) {
 	ahead.run, ahead.argument, ahead.pidfd = run, argument, -1
 	beside := false
@@ -59,17 +59,21 @@ func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhi
 	return ahead.pid, int(ahead.pidfd), true
 }
 
-// OwnerEnded reports to a child that was forked beside work whether the process that started the others has ended. A death signal does not say that
-// (PR_SET_PDEATHSIG(2const)): it is requested too late where that process ends before the child has run at all, and getppid(2) is 0 in another pid namespace.
+// OwnerEnded reports whether the process that started the others has ended, to a child that was forked beside work. A death signal
+// (PR_SET_PDEATHSIG(2const)) does not suffice: where that process ends before the child first runs, the signal is requested too late. Nor does getppid(2),
+// which is 0 in another pid namespace.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func OwnerEnded() bool {
+	if ahead.ownerFD == 0 {
+		return false
+	}
 	poll := [2]int32{ahead.ownerFD, 1} // struct pollfd, with POLLIN
-	var now [2]int64
+	var now [2]int64                   // struct timespec: it does not wait
 	n, _, e := rawSyscall6(sysPpoll, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-	return ahead.ownerFD > 0 && e == 0 && n != 0
+	return e == 0 && n != 0
 }
 
 // ForgetOwner closes what [OwnerEnded] asks, in the process that calls it.
@@ -95,15 +99,13 @@ func awaitLiving(word *uint32, was uint32) uint32 { return awaitFor(word, was, 1
 // longestWork is how many intervals of awaitFor ForkAhead waits for work to end.
 const longestWork = 5
 
-// awaitFor is awaitLiving, but also returns was after some intervals of 20 ms.
+// awaitFor is awaitLiving, but also returns was after some intervals of [WaitFor].
 func awaitFor(word *uint32, was uint32, intervals int) uint32 {
-	interval := [2]int64{0, 20_000_000} // struct timespec
 	for ; intervals > 0; intervals-- {
 		if now := atomic.LoadUint32(word); now != was {
 			return now
 		}
-		_, _, e := rawSyscall6(sysFutex, uintptr(unsafe.Pointer(word)), futexWait, uintptr(was), uintptr(unsafe.Pointer(&interval)), 0, 0)
-		if e == 0 {
+		if WaitFor(word, was) == 0 {
 			continue
 		}
 		// ETIMEDOUT, or EINTR: Go interrupts a goroutine that runs for 10 ms. The first process is looked at before there may be a second.
@@ -165,8 +167,8 @@ func dismiss() {
 	}
 }
 
-// endChild ends a child that nobody is told of, because something went wrong after its start. The kernel has stored its pidfd, if not its pid; if
-// the clone failed after that, the number is no child's.
+// endChild ends a child that ForkAhead will not return, because something went wrong after its start. The kernel has stored its pidfd, if not its pid. If
+// the clone failed after that, the number is not that of a child.
 func endChild() {
 	const (
 		byPidfd = 3          // P_PIDFD
