@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strconv"
-	"strings"
 
 	"github.com/nsrun/nsrun/internal/fault"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -154,15 +152,14 @@ func (l *lowering) source(op Op) (*Stat, error) {
 	if op.Kind != Bind {
 		return nil, nil
 	}
-	stat, err := Stat{}, error(unix.ENOENT)
-	if !l.closed(op.Source) {
-		stat, err = l.realpath(op.Source)
-	}
+	stat, err := l.look(op.Source)
 	switch {
+	case op.Optional && errors.Is(err, ownError{}):
+		return nil, nil
 	case op.Optional && errors.Is(err, unix.ENOENT):
 		return l.magic(op.Source)
 	case err != nil:
-		return nil, failed(partSource, op.Source, err)
+		return nil, failed(partSource, op.Source, bare(err))
 	}
 	return &stat, nil
 }
@@ -181,26 +178,16 @@ func (l *lowering) firstSource(ops []Op, err error) error {
 	return err
 }
 
-// closed reports whether source names a descriptor that this process has not got from its caller. A walk to that path would open descriptors
-// itself and could find one of those instead. Descriptors of this process's own are close-on-exec, and those of its caller, which has executed
-// it, are not.
-func (l *lowering) closed(source string) bool {
-	rest, ok := strings.CutPrefix(source, "/proc/self/fd/")
-	number, _, _ := strings.Cut(rest, "/")
-	fd, err := strconv.Atoi(number)
-	if !ok || err != nil {
-		return false
-	}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return errors.Is(err, unix.EBADF) || err == nil && flags&unix.FD_CLOEXEC != 0
-}
-
 // magic handles a source that leads through a procfs link which only the kernel can follow, such as /proc/self/ns/user: launchers bind that
 // one to enter the namespace later. The child follows the link, so the result is the child's namespace.
 //
 // magic returns nil if there is nothing. The walk has already found that the path does not exist, so EACCES, below a directory that this
 // process may not search, means the same.
 func (l *lowering) magic(source string) (*Stat, error) {
+	// By now there may be one of this process's own at a number that the walk has found closed.
+	if parent, err := l.look(path.Dir(source)); errors.Is(err, unix.ENOENT) || err == nil && isOwn(parent.Path, path.Base(source)) {
+		return nil, nil
+	}
 	var fs unix.Statfs_t
 	var st unix.Stat_t
 	err := unix.Stat(source, &st)

@@ -238,23 +238,45 @@ func followed(root, dest string) string {
 	return s.path
 }
 
-// TestADescriptorThatIsNotOpenIsNoneOfOurs names those that a walk to them would open.
+// TestADescriptorThatIsNotOpenIsNoneOfOurs names descriptors that a walk to them would open, and one that this process has open itself, as
+// early calls have the host's root.
 func TestADescriptorThatIsNotOpenIsNoneOfOurs(t *testing.T) {
 	host := &Host{}
 	defer host.Close()
+	own, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(own)
+	fds := []int{own}
 	free, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	unix.Close(free)
 	for fd := free; fd < free+6; fd++ {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
-			continue // of the test's own
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil { // it is none of the test's own
+			fds = append(fds, fd)
 		}
-		_, _, err := lowerCompat(t, newWay, host, Op{Kind: Bind, Source: fmt.Sprintf("/proc/self/fd/%d", fd), FD: &fd, Dest: "/x"})
-		var op *fault.Error
-		if assert.ErrorAs(t, err, &op, "%d", fd) {
-			assert.Equal(t, "source", op.Op, "%d", fd)
-			assert.ErrorIs(t, err, unix.ENOENT)
+	}
+	for _, fd := range fds {
+		for _, format := range []string{"/proc/self/fd/%d", "/dev/fd/%d", "/proc/thread-self/fd/%d", fmt.Sprintf("/proc/%d/fd/", os.Getpid()) + "%d",
+			"/proc/self/fd/%d/usr", "/proc/self/root/proc/self/fd/%d"} {
+			name := fmt.Sprintf(format, fd)
+			_, _, err := lowerCompat(t, newWay, host, Op{Kind: Bind, Source: name, Dest: "/x"})
+			var op *fault.Error
+			if assert.ErrorAs(t, err, &op, name) {
+				assert.Equal(t, "source", op.Op, name)
+				assert.ErrorIs(t, err, unix.ENOENT, name)
+			}
+			calls, _, err := lowerCompat(t, newWay, host, Op{Kind: Bind, Source: name, Dest: "/nsrun-optional", Optional: true})
+			require.NoError(t, err, name)
+			assert.NotContains(t, calls, "nsrun-optional", name)
 		}
+	}
+	passed, err := unix.FcntlInt(uintptr(own), unix.F_DUPFD, 3) // as a caller passes one on: not close-on-exec
+	require.NoError(t, err)
+	defer unix.Close(passed)
+	for _, format := range []string{"/proc/self/fd/%d", "/dev/fd/%d"} {
+		_, result, err := lowerCompat(t, newWay, host, Op{Kind: Bind, Source: fmt.Sprintf(format, passed), Dest: "/x"})
+		require.NoError(t, err)
+		assert.Equal(t, "/", result[0].Source, "a descriptor of the caller's is shown")
 	}
 }
 

@@ -160,6 +160,12 @@ func (l *lowering) layers(s location, layers []string, rest string) (location, e
 
 // realpath resolves a source as realpath(3) does: it follows every symlink as the host has it.
 func (l *lowering) realpath(source string) (Stat, error) {
+	stat, err := l.look(source)
+	return stat, bare(err)
+}
+
+// look is realpath with a whole error.
+func (l *lowering) look(source string) (Stat, error) {
 	if !path.IsAbs(source) {
 		cwd, err := unix.Getwd()
 		if err != nil {
@@ -171,7 +177,7 @@ func (l *lowering) realpath(source string) (Stat, error) {
 	if err == nil && strings.HasSuffix(source, "/") && stat.Type() != unix.S_IFDIR {
 		err = unix.ENOTDIR
 	}
-	return stat, bare(err)
+	return stat, err
 }
 
 // bare returns the errno in err, without the path that err names, or err itself if it has no errno.

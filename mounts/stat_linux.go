@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -103,6 +104,9 @@ func (d *directory) link(name string, st *unix.Stat_t) (stat Stat, err error) {
 		return Stat{}, &os.PathError{Op: "look at", Path: name, Err: err}
 	}
 	stat.Magic = d.magic
+	if d.magic && isOwn(d.path, path.Base(name)) {
+		return Stat{}, &os.PathError{Op: "look at", Path: name, Err: ownError{}}
+	}
 	if d.replaceable || own(st.Uid) {
 		stat.Links = []string{name}
 	}
@@ -196,6 +200,9 @@ func (w *walker) next(name string) (Stat, error) {
 		return stat, nil
 	}
 	stat.Magic, err = hasMagic(w.dir)
+	if err == nil && stat.Magic && isOwn(w.at, name) {
+		err = &os.PathError{Op: "look at", Path: stat.Path, Err: ownError{}}
+	}
 	if owned(fd) || replaceable(w.dir, w.at) {
 		w.links = append(w.links, stat.Path)
 	}
@@ -272,6 +279,37 @@ func hasMagic(dir int) (bool, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(dir, &st)
 	return st.Ino != procRoot, err
+}
+
+// ownError is the error for a link that isOwn is true of: for the caller there is nothing.
+type ownError struct{}
+
+func (ownError) Error() string { return "a descriptor of this process's own" }
+func (ownError) Unwrap() error { return unix.ENOENT }
+
+// isOwn reports whether the link name in a directory of procfs is a descriptor of this process that is not its caller's. Its own ones are close-on-exec, and
+// those of its caller, which has executed it, are not. While early calls are made it has the host's root open, and a walk opens directories: a caller that names a
+// closed descriptor would get one of these.
+func isOwn(dir, name string) bool {
+	fd, err := strconv.Atoi(name)
+	process, ok := strings.CutSuffix(dir, "/fd") // PROCFS/PID/fd, or PROCFS/PID/task/TID/fd
+	if err != nil || !ok {
+		return false
+	}
+	if tasks := path.Dir(process); path.Base(tasks) == "task" {
+		process = path.Dir(tasks)
+	}
+	self, err := os.Readlink(path.Dir(process) + "/self")
+	if err != nil || self != path.Base(process) {
+		return false
+	}
+	return !passedOn(fd)
+}
+
+// passedOn reports whether this process has fd from its caller.
+func passedOn(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
 // examine returns the type, mode and target of what fd has open.
