@@ -95,6 +95,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	switch p.Backend {
 	case plan.BackendNative, plan.BackendLandlock, plan.BackendNone:
 	case plan.BackendBwrap, plan.BackendDocker:
+		entry.EndAhead() // for hours it would wait for a sandbox that another program makes
 		run := runBwrap
 		if p.Backend == plan.BackendDocker {
 			run = runDocker

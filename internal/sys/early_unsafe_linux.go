@@ -272,7 +272,7 @@ func takeOver(m *machine) (failed int) {
 
 // settle finds the call from which on the early calls leave nothing to the child that it needs, but mounts. Before it they have changed the root, the
 // working directory and the umask, and opened the descriptors that they leave open. The child also has those that are open for a moment when it is
-// forked; all are close-on-exec.
+// forked. All are close-on-exec, and a child that executes nothing closes them before there is a command (stages, closeOwn).
 func (e *early) settle(calls []Call) {
 	last := 0
 	var opened [earlySlots]int
@@ -297,7 +297,8 @@ func (e *early) settle(calls []Call) {
 }
 
 // forkEarly starts p's child in namespaces that were made ahead, if there are such and p is to use them. Otherwise it ends what has made
-// early calls. Either way nothing of that is left open when it returns: a descriptor of the child's may get such a number.
+// early calls. Either way nothing of that is left open when it returns: a descriptor of the child's may get such a number. Only what a process opened that
+// was killed before it could note it stays, close-on-exec.
 func (p *Program) forkEarly(group int, flags uintptr, m *machine) (pid, pidfd int, err error, ok bool) {
 	p.EndEarly()
 	if p.early != nil {
@@ -308,7 +309,7 @@ func (p *Program) forkEarly(group int, flags uintptr, m *machine) (pid, pidfd in
 	} else if p.early != nil {
 		entry.EndAhead()
 	}
-	p.closeEarly()
+	p.closeEarly(!ok)
 	runtime.KeepAlive(p)
 	return pid, pidfd, err, ok
 }
@@ -347,14 +348,17 @@ func born(m *machine) {
 }
 
 // closeEarly closes what the process ahead has left open, in the table of descriptors that it shared with this process: those that the
-// child has its own copy of, or any where a call has failed or that process was killed. Early calls keep nothing but descriptors, and the umask.
-func (p *Program) closeEarly() {
+// child has its own copy of, or any where a call has failed or, with lost, that process was ended. Early calls keep nothing but descriptors, and the umask.
+func (p *Program) closeEarly(lost bool) {
 	if p.early == nil {
 		return
 	}
 	slots := p.early.m.slots
 	for i := range p.calls {
 		c := &p.calls[i]
+		if lost && c.when == whenEarly && c.nr == unix.SYS_DUP3 { // the numbers are spare ones: SpareFD
+			unix.Close(int(c.a[1]))
+		}
 		if c.when != whenEarly || c.keep == 0 {
 			continue
 		}

@@ -13,8 +13,8 @@ import (
 // as soon as there is nothing to do but to wait, beside the fork. The child can inherit what meanwhile has open at that moment, so meanwhile opens
 // only what is close-on-exec, and a child that goes on without an exec closes all descriptors that it does not need (close_range(2)).
 //
-// ok is false if there are no such namespaces, or the work took too long; there is no child then. With ok, pid is a negative errno if a process ahead was
-// killed: the namespaces are lost.
+// ok is false if there are no such namespaces, the work took too long, or a process ahead was killed before it forked; there is no child then. With ok, pid is
+// a negative errno if one was killed later: a child may have begun.
 func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhile func()) (pid uintptr, pidfd int, ok bool) {
 	ahead.run, ahead.argument, ahead.pidfd = run, argument, -1
 	beside := false
@@ -47,6 +47,9 @@ func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhi
 	}
 	if killed {
 		EndAhead()
+		if beside && ahead.pidfd < 0 { // no child was forked: an ordinary fork has the last word
+			return 0, -1, false
+		}
 		const eagain = 11 // what a fork says that meets a lack of something: it is no reason to take another backend
 		return ^uintptr(eagain - 1), -1, true
 	}
@@ -177,7 +180,7 @@ func endChild() {
 		eintr   = 4
 	)
 	pidfd := uintptr(ahead.pidfd)
-	ahead.pidfd = -1
+	ahead.run = 0 // there is nothing more to end
 	if _, _, e := rawSyscall6(sysWaitid, byPidfd, pidfd, 0, look, 0, 0); e != 0 {
 		return
 	}
