@@ -349,6 +349,9 @@ func (l *Lowering) waiter() error {
 	if !b.Waiter {
 		return l.Append(verify.Confinement[:], verify.CompatCommand)
 	}
+	if err := l.closeOwn(); err != nil {
+		return err
+	}
 	locks, err := l.locks() // before there is a command
 	if err != nil {
 		return err
@@ -379,6 +382,27 @@ func (l *Lowering) waiter() error {
 	l.step("init", "wait")
 	l.Program.Reap(l.command, l.fds.Status, true, "")
 	return nil
+}
+
+// closeOwn closes all descriptors but the channels and those that the command gets: the waiter executes nothing, so that none is closed by that. The command
+// can open what the waiter has open (/proc/1/fd), and from a directory of the host it gets to the host's root: CVE-2024-21626. One that the process
+// ahead had open when the waiter was forked is no slot of this program. The label of the command is written by the descriptor of /proc; there are no early
+// mounts then, and closeAllBut closes it as soon as the command runs, as bubblewrap does.
+func (l *Lowering) closeOwn() error {
+	if l.plan.Bwrap.ExecLabel != "" {
+		return nil
+	}
+	if err := l.listOpen(); err != nil {
+		return fmt.Errorf("list of open descriptors: %w", err)
+	}
+	l.step("descriptors", "close own")
+	keep := []int{l.fds.Status, l.fds.Report}
+	for _, fd := range l.open {
+		if Inherited(fd) {
+			keep = append(keep, fd)
+		}
+	}
+	return l.closeAllBut(3, keep)
 }
 
 // chdirToCommandDir makes the command's working directory the waiter's, too. It enters the last choice first, so that it ends in the first

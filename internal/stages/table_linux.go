@@ -111,10 +111,10 @@ func (l *Lowering) early(s verify.Stage, by verify.Runner) bool {
 }
 
 // earlyMounts reports whether mounts by bubblewrap's rules may be early. They may not where the caller gets a report before the sandbox is set up: it
-// may write the id maps then, and expects that nothing is mounted. Nor where files get a label, which is set for the process that makes them.
+// may write the id maps then, and expects that nothing is mounted. Nor where files get a label, which is set for the process that makes them, or the command: see closeOwn.
 func (l *Lowering) earlyMounts() bool {
 	b, has := l.plan.Bwrap, l.plan.Mechanisms
-	return !Informs(b) && !Joins(b) && b.FileLabel == "" && has.MountAPI && has.Openat2 && has.CloseRange
+	return !Informs(b) && !Joins(b) && b.FileLabel == "" && b.ExecLabel == "" && has.MountAPI && has.Openat2 && has.CloseRange
 }
 
 // Append appends the stages of a table that the process by runs, in the table's order.

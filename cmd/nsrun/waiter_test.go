@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/seccomp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestTheWaiterHasNothingOpenBeforeTheCommand holds pid 1 up at the last moment before there is a command, which could open what pid 1 has open: to open a lock
+// file that is a FIFO takes a writer. Mounts are made early and late, and the caller passes two descriptors on.
+func TestTheWaiterHasNothingOpenBeforeTheCommand(t *testing.T) {
+	nsrun := realBinary(t)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	passed, err := os.Open(dir)
+	require.NoError(t, err)
+	defer passed.Close()
+	for _, guess := range []string{"", " --setenv A --share-net"} {
+		for range 10 {
+			args := strings.Fields("bwrap --unshare-all --unsetenv A" + guess + " --ro-bind / / --dev /dev --proc /proc --bind " + dir + " /tmp" +
+				strings.Repeat(" --ro-bind /etc /opt", 60) + " --lock-file /tmp/fifo ls /proc/1/fd /proc/self/fd/3/fifo /proc/self/fd/4/fifo")
+			cmd := exec.Command(nsrun)
+			cmd.Args, cmd.ExtraFiles = args, []*os.File{passed, passed}
+			var out strings.Builder
+			cmd.Stdout, cmd.Stderr = &out, &out
+			require.NoError(t, cmd.Start())
+			open := openOfBlocked(t, cmd.Process.Pid)
+			writer, err := os.OpenFile(filepath.Join(dir, "fifo"), os.O_WRONLY, 0)
+			require.NoError(t, err)
+			assert.NoError(t, cmd.Wait(), out.String())
+			require.NoError(t, writer.Close())
+			for fd, what := range open {
+				ours := strings.HasPrefix(what, "socket:") || strings.HasPrefix(what, "pipe:")
+				assert.True(t, fd < "3" || ours || what == dir, "%s: %s", fd, what)
+			}
+			assert.Contains(t, open, "3")
+			assert.Contains(t, open, "4")
+		}
+	}
+}
+
+var pidOne = regexp.MustCompile(`(?m)^NSpid:.*\t1$`)
+
+// openOfBlocked waits until the sandbox's pid 1 below a process waits in openat(2), and returns what it has open.
+func openOfBlocked(t *testing.T, pid int) map[string]string {
+	t.Helper()
+	open := map[string]string{}
+	require.Eventually(t, func() bool {
+		for _, child := range children(t, pid) {
+			call, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", child))
+			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", child))
+			if !pidOne.Match(status) || !strings.HasPrefix(string(call), fmt.Sprint(unix.SYS_OPENAT, " ")) {
+				continue
+			}
+			fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", child))
+			require.NoError(t, err)
+			for _, fd := range fds {
+				open[fd.Name()], err = os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", child, fd.Name()))
+				require.NoError(t, err)
+			}
+			return true
+		}
+		return false
+	}, 20*time.Second, time.Millisecond)
+	return open
+}
+
+// TestAClosedDescriptorIsNoSource names descriptors that nsrun itself has open while it makes mounts, the host's root among them.
+func TestAClosedDescriptorIsNoSource(t *testing.T) {
+	nsrun := realBinary(t)
+	line := "bwrap --unshare-all --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64" + strings.Repeat(" --ro-bind /etc /opt", 6)
+	for fd := 3; fd < 16; fd++ {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			continue // nsrun gets it from this test's caller
+		}
+		for _, dir := range []string{"/proc/self/fd/", "/dev/fd/", "/proc/thread-self/fd/"} {
+			source := fmt.Sprint(dir, fd)
+			_, stderr, code := called(nsrun, append(strings.Fields(line), "--ro-bind", source, "/x", "ls", "/x")...)
+			assert.Equal(t, 1, code, source)
+			assert.Equal(t, "bwrap: Can't find source path "+source+": No such file or directory\n", stderr)
+			_, stderr, code = called(nsrun, append(strings.Fields(line), "--bind-try", source, "/x", "ls", "/x")...)
+			assert.Equal(t, 2, code, source)
+			assert.Contains(t, stderr, "cannot access '/x'", source)
+		}
+	}
+}
+
+// TestAForkerThatIsKilledIsReplaced has the process killed that would fork the child beside early calls, before it does: an ordinary fork follows.
+func TestAForkerThatIsKilledIsReplaced(t *testing.T) {
+	if nsrun := os.Getenv("NSRUN_TEST_KILLED"); nsrun != "" {
+		require.NoError(t, seccomp.Apply(seccomp.Filter{{Code: loadWord}, {Code: jumpEqual, Jf: 1, K: unix.SYS_PIDFD_OPEN},
+			{Code: returnK, K: unix.SECCOMP_RET_KILL_PROCESS}, {Code: returnK, K: unix.SECCOMP_RET_ALLOW}}))
+		const script = `for i in 1 2 3 4 5 6 7 8 9 10; do "$0" --unshare-all --ro-bind / / --dev /dev "$@" echo ran || exit; done`
+		mounts := strings.Fields(strings.Repeat("--ro-bind /etc /opt ", 200))                                          // which take longer than the rest
+		require.NoError(t, unix.Exec("/bin/sh", append([]string{"sh", "-c", script, nsrun}, mounts...), os.Environ())) // os/exec calls pidfd_open itself
+	}
+	nsrun := realBinary(t)
+	bwrap := filepath.Join(filepath.Dir(nsrun), "bwrap")
+	require.NoError(t, os.Symlink(nsrun, bwrap))
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestAForkerThatIsKilledIsReplaced$")
+	cmd.Env = append(os.Environ(), "NSRUN_TEST_KILLED="+bwrap)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, strings.Repeat("ran\n", 10), string(out))
+}
