@@ -19,11 +19,15 @@ func fileCases() []attackCase {
 	grant, readOnly := []string{"--ro", "{grant}"}, []string{"--autonomy", "readonly"}
 	noHome, noExec := []string{"--home", "none"}, []string{"--noexec"}
 	system := "an ordinary user may not write there"
+	inNoHome := "EROFS EACCES"
+	if strings.HasPrefix(built.room, "/var/tmp/") || strings.HasPrefix(built.room, "/tmp/") { // the sandbox has such a directory of its own
+		inNoHome = "REACHED"
+	}
 	return []attackCase{
 		{id: "FS01", what: "read a secret by its path", tries: []try{{act: "open r {secret}", want: "ENOENT"}}},
 		{id: "FS02", what: "list the home directory", tries: []try{{act: "list {home} project", want: "ENOENT"}}},
 		{id: "FS03", what: "create a file in the home directory: in none, or in one of the sandbox's own", tries: []try{
-			{act: "create {home}/planted", flags: noHome, want: "EROFS EACCES"}, {act: "create {home}/planted", want: "REACHED"}},
+			{act: "create {home}/planted", flags: noHome, want: inNoHome}, {act: "create {home}/planted", want: "REACHED"}},
 			after: absent("{home}/planted")},
 		{id: "FS04", what: "create a file in /usr", tries: []try{{act: "touch /usr/nsrun-e2e-{canary}", want: "EROFS EACCES", user: system}},
 			after: absent("/usr/nsrun-e2e-{canary}")},
@@ -36,7 +40,7 @@ func fileCases() []attackCase {
 			{act: "open r {work}/../../../../../../../../..{secret}", want: "ENOENT"}}},
 		{id: "FS09", what: "read through a symlink that the command plants", tries: []try{{act: "symlink-read {secret} {work}/link", want: "ENOENT"}}},
 		{id: "FS10", what: "create through a symlink that the command plants",
-			tries: []try{{act: "symlink-create {home}/planted {work}/link", flags: noHome, want: "EROFS EACCES"},
+			tries: []try{{act: "symlink-create {home}/planted {work}/link", flags: noHome, want: inNoHome},
 				{act: "symlink-create {home}/planted {work}/link2", want: "REACHED"}}, after: absent("{home}/planted")},
 		{id: "FS11", what: "link a file of the host into the workspace", tries: []try{{act: "link {secret} {work}/linked", want: "ENOENT EXDEV EACCES"}},
 			after: absent("{work}/linked")},
