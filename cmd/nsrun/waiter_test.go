@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,8 @@ import (
 )
 
 // TestTheWaiterHasNothingOpenBeforeTheCommand holds pid 1 up at the last moment before there is a command, which could open what pid 1 has open: to open a lock
-// file that is a FIFO takes a writer. Mounts are made early and late, and the caller passes two descriptors on.
+// file that is a FIFO takes a writer. Mounts are made early and late. The caller passes two descriptors on, and gives two to options. A socket, unlike a pipe, cannot be
+// opened by another process.
 func TestTheWaiterHasNothingOpenBeforeTheCommand(t *testing.T) {
 	nsrun := realBinary(t)
 	dir := t.TempDir()
@@ -29,9 +31,10 @@ func TestTheWaiterHasNothingOpenBeforeTheCommand(t *testing.T) {
 	for _, guess := range []string{"", " --setenv A --share-net"} {
 		for range 10 {
 			args := strings.Fields("bwrap --unshare-all --unsetenv A" + guess + " --ro-bind / / --dev /dev --proc /proc --bind " + dir + " /tmp" +
-				strings.Repeat(" --ro-bind /etc /opt", 60) + " --lock-file /tmp/fifo ls /proc/1/fd /proc/self/fd/3/fifo /proc/self/fd/4/fifo")
+				strings.Repeat(" --ro-bind /etc /opt", 60) + " --bind-fd 5 /mnt --sync-fd 6 --lock-file /tmp/fifo" +
+				" ls /proc/self/fd/3/fifo /proc/self/fd/4/fifo")
 			cmd := exec.Command(nsrun)
-			cmd.Args, cmd.ExtraFiles = args, []*os.File{passed, passed}
+			cmd.Args, cmd.ExtraFiles = args, []*os.File{passed, passed, passed, passed}
 			var out strings.Builder
 			cmd.Stdout, cmd.Stderr = &out, &out
 			require.NoError(t, cmd.Start())
@@ -41,13 +44,21 @@ func TestTheWaiterHasNothingOpenBeforeTheCommand(t *testing.T) {
 			assert.NoError(t, cmd.Wait(), out.String())
 			require.NoError(t, writer.Close())
 			for fd, what := range open {
-				ours := strings.HasPrefix(what, "socket:") || strings.HasPrefix(what, "pipe:")
-				assert.True(t, fd < "3" || ours || what == dir, "%s: %s", fd, what)
+				n, err := strconv.Atoi(fd)
+				require.NoError(t, err)
+				assert.True(t, n < 3 || n > 6 && passesOn(n) || strings.HasPrefix(what, "socket:") || what == dir && n != 5, "%s: %s", fd, what)
 			}
 			assert.Contains(t, open, "3")
 			assert.Contains(t, open, "4")
+			assert.Contains(t, open, "6", "--sync-fd")
 		}
 	}
+}
+
+// passesOn reports whether what this test starts gets a descriptor from this test's caller.
+func passesOn(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
 var pidOne = regexp.MustCompile(`(?m)^NSpid:.*\t1$`)
@@ -81,8 +92,8 @@ func TestAClosedDescriptorIsNoSource(t *testing.T) {
 	nsrun := realBinary(t)
 	line := "bwrap --unshare-all --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64" + strings.Repeat(" --ro-bind /etc /opt", 6)
 	for fd := 3; fd < 16; fd++ {
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			continue // nsrun gets it from this test's caller
+		if passesOn(fd) {
+			continue
 		}
 		for _, dir := range []string{"/proc/self/fd/", "/dev/fd/", "/proc/thread-self/fd/"} {
 			source := fmt.Sprint(dir, fd)
@@ -113,4 +124,32 @@ func TestAForkerThatIsKilledIsReplaced(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Equal(t, strings.Repeat("ran\n", 10), string(out))
+}
+
+// TestALayerCannotBeAvoidedByPid1 has a command open the memory of pid 1, for which the operator's layers are not: it could have that process do what they
+// refuse. Without a layer it can, as under bubblewrap.
+func TestALayerCannotBeAvoidedByPid1(t *testing.T) {
+	nsrun := realBinary(t)
+	bwrap := filepath.Join(filepath.Dir(nsrun), "bwrap")
+	require.NoError(t, os.Symlink(nsrun, bwrap))
+	looks := func(layers string) string {
+		cmd := exec.Command(bwrap, strings.Fields("--unshare-all --ro-bind / / --dev /dev --proc /proc sh -c")...)
+		cmd.Args = append(cmd.Args, "sleep 0.1; exec 2>&1; (exec 3<>/proc/1/mem) && echo memory; (exec 3</proc/1/fd/0) && echo files; :")
+		cmd.Env = append(os.Environ(), "NSRUN_BWRAP_LAYERS="+layers)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	if control := looks(""); control != "memory\nfiles\n" {
+		scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+		require.NoError(t, err, control)
+		require.NotEqual(t, "0\n", string(scope), control)
+		t.Skip("the host lets no process trace another one")
+	}
+	for _, layers := range []string{"seccomp", "limits=open_files=100", "seccomp,limits=open_files=100"} {
+		out := looks(layers)
+		assert.Equal(t, 2, strings.Count(out, "ermission denied"), "%s: %s", layers, out)
+		assert.NotContains(t, out, "memory\n", layers)
+		assert.NotContains(t, out, "files\n", layers)
+	}
 }

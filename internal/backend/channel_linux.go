@@ -20,7 +20,8 @@ func sendRelease(socket int) error {
 	return &Error{Stage: "channels", Op: "let the command begin", Err: err}
 }
 
-// channels are both ends of the report pipe and the status socket. They are numbers, not files: an os.File asks for the poller, whose set-up
+// channels are both ends of the report pipe and the status socket. The former is a pair of sockets, too: a command can open the pipe of another process in /proc and
+// hold it open, and as bubblewrap pid 1 has it for a moment after the command has begun. They are numbers, not files: an os.File asks for the poller, whose set-up
 // costs a start some 100 us.
 type channels struct {
 	report, status           int // this process's ends; -1 once closed
@@ -29,18 +30,18 @@ type channels struct {
 
 // openChannels makes the channels. None is at 0, 1 or 2: Go's runtime has opened those if the caller had not.
 func openChannels() (*channels, error) {
-	var pipe, pair [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return nil, os.NewSyscallError("pipe2", err)
+	report, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		unix.Close(pipe[0])
-		unix.Close(pipe[1])
+		unix.Close(report[0])
+		unix.Close(report[1])
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	return &channels{
-		report: pipe[0], childReport: pipe[1],
+		report: report[0], childReport: report[1],
 		status: pair[0], childStatus: pair[1],
 	}, nil
 }

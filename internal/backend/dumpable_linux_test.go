@@ -2,10 +2,13 @@ package backend
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/internal/probe"
 	"github.com/nsrun/nsrun/internal/stages"
 	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsrun/plan"
 	"github.com/nsrun/nsrun/nsrun/policy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,6 +33,46 @@ func TestMemoryIsNotDumpableAfterTheLastCapability(t *testing.T) {
 			require.Contains(t, last, "seccomp default")
 			assert.Greater(t, last["init not dumpable"], last["capabilities drop all"])
 			assert.Less(t, last["init not dumpable"], last["seccomp default"])
+		})
+	}
+}
+
+// TestTheWaiterIsNotDumpableBeforeItIsConfined has command lines of bubblewrap lowered whose pid 1 is not confined yet, or never, when the command begins.
+func TestTheWaiterIsNotDumpableBeforeItIsConfined(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*plan.Bwrap)
+		layers plan.Layers
+		want   []int // what PR_SET_DUMPABLE is set to from the first program on that the process or the command begins to execute
+	}{
+		"neither":           {func(*plan.Bwrap) {}, plan.Layers{}, nil},
+		"filter":            {func(b *plan.Bwrap) { b.Filters = [][]byte{make([]byte, 8)} }, plan.Layers{}, []int{0, 1}},
+		"label":             {func(b *plan.Bwrap) { b.ExecLabel = "x" }, plan.Layers{}, []int{0, 1}},
+		"layer":             {func(*plan.Bwrap) {}, plan.Layers{Limits: []policy.Limit{{Name: "open_files", Value: 99}}}, []int{0}},
+		"layer and filter":  {func(b *plan.Bwrap) { b.Filters = [][]byte{make([]byte, 8)} }, plan.Layers{Limits: []policy.Limit{{Name: "open_files", Value: 99}}}, []int{0}},
+		"filter, no waiter": {func(b *plan.Bwrap) { b.Filters, b.Waiter = [][]byte{make([]byte, 8)}, false }, plan.Layers{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := compatTouch(t, "--unshare-all", "--proc", "/proc")
+			c.change(p.Bwrap)
+			p, err := p.Add(c.layers, probe.Quick())
+			require.NoError(t, err)
+			var host mounts.Host
+			defer host.Close()
+			lowered, err := stages.Lower(p, &host, stages.FDs{Report: 3, Status: 4}, true)
+			require.NoError(t, err)
+			text := lowered.Text()
+			var got []int
+			for line := range strings.Lines(text) {
+				if _, value, ok := strings.Cut(line, "PR_SET_DUMPABLE, "); ok {
+					got = append(got, int(value[0]-'0'))
+				}
+			}
+			require.NotEmpty(t, got, text)
+			assert.Equal(t, append([]int{1}, c.want...), got, "the first is that of the capabilities")
+			if len(c.want) == 2 && len(p.Bwrap.Filters) > 0 {
+				last := strings.LastIndex(text, "PR_SET_DUMPABLE, 1")
+				assert.Equal(t, 1, strings.Count(text[last:], "PR_SET_SECCOMP"), "it has its filter right after")
+			}
 		})
 	}
 }

@@ -306,8 +306,13 @@ func (l *Lowering) keepCapabilities() error {
 	if !b.KeepCaps {
 		l.capset(b.Caps)
 	}
-	l.Program.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1)) // otherwise /proc/self belongs to root: proc_pid(5)
+	l.dumpable()
 	return nil
+}
+
+// dumpable gives this process its own /proc/self, which belongs to root otherwise: proc_pid(5).
+func (l *Lowering) dumpable() {
+	l.Program.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(1))
 }
 
 // capset sets the effective, permitted and inheritable sets. If a filter refuses that to root, as systemd-nspawn's does, root goes on with
@@ -373,29 +378,40 @@ func (l *Lowering) waiter() error {
 	l.step("capabilities", "capset")
 	l.capset(nil)
 	l.step("descriptors", "close all")
+	if b.ExecLabel != "" {
+		l.Program.Add(unix.SYS_CLOSE, sys.Of(l.proc))
+	}
 	if err := l.closeAllBut(3, keep); err != nil {
 		return err
 	}
 	l.Program.ReportTo(l.fds.Status) // the end of the report pipe must mean that the command is executed
 	l.Program.Add(unix.SYS_CLOSE, sys.Int(l.fds.Report))
+	if l.hidden() && !l.layered() {
+		l.dumpable()
+	}
 	l.addRawFilters() // after all else: the filters need to allow the waiter no more than to wait, write and exit
 	l.step("init", "wait")
 	l.Program.Reap(l.command, l.fds.Status, true, "")
 	return nil
 }
 
-// closeOwn closes all descriptors but the channels and those that the command gets: the waiter executes nothing, so that none is closed by that. The command
-// can open what the waiter has open (/proc/1/fd), and from a directory of the host it gets to the host's root: CVE-2024-21626. One that the process
-// ahead had open when the waiter was forked is no slot of this program. The label of the command is written by the descriptor of /proc; there are no early
-// mounts then, and closeAllBut closes it as soon as the command runs, as bubblewrap does.
+// closeOwn closes all descriptors but the channels and those that the command gets, or that the waiter holds for --sync-fd: the waiter executes nothing, so
+// that none is closed by that. The command can open what the waiter has open (/proc/1/fd), and from a directory of the host, be it the caller's of --bind-fd, it
+// gets to the host's root: CVE-2024-21626. One that the process ahead had open when the waiter was forked is no slot of this program. Without close_range(2) it would
+// stay open, as l.proc would, whose number is not known.
+//
+// The label of the command is written by l.proc. So nothing is early then, and the waiter closes that when the command has begun, which cannot look until then.
 func (l *Lowering) closeOwn() error {
-	if l.plan.Bwrap.ExecLabel != "" {
+	b := l.plan.Bwrap
+	l.closeUsed(func(sync bool) bool { return !sync })
+	if b.ExecLabel != "" {
 		return nil
 	}
 	if err := l.listOpen(); err != nil {
 		return fmt.Errorf("list of open descriptors: %w", err)
 	}
 	l.step("descriptors", "close own")
+	l.Program.Add(unix.SYS_CLOSE, sys.Of(l.proc))
 	keep := []int{l.fds.Status, l.fds.Report}
 	for _, fd := range l.open {
 		if Inherited(fd) {

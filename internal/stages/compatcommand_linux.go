@@ -13,16 +13,22 @@ import (
 // The exec stages by bubblewrap's rules. The caller's filters come last, because they may refuse any other call. After them come only the
 // announcement, which may fail, and exec.
 
-// closeConsumed closes the descriptors that options have used. A command that is pid 1 itself keeps those of --sync-fd, as no waiter does.
+// closeConsumed closes the descriptors that options have used. A waiter has closed all but those of --sync-fd, which it keeps itself, and a command that is
+// pid 1 keeps, as there is no waiter.
 func (l *Lowering) closeConsumed() error {
 	b := l.plan.Bwrap
+	l.closeUsed(func(sync bool) bool { return sync && !b.AsPid1 || !sync && !b.Waiter })
+	return nil
+}
+
+// closeUsed closes the descriptors that options have used and that take selects, by whether they are those of --sync-fd.
+func (l *Lowering) closeUsed(take func(sync bool) bool) {
 	l.step("descriptors", "close what options have used")
-	for _, fd := range b.Consumed {
-		if Inherited(fd) && !(b.AsPid1 && slices.Contains(b.SyncFDs, fd)) {
+	for _, fd := range l.plan.Bwrap.Consumed {
+		if Inherited(fd) && take(slices.Contains(l.plan.Bwrap.SyncFDs, fd)) {
 			l.Program.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 		}
 	}
-	return nil
 }
 
 // dieWithWaiter gives the command the death signal that --die-with-parent asks for. A forked process has none yet; one that was not forked

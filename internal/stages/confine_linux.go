@@ -96,10 +96,28 @@ func (l *Lowering) noCapabilities() error {
 // notDumpable forbids other processes to trace this one or to read its /proc/PID/mem. Until exec the command's process shares pid 1's
 // memory (sys.Program.Spawn), so this protects both: CVE-2019-5736. The stage comes after the id maps, because /proc/self/uid_map of a
 // process that is not dumpable belongs to root (proc_pid(5)).
+//
+// As bubblewrap the command begins before the waiter has its filters, which fork and exec would need: see hidden.
 func (l *Lowering) notDumpable() error {
+	if l.plan.Bwrap != nil && !l.hidden() {
+		return nil
+	}
 	l.step("init", "not dumpable")
 	l.Program.Add(unix.SYS_PRCTL, sys.Words(unix.PR_SET_DUMPABLE, "PR_SET_DUMPABLE"), sys.Int(0))
 	return nil
+}
+
+// hidden reports whether nobody may look into the waiter of a bubblewrap command line when the command begins. With layers never: they are the command's,
+// which could have the waiter do what they refuse. With the caller's filters, until the waiter has them: with their own bubblewrap's can be looked into. With a label
+// until the waiter has closed the host's /proc.
+func (l *Lowering) hidden() bool {
+	b := l.plan.Bwrap
+	return b.Waiter && (l.layered() || len(b.Filters) > 0 || b.ExecLabel != "")
+}
+
+// layered reports whether a plan of bubblewrap's command line has layers.
+func (l *Lowering) layered() bool {
+	return l.plan.Landlock != nil || l.plan.Seccomp != nil || len(l.plan.Limits) > 0
 }
 
 // noNewPrivs keeps set-uid programs and file capabilities from adding privileges (prctl(2), PR_SET_NO_NEW_PRIVS). Landlock and seccomp

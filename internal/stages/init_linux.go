@@ -45,7 +45,7 @@ func (l *Lowering) closeAllBut(from int, keep []int) error {
 			if last := min(fd-1, 1<<31-1); last >= from {
 				l.Program.Add(unix.SYS_CLOSE_RANGE, sys.Int(from), sys.Int(last), sys.Int(0))
 			}
-			from = fd + 1
+			from = max(from, fd+1)
 		}
 		return nil
 	}

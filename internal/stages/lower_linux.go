@@ -18,7 +18,7 @@ import (
 // FDs are the descriptors, by number, and the other things of this process that a program uses. Report and Status are the child's ends of the
 // two channels to the caller; both are close-on-exec.
 type FDs struct {
-	Report int             // a pipe: one sys.Failure, or its end, which means that exec happened
+	Report int             // a stream socket: one sys.Failure, or its end, which means that exec happened
 	Status int             // a SEQPACKET socket: the terminal, the command's pidfd, then one sys.Exit; of a session's server a stream socket for requests
 	Theirs []int           // the caller's ends: a child that keeps inherited descriptors must close these
 	Target *SelfTestTarget // of the self-test

@@ -112,7 +112,7 @@ func (c *compiler) here(trait string, cell Cell) Cell {
 		}
 		return weaker(c.plan.Container != nil && c.facts.UID == 0, "any number of files can be made in the container's own /dev, by a sandbox that root starts")
 	case "init":
-		return weaker(c.plan.Backend == BackendBwrap && c.plan.Landlock == nil, "pid 1 is bubblewrap's, and the command can look into it: its descriptors are the caller's standard ones")
+		return weaker(c.plan.Backend == BackendBwrap && c.plan.Landlock == nil, "pid 1 is bubblewrap's, and the command can look into it and have it act: no filter and no limit binds it, and its descriptors are the caller's standard ones")
 	case "ownership":
 		return weaker(c.plan.Backend == BackendBwrap && c.facts.UID == 0, "the command is in the user namespace that owns its mounts, without a capability over it")
 	case "privileges":
