@@ -62,8 +62,13 @@ func addLimit(l *plan.Layers, text string) error {
 	if err := limit.Check(); err != nil {
 		return fmt.Errorf("layer %w", err)
 	}
-	if name == policy.TmpfsMB || name == policy.HomeMB {
+	switch name {
+	case policy.TmpfsMB, policy.HomeMB:
 		return fmt.Errorf("layer limit %s: bubblewrap has --size for that", name)
+	case policy.OutputBytes:
+		return fmt.Errorf("layer limit %s: the command writes to the caller's descriptors, where nothing is counted; leave it out, or cut the output with head -c", name)
+	case policy.NetConnections, policy.NetHostConnections, policy.NetHostMB, policy.NetIdleSeconds:
+		return fmt.Errorf("layer limit %s: it counts in a network with rules, which bubblewrap has not; leave it out", name)
 	}
 	if slices.ContainsFunc(l.Limits, func(o policy.Limit) bool { return o.Name == name }) {
 		return fmt.Errorf("layer limit %s: given twice", name)
