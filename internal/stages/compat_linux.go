@@ -397,8 +397,8 @@ func (l *Lowering) waiter() error {
 
 // closeOwn closes all descriptors but the channels and those that the command gets, or that the waiter holds for --sync-fd: the waiter executes nothing, so
 // that none is closed by that. The command can open what the waiter has open (/proc/1/fd), and from a directory of the host, be it the caller's of --bind-fd, it
-// gets to the host's root: CVE-2024-21626. One that the process ahead had open when the waiter was forked is no slot of this program. Without close_range(2) it would
-// stay open, as l.proc would, whose number is not known.
+// gets to the host's root: CVE-2024-21626. What the process ahead had open when the waiter was forked is in no slot of this program, so a range is closed.
+// Without close_range(2), where nothing is early, closeAllBut closes what this process has open now; l.proc, which the child opens, is not among that.
 //
 // The label of the command is written by l.proc. So nothing is early then, and the waiter closes that when the command has begun, which cannot look until then.
 func (l *Lowering) closeOwn() error {
