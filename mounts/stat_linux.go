@@ -303,13 +303,7 @@ func isOwn(dir, name string) bool {
 	if err != nil || self != path.Base(process) {
 		return false
 	}
-	return !passedOn(fd)
-}
-
-// passedOn reports whether this process has fd from its caller.
-func passedOn(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil && flags&unix.FD_CLOEXEC == 0
+	return !sys.Inherited(fd)
 }
 
 // examine returns the type, mode and target of what fd has open.

@@ -344,7 +344,7 @@ func (m *monitor) writeDocument(fd *int, document string) error {
 		return nil
 	}
 	err := error(unix.EBADF)
-	if stages.Inherited(*fd) {
+	if sys.Inherited(*fd) {
 		for rest := []byte(document); len(rest) > 0 && m.until(*fd, unix.POLLOUT); {
 			var n int
 			if n, err = unix.Write(*fd, rest); err != nil && !errors.Is(err, unix.EINTR) {
@@ -368,7 +368,7 @@ func closeInherited(keep *int) {
 		return
 	}
 	for _, fd := range open {
-		if fd > 2 && (keep == nil || fd != *keep) && stages.Inherited(fd) {
+		if fd > 2 && (keep == nil || fd != *keep) && sys.Inherited(fd) {
 			unix.Close(fd)
 		}
 	}

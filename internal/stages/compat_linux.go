@@ -414,7 +414,7 @@ func (l *Lowering) closeOwn() error {
 	l.Program.Add(unix.SYS_CLOSE, sys.Of(l.proc))
 	keep := []int{l.fds.Status, l.fds.Report}
 	for _, fd := range l.open {
-		if Inherited(fd) {
+		if sys.Inherited(fd) {
 			keep = append(keep, fd)
 		}
 	}

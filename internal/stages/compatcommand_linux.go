@@ -25,7 +25,7 @@ func (l *Lowering) closeConsumed() error {
 func (l *Lowering) closeUsed(take func(sync bool) bool) {
 	l.step("descriptors", "close what options have used")
 	for _, fd := range l.plan.Bwrap.Consumed {
-		if Inherited(fd) && take(slices.Contains(l.plan.Bwrap.SyncFDs, fd)) {
+		if sys.Inherited(fd) && take(slices.Contains(l.plan.Bwrap.SyncFDs, fd)) {
 			l.Program.Add(unix.SYS_CLOSE, sys.Int(fd)).Tolerate(unix.EBADF, 0)
 		}
 	}
@@ -52,12 +52,6 @@ func (l *Lowering) unblockChild() error {
 	mask[(unix.SIGCHLD-1)/8] = 1 << ((unix.SIGCHLD - 1) % 8)
 	l.Program.Add(unix.SYS_RT_SIGPROCMASK, sys.Words(unix.SIG_UNBLOCK, "SIG_UNBLOCK"), sys.Bytes(mask), sys.Null(), sys.Int(8))
 	return nil
-}
-
-// Inherited reports whether fd came to this process from its caller: descriptors that Go opens are close-on-exec.
-func Inherited(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
 // execLabel sets the SELinux label that exec gives the command (selinux(8)).

@@ -54,6 +54,12 @@ func openFile(name string) (int, error) {
 	}
 }
 
+// Inherited reports whether fd came to this process from its caller: descriptors that Go opens, or this module, are close-on-exec.
+func Inherited(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
+}
+
 // SpareFD returns a descriptor number that is neither open nor in used, for a descriptor that needs a fixed number. The descriptors that the
 // child opens get the lowest free numbers and must not meet this one, so some numbers below it are free: if there are none below 250, where
 // the kernel's table of a new process ends, because the caller has many descriptors open, the number is higher. If the limit on open files
