@@ -265,6 +265,8 @@ func TestADescriptorThatIsNotOpenIsNoneOfOurs(t *testing.T) {
 				assert.Equal(t, "source", op.Op, name)
 				assert.ErrorIs(t, err, unix.ENOENT, name)
 			}
+			_, _, err = lowerCompat(t, newWay, host, Op{Kind: Bind, Source: name, FD: &fd, Dest: "/x"})
+			assert.ErrorIs(t, err, unix.ENOENT, name)
 			calls, _, err := lowerCompat(t, newWay, host, Op{Kind: Bind, Source: name, Dest: "/nsrun-optional", Optional: true})
 			require.NoError(t, err, name)
 			assert.NotContains(t, calls, "nsrun-optional", name)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/seccomp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,8 +20,8 @@ import (
 )
 
 // TestTheWaiterHasNothingOpenBeforeTheCommand holds pid 1 up at the last moment before there is a command, which could open what pid 1 has open: to open a lock
-// file that is a FIFO takes a writer. Mounts are made early and late. The caller passes two descriptors on, and gives two to options. A socket, unlike a pipe, cannot be
-// opened by another process.
+// file that is a FIFO takes a writer. Mounts are made early and late. The caller passes two descriptors on, and gives two to options. No other process can open a
+// socket in /proc.
 func TestTheWaiterHasNothingOpenBeforeTheCommand(t *testing.T) {
 	nsrun := realBinary(t)
 	dir := t.TempDir()
@@ -38,6 +40,7 @@ func TestTheWaiterHasNothingOpenBeforeTheCommand(t *testing.T) {
 			var out strings.Builder
 			cmd.Stdout, cmd.Stderr = &out, &out
 			require.NoError(t, cmd.Start())
+			t.Cleanup(func() { _ = cmd.Process.Kill() })
 			open := openOfBlocked(t, cmd.Process.Pid)
 			writer, err := os.OpenFile(filepath.Join(dir, "fifo"), os.O_WRONLY, 0)
 			require.NoError(t, err)
@@ -46,7 +49,7 @@ func TestTheWaiterHasNothingOpenBeforeTheCommand(t *testing.T) {
 			for fd, what := range open {
 				n, err := strconv.Atoi(fd)
 				require.NoError(t, err)
-				assert.True(t, n < 3 || n > 6 && passesOn(n) || strings.HasPrefix(what, "socket:") || what == dir && n != 5, "%s: %s", fd, what)
+				assert.True(t, n < 3 || n > 6 && sys.Inherited(n) || strings.HasPrefix(what, "socket:") || what == dir && n != 5, "%s: %s", fd, what)
 			}
 			assert.Contains(t, open, "3")
 			assert.Contains(t, open, "4")
@@ -55,36 +58,39 @@ func TestTheWaiterHasNothingOpenBeforeTheCommand(t *testing.T) {
 	}
 }
 
-// passesOn reports whether what this test starts gets a descriptor from this test's caller.
-func passesOn(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil && flags&unix.FD_CLOEXEC == 0
-}
-
 var pidOne = regexp.MustCompile(`(?m)^NSpid:.*\t1$`)
 
-// openOfBlocked waits until the sandbox's pid 1 below a process waits in openat(2), and returns what it has open.
-func openOfBlocked(t *testing.T, pid int) map[string]string {
+// openOfBlocked waits until the sandbox's pid 1 below a process waits in one openat(2) for some time, and returns what it has open.
+func openOfBlocked(t *testing.T, pid int) (open map[string]string) {
 	t.Helper()
-	open := map[string]string{}
-	require.Eventually(t, func() bool {
+	waits := func(child int) string {
+		call, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", child))
+		if !strings.HasPrefix(string(call), fmt.Sprint(unix.SYS_OPENAT, " ")) {
+			return ""
+		}
+		return string(call)
+	}
+	for end := time.Now().Add(testenv.Limit(0)); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for _, child := range children(t, pid) {
-			call, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", child))
-			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", child))
-			if !pidOne.Match(status) || !strings.HasPrefix(string(call), fmt.Sprint(unix.SYS_OPENAT, " ")) {
+			call := waits(child)
+			if status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", child)); call == "" || !pidOne.Match(status) {
+				continue
+			}
+			if time.Sleep(20 * time.Millisecond); waits(child) != call { // it was another one
 				continue
 			}
 			fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", child))
 			require.NoError(t, err)
+			open = map[string]string{}
 			for _, fd := range fds {
 				open[fd.Name()], err = os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", child, fd.Name()))
 				require.NoError(t, err)
 			}
-			return true
+			return open
 		}
-		return false
-	}, 20*time.Second, time.Millisecond)
-	return open
+	}
+	require.Fail(t, "pid 1 does not open the lock file")
+	return nil
 }
 
 // TestAClosedDescriptorIsNoSource names descriptors that nsrun itself has open while it makes mounts, the host's root among them.
@@ -92,7 +98,7 @@ func TestAClosedDescriptorIsNoSource(t *testing.T) {
 	nsrun := realBinary(t)
 	line := "bwrap --unshare-all --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64" + strings.Repeat(" --ro-bind /etc /opt", 6)
 	for fd := 3; fd < 16; fd++ {
-		if passesOn(fd) {
+		if sys.Inherited(fd) {
 			continue
 		}
 		for _, dir := range []string{"/proc/self/fd/", "/dev/fd/", "/proc/thread-self/fd/"} {
@@ -126,25 +132,20 @@ func TestAForkerThatIsKilledIsReplaced(t *testing.T) {
 	assert.Equal(t, strings.Repeat("ran\n", 10), string(out))
 }
 
-// TestALayerCannotBeAvoidedByPid1 has a command open the memory of pid 1, for which the operator's layers are not: it could have that process do what they
-// refuse. Without a layer it can, as under bubblewrap.
+// TestALayerCannotBeAvoidedByPid1 has a command open the memory and a descriptor of pid 1, for which the operator's layers are not: it could have that process do
+// what they refuse. Without a layer it can, as under bubblewrap; where the host lets no process trace another one (Yama), only the descriptor.
 func TestALayerCannotBeAvoidedByPid1(t *testing.T) {
 	nsrun := realBinary(t)
-	bwrap := filepath.Join(filepath.Dir(nsrun), "bwrap")
-	require.NoError(t, os.Symlink(nsrun, bwrap))
 	looks := func(layers string) string {
-		cmd := exec.Command(bwrap, strings.Fields("--unshare-all --ro-bind / / --dev /dev --proc /proc sh -c")...)
-		cmd.Args = append(cmd.Args, "sleep 0.1; exec 2>&1; (exec 3<>/proc/1/mem) && echo memory; (exec 3</proc/1/fd/0) && echo files; :")
-		cmd.Env = append(os.Environ(), "NSRUN_BWRAP_LAYERS="+layers)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return string(out)
+		const look = `exec "$0" bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc sh -c "sleep 0.1; exec 2>&1; (exec 3<>/proc/1/mem) && echo memory; (exec 3</proc/1/fd/0) && echo files; :"`
+		stdout, stderr, code, _ := under(t, nsrun, look, "NSRUN_BWRAP_LAYERS="+layers)
+		require.Zero(t, code, stderr)
+		return stdout
 	}
-	if control := looks(""); control != "memory\nfiles\n" {
-		scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
-		require.NoError(t, err, control)
-		require.NotEqual(t, "0\n", string(scope), control)
-		t.Skip("the host lets no process trace another one")
+	control := looks("")
+	require.Contains(t, control, "files\n")
+	if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err != nil || string(scope) == "0\n" {
+		require.Contains(t, control, "memory\n")
 	}
 	for _, layers := range []string{"seccomp", "limits=open_files=100", "seccomp,limits=open_files=100"} {
 		out := looks(layers)
@@ -152,4 +153,12 @@ func TestALayerCannotBeAvoidedByPid1(t *testing.T) {
 		assert.NotContains(t, out, "memory\n", layers)
 		assert.NotContains(t, out, "files\n", layers)
 	}
+}
+
+// TestTheWaiterKeepsItsStandardDescriptors where --sync-fd names one of them.
+func TestTheWaiterKeepsItsStandardDescriptors(t *testing.T) {
+	const line = `exec "$0" bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --sync-fd 0 sh -c "sleep 0.1; ls /proc/1/fd"`
+	stdout, stderr, code, _ := under(t, realBinary(t), line)
+	require.Zero(t, code, stderr)
+	assert.Regexp(t, "^0\n1\n2\n", stdout)
 }

@@ -20,8 +20,8 @@ func sendRelease(socket int) error {
 	return &Error{Stage: "channels", Op: "let the command begin", Err: err}
 }
 
-// channels are both ends of the report pipe and the status socket. The former is a pair of sockets, too: a command can open the pipe of another process in /proc and
-// hold it open, and as bubblewrap pid 1 has it for a moment after the command has begun. They are numbers, not files: an os.File asks for the poller, whose set-up
+// channels are both ends of the report channel and the status socket: two pairs of sockets. As bubblewrap pid 1 has the first for a moment after the command has
+// begun, and nobody can open a socket in /proc, as they could a pipe. They are numbers, not files: an os.File asks for the poller, whose set-up
 // costs a start some 100 us.
 type channels struct {
 	report, status           int // this process's ends; -1 once closed

@@ -95,7 +95,7 @@ func Run(p *plan.Plan, opts Options) (out Outcome, err error) {
 	switch p.Backend {
 	case plan.BackendNative, plan.BackendLandlock, plan.BackendNone:
 	case plan.BackendBwrap, plan.BackendDocker:
-		entry.EndAhead() // for hours it would wait for a sandbox that another program makes
+		entry.EndAhead() // another program makes the sandbox: the processes ahead would wait until that ends
 		run := runBwrap
 		if p.Backend == plan.BackendDocker {
 			run = runDocker
