@@ -16,11 +16,19 @@ type pkg struct {
 	once    bool   // as root only, where root runs the tests: they take an ordinary user themselves
 	slow    int    // seconds in the tier all, if that repeats more or has tests of its own
 	slice   int    // of CI, for slow
+	apart   part   // of slow, tests that are a stage of their own
 	race    int    // seconds under the race detector; 0 for packages without goroutines
 	serial  string // a test that only computes, for minutes, which the race detector is spared
 	leaves  bool   // it has left the fast tier: internal/testenv/slow.go says who guards its promises
 	needs   string // Debian's packages
 	more    string // Debian's packages in the tier all
+}
+
+// part is the tests of a package that take so long that CI runs them in another slice than the rest.
+type part struct {
+	name           string
+	tests          string // how their names begin
+	seconds, slice int
 }
 
 // docker is what a Docker daemon of a test's own takes.
@@ -40,7 +48,7 @@ var table = map[string]pkg{
 	"e2e/clients":                {once: true, leaves: true, slow: 60, slice: 7, more: "bubblewrap"},
 	"e2e/container":              {once: true, leaves: true, slow: 15, slice: 7, more: docker},
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
-	"e2e/backend":                {seconds: 90, once: true, slow: 900, slice: 7, needs: "bubblewrap", more: docker},
+	"e2e/backend":                {seconds: 90, once: true, slow: 450, slice: 7, apart: part{"failed looks", "TestAFailedLook", 450, 0}, needs: "bubblewrap", more: docker},
 	"e2e/explain":                {seconds: 90, once: true, slow: 150, slice: 5, needs: "curl gcc git libc6-dev make mawk mount nodejs openssh-client perl python3 sqlite3 strace"},
 	"e2e/network":                {seconds: 105, needs: "curl wget openssl python3 python3-pip nodejs npm redis-tools git bash iproute2 openjdk-17-jdk-headless bind9-dnsutils openssh-client postgresql-client"},
 	"e2e/host":                   {seconds: 13, once: true},
@@ -167,7 +175,7 @@ func (r *runner) packageStages(dir string, p pkg) (list []stage) {
 			list = append(list, r.tests(job{dir: dir, as: u, tier: fast}, stage{tier: from, seconds: p.seconds, packages: strings.Fields(p.needs)}))
 		}
 		if p.slow > 0 {
-			list = append(list, r.tests(job{dir: dir, as: u, tier: all}, stage{name: "all of ", covers: dir + " as " + u.name, tier: all, slice: p.slice, seconds: p.slow, packages: strings.Fields(p.needs + " " + p.more)}))
+			list = append(list, r.slow(dir, p, u)...)
 		}
 	}
 	if p.race > 0 {
@@ -178,6 +186,17 @@ func (r *runner) packageStages(dir string, p pkg) (list []stage) {
 		list = append(list, r.tests(j, stage{tier: all, slice: 0, seconds: p.race, packages: strings.Fields("gcc libc6-dev " + p.needs)}))
 	}
 	return list
+}
+
+// slow are the stages of one package, as one user, that do more than the fast tier.
+func (r *runner) slow(dir string, p pkg, u who) (list []stage) {
+	j, packages := job{dir: dir, as: u, tier: all}, strings.Fields(p.needs+" "+p.more)
+	if apart := p.apart; apart.tests != "" {
+		j.only = "^" + apart.tests
+		list = append(list, r.tests(j, stage{name: apart.name + " of ", tier: all, slice: apart.slice, seconds: apart.seconds, packages: packages}))
+		j.only, j.args = "", []string{"-test.skip", "^" + apart.tests}
+	}
+	return append(list, r.tests(j, stage{name: "all of ", covers: dir + " as " + u.name, tier: all, slice: p.slice, seconds: p.slow, packages: packages}))
 }
 
 // tests is the stage of one job. Its name begins as s.name says.
