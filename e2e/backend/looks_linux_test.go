@@ -22,19 +22,18 @@ var bad = []unix.Errno{unix.EIO, unix.ENOMEM, unix.EACCES, unix.EMFILE, unix.ELO
 const begins = "/the-command-begins"
 
 // sights is a command that prints what a sandbox shows and lets it do, without the numbers that differ from one to the next, and without the
-// default limits on processes and memory: where a cgroup cannot be looked at they are held by rlimits instead, which the receipt tells. It starts no
-// process but ls: there are thousands of runs.
+// default limits on processes and memory: where a cgroup cannot be looked at they are held by rlimits instead, which the receipt tells. It starts two
+// processes, and reads little, since each read(2) is asked about: there are thousands of runs.
 const sights = `
 	command=$1; secret=$2; [ -e ` + begins + ` ]
-	while read -r id parent device rest; do echo "mount $rest"; done </proc/self/mountinfo
-	while read -r line; do case $line in Cap*|Seccomp*|NoNewPrivs*|Uid*|Gid*|Groups*) echo "$line";; esac; done </proc/self/status
+	sed -nE -e 's/^[0-9]+ [0-9]+ [0-9]+:[0-9]+ /mount /p' -e '/^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Groups)/p' -e '/^Max (processes|data)/!{/^Max/p}' \
+		/proc/self/mountinfo /proc/self/status /proc/self/limits
 	for f in /etc/*shadow* /etc/passwd /etc/ssl/private/* /etc/ssh/* /etc/security/opasswd /proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/kallsyms \
 		/proc/kcore /proc/kmsg /proc/keys /proc/timer_list /dev/null /dev/full "$secret" "$command"; do
 		[ -e "$f" ] || continue
 		{ true <"$f"; } 2>/dev/null && echo "reads $f"
 		{ true >>"$f"; } 2>/dev/null && echo "writes $f"
 	done
-	while read -r line; do case $line in *processes*|*data*) ;; *) echo "$line";; esac; done </proc/self/limits
 	pwd; umask; export -p
 	exec ls -an --time-style=+ / /dev /etc/ssl "${secret%/*}" 2>&1`
 

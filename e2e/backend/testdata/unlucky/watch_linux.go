@@ -36,6 +36,7 @@ func install() (int, error) {
 	if errno != 0 {
 		return 0, errno
 	}
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, notifFlags, syncWakeUp) // faster, from Linux 6.6
 	return int(fd), nil
 }
 
@@ -59,7 +60,9 @@ type answer struct {
 const (
 	notifReceive = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
 	notifSend    = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
+	notifFlags   = 0x40082104 // SECCOMP_IOCTL_NOTIF_SET_FLAGS
 	goOn         = 1          // SECCOMP_USER_NOTIF_FLAG_CONTINUE
+	syncWakeUp   = 1          // SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
 )
 
 // watcher answers for the filter.
@@ -113,11 +116,11 @@ func (w *watcher) fails(n *notification) bool {
 	own := exists(fmt.Sprintf("/proc/%d/task/%d", w.pid, n.pid))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	object := w.object(n)
 	if !own {
-		w.begun = w.begun || object == w.mark
+		w.begun = w.begun || w.object(n) == w.mark
 		return false
 	}
+	object := w.object(n)
 	if !strings.HasPrefix(object, "/") || strings.HasPrefix(object, "/memfd:") { // a pipe or the like
 		return false
 	}
