@@ -35,7 +35,7 @@ const sights = `
 		{ true >>"$f"; } 2>/dev/null && echo "writes $f"
 	done
 	pwd; umask; export -p
-	exec ls -an --time-style=+ / /dev /etc/ssl "${secret%/*}" 2>&1`
+	ls -an --time-style=+ / /dev /etc/ssl "${secret%/*}" 2>&1 || true`
 
 // TestAFailedLookWeakensNothing makes each look fail that nsrun takes at the host, and each call by which it talks to the sandbox or waits for
 // it, by each backend. Either the run is refused, or the command finds the same sandbox. Once the command has begun the run may also end as one
