@@ -111,7 +111,7 @@ func (o *bwrapRun) start(name string, call *BwrapCall) (err error) {
 	return nil
 }
 
-// connect opens the channels to the watchdog. It moves files and the report pipe to numbers above those that files get in bubblewrap, so
+// connect opens the channels to the watchdog. It moves files and the report channel to numbers above those that files get in bubblewrap, so
 // that the watchdog's dup3 calls overwrite none of them too early.
 func (o *bwrapRun) connect(files []*os.File) (theirs []int, err error) {
 	if o.ch, err = openChannels(); err != nil {

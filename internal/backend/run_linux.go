@@ -304,7 +304,7 @@ func (r *run) unwanted() bool {
 	return r.killed || r.out.TimedOut
 }
 
-// readReport reads the report pipe: a failure of the set-up, or the end of the pipe, which means that exec happened.
+// readReport reads the report channel: a failure of the set-up, or its end, which means that exec happened.
 func (r *run) readReport() {
 	buf := make([]byte, sys.FailureSize)
 	n, _ := sys.Read(r.ch.report, buf)

@@ -65,7 +65,7 @@ func (l *Lowering) session() error {
 }
 
 // descriptors closes every descriptor but 0, 1, 2 and the two channels, so that the command inherits no other: CVE-2024-21626.
-// Exec closes the channels, which are close-on-exec; the end of the report pipe reports that exec has happened.
+// Exec closes the channels, which are close-on-exec; the end of the report channel reports that exec has happened.
 func (l *Lowering) descriptors() error {
 	l.step("descriptors", "close all but 0, 1, 2 and the channels")
 	return l.closeAllBut(3, l.channels())

@@ -384,7 +384,7 @@ func (l *Lowering) waiter() error {
 	if err := l.closeAllBut(3, keep); err != nil {
 		return err
 	}
-	l.Program.ReportTo(l.fds.Status) // the end of the report pipe must mean that the command is executed
+	l.Program.ReportTo(l.fds.Status) // the end of the report channel must mean that the command is executed
 	l.Program.Add(unix.SYS_CLOSE, sys.Int(l.fds.Report))
 	if l.hidden() && !l.layered() {
 		l.dumpable()

@@ -101,7 +101,7 @@ func (l *Lowering) ambientCaps() error {
 	return nil
 }
 
-// announce reports that exec comes next. A process that a filter kills before this was never executed, although the report pipe ends as it
+// announce reports that exec comes next. A process that a filter kills before this was never executed, although the report channel ends as it
 // does after exec.
 func (l *Lowering) announce() error {
 	if l.plan.Bwrap.StatusFD != nil {
@@ -129,7 +129,7 @@ func (l *Lowering) compatExec() error {
 	return nil
 }
 
-// Witness is the byte that announce sends over the report pipe just before exec, for a caller that must know whether exec was reached.
+// Witness is the byte that announce sends over the report channel just before exec, for a caller that must know whether exec was reached.
 const Witness = 'w'
 
 // setenv returns env with a variable set, and which entry it is. A variable that exists keeps its place.

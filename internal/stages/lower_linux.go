@@ -88,7 +88,7 @@ type Lowering struct {
 	rules      []landlock.PathRule
 	later      *later // see [Lowered.AddLater]
 	compiled   []seccomp.Filter
-	testReport *[2]*os.File // a pipe for the self-test's failure, where the run has no report pipe
+	testReport *[2]*os.File // a pipe for the self-test's failure, where the run has no report channel
 }
 
 // Lower returns p as the program of a sandbox's pid 1, or of the process that replaces pid 1. It looks at the host for the plan's mounts,

@@ -237,6 +237,6 @@ var Confinement = [...]Stage{
 	{Seccomp, Container | Tester | ForeignTester | CompatTail, "last, because it refuses most of the above"},
 	{Listen, Command | Bare | Shared | Remote, "the same; in a plan that explains, by a filter that asks nsrun where the others refuse"},
 	{RawFilters, CompatTail, "the caller's, by prctl: an earlier one may allow no other way"},
-	{Announce, CompatTail, "a process that a filter kills here has not been executed, though the pipe ends"},
+	{Announce, CompatTail, "a process that a filter kills here has not been executed, though the report channel ends"},
 	{Exec, own | Request | Remote | Container | CompatTail, "the command"},
 }
