@@ -244,9 +244,9 @@ func (s *pumps) stopBehind() {
 }
 
 // rest passes on the data that an ended command has left in the pipes, as fast as the caller reads it. After the deadline, or once the
-// output is not wanted any more, it passes on only what takes no waiting. It reports whether all was passed on.
-func (s *pumps) rest(until time.Time, unwanted func() bool, signals *source) bool {
-	_ = loop(func(idle bool) (time.Duration, bool) {
+// output is not wanted any more, it passes on only what takes no waiting. It reports whether all was passed on; an error means that it was not.
+func (s *pumps) rest(until time.Time, unwanted func() bool, signals *source) (all bool, err error) {
+	err = loop(func(idle bool) (time.Duration, bool) {
 		wait := 50 * time.Millisecond
 		late := unwanted() || !until.IsZero() && time.Now().After(until)
 		if late {
@@ -254,7 +254,7 @@ func (s *pumps) rest(until time.Time, unwanted func() bool, signals *source) boo
 		}
 		return wait, !s.done() && !(late && idle)
 	}, append(s.sources(func() {}), signals)...)
-	return s.done()
+	return s.done(), err
 }
 
 // passed returns the counts of standard output and error.

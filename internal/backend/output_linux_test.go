@@ -129,3 +129,28 @@ func TestAFIFOIsLeftAlone(t *testing.T) {
 	assert.False(t, nameless(int(fifo.Fd())), "its readers come and go")
 	assert.True(t, nameless(int(w.Fd())), "positive control")
 }
+
+// TestARestThatCannotBeWaitedForIsAnError has ppoll(2) fail while a command's last output waits for its reader: it is lost then, which must be said.
+func TestARestThatCannotBeWaitedForIsAnError(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	s, theirs := pumping(t, w, false)
+	_, err = theirs.WriteString("the last")
+	require.NoError(t, err)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &limit))
+	rest := func() (bool, error) {
+		return s.rest(time.Time{}, func() bool { return true }, &source{fd: -1})
+	}
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: limit.Max}, nil)) // fewer than there are sources: EINVAL
+	all, err := rest()
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &limit, nil))
+	assert.False(t, all)
+	assert.ErrorIs(t, err, unix.EINVAL)
+	require.NoError(t, theirs.Close())
+	all, err = rest()
+	assert.True(t, all, "positive control")
+	assert.NoError(t, err)
+}
