@@ -126,7 +126,7 @@ func TestAForkerThatIsKilledIsReplaced(t *testing.T) {
 	bwrap := filepath.Join(filepath.Dir(nsrun), "bwrap")
 	require.NoError(t, os.Symlink(nsrun, bwrap))
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestAForkerThatIsKilledIsReplaced$")
-	cmd.Env = append(os.Environ(), "NSRUN_TEST_KILLED="+bwrap)
+	cmd.Env = append(os.Environ(), "NSRUN_TEST_KILLED="+bwrap, "TMPDIR="+t.TempDir()) // what it makes there it cannot remove
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Equal(t, strings.Repeat("ran\n", 10), string(out))
