@@ -54,7 +54,7 @@ func parse(args []string) (o options, err error) {
 	quickly := flags.Bool("quick", false, "checks and cheap tests as this user: at most 2 minutes; installs nothing")
 	whole := flags.Bool("all", false, "everything: virtual machines, Docker, clients, race detector, other bubblewraps, arm64; 3 hours where machines are emulated")
 	flags.BoolVar(&o.resume, "resume", false, "skip stages that have passed on the same inputs")
-	flags.IntVar(&o.slice, "slice", -1, "only part `N`, 0 to 7, of what --all has beyond the fast tier")
+	flags.IntVar(&o.slice, "slice", -1, "only part `N`, 0 to 8, of what --all has beyond the fast tier")
 	flags.StringVar(&o.only, "only", "", "only stages whose names contain `TEXT`")
 	flags.BoolVar(&o.list, "list", false, "print the stages and run nothing")
 	flags.BoolVar(&o.needs, "packages", false, "print the Debian packages that the stages need and run nothing")

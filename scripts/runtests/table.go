@@ -48,7 +48,7 @@ var table = map[string]pkg{
 	"e2e/clients":                {once: true, leaves: true, slow: 60, slice: 7, more: "bubblewrap"},
 	"e2e/container":              {once: true, leaves: true, slow: 15, slice: 7, more: docker},
 	"e2e/docker":                 {once: true, leaves: true, slow: 150, slice: 7, more: docker},
-	"e2e/backend":                {seconds: 90, once: true, slow: 450, slice: 7, apart: part{"failed looks", "TestAFailedLook", 450, 0}, needs: "bubblewrap", more: docker},
+	"e2e/backend":                {seconds: 90, once: true, slow: 450, slice: 7, apart: part{"failed looks", "TestAFailedLook", 600, 8}, needs: "bubblewrap", more: docker},
 	"e2e/explain":                {seconds: 90, once: true, slow: 150, slice: 5, needs: "curl gcc git libc6-dev make mawk mount nodejs openssh-client perl python3 sqlite3 strace"},
 	"e2e/network":                {seconds: 105, needs: "curl wget openssl python3 python3-pip nodejs npm redis-tools git bash iproute2 openjdk-17-jdk-headless bind9-dnsutils openssh-client postgresql-client"},
 	"e2e/host":                   {seconds: 13, once: true},
@@ -121,7 +121,7 @@ var guests = []struct {
 }
 
 // parts is into how many parts CI cuts what --all has beyond the fast tier.
-const parts = 8
+const parts = 9
 
 // runner makes stages.
 type runner struct {
