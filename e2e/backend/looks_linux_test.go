@@ -146,6 +146,7 @@ func checkLook(t *testing.T, what string, refused int, good, e ending, errno uni
 	late := strings.HasPrefix(what, "late ") || strings.Contains(what, " / ") // a call that waits may come after the command was let go
 	switch {
 	case e.code == 0 && (same || errno == unix.EACCES && lessHardware(what, difference(good.stdout, e.stdout))):
+	case late && e.code == 1 && strings.Contains(e.stderr, "and the rest is lost: ppoll: "+errno.Error()): // of the output of a command that has ended
 	case late && e.code == lost && strings.Contains(e.stderr, "how the command ended is not known"):
 	case late && refused == 1 && e.code == refused && strings.Contains(e.stderr, "bwrap: wait: "): // bubblewrap's words for that
 	case e.code == 0:

@@ -78,7 +78,7 @@ func (s *pumps) notes() []plan.Note {
 	return notes
 }
 
-// Notes returns a note on the output that a file did not take. stream is the stream's name.
+// Notes returns a note on the output that was not passed on. stream is the stream's name.
 func (p Passed) Notes(stream string) []plan.Note {
 	if p.Lost == "" {
 		return nil
@@ -244,9 +244,10 @@ func (s *pumps) stopBehind() {
 }
 
 // rest passes on the data that an ended command has left in the pipes, as fast as the caller reads it. After the deadline, or once the
-// output is not wanted any more, it passes on only what takes no waiting. It reports whether all was passed on; an error means that it was not.
-func (s *pumps) rest(until time.Time, unwanted func() bool, signals *source) (all bool, err error) {
-	err = loop(func(idle bool) (time.Duration, bool) {
+// output is not wanted any more, it passes on only what takes no waiting. If it cannot wait, the rest is lost, as where a file does not take it. It
+// reports whether nothing is left to pass on.
+func (s *pumps) rest(until time.Time, unwanted func() bool, signals *source) bool {
+	err := loop(func(idle bool) (time.Duration, bool) {
 		wait := 50 * time.Millisecond
 		late := unwanted() || !until.IsZero() && time.Now().After(until)
 		if late {
@@ -254,7 +255,13 @@ func (s *pumps) rest(until time.Time, unwanted func() bool, signals *source) (al
 		}
 		return wait, !s.done() && !(late && idle)
 	}, append(s.sources(func() {}), signals)...)
-	return s.done(), err
+	for _, p := range s.all {
+		if err != nil && !p.ended {
+			p.passed.Lost = err.Error()
+			p.end()
+		}
+	}
+	return s.done()
 }
 
 // passed returns the counts of standard output and error.

@@ -272,12 +272,8 @@ func (r *run) wait() error {
 	if r.plan.Backend == plan.BackendNone {
 		r.pumps.stopBehind()
 	}
-	all, lost := r.pumps.rest(r.deadline, r.unwanted, r.signals())
-	if !all && r.deadline.Before(time.Now()) && !r.deadline.IsZero() {
+	if !r.pumps.rest(r.deadline, r.unwanted, r.signals()) && r.deadline.Before(time.Now()) && !r.deadline.IsZero() {
 		r.out.TimedOut = true
-	}
-	if err == nil && lost != nil {
-		err = broken("poll", lost, r.released)
 	}
 	return err
 }
