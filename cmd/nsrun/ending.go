@@ -31,14 +31,19 @@ func (f *flags) ending(p *plan.Plan, r result.Result, environ []string) string {
 	case result.Pids:
 		return f.limited(p, policy.Pids, "there are more processes than there may be")
 	case result.Output:
-		if !r.Cut || p.Output == nil {
-			return ""
+		if p.Output == nil || !reached(r, p.Output.Bytes) {
+			return "" // a note says why the output was lost
 		}
 		return f.limited(p, policy.OutputBytes, "more was written than may be passed on")
 	case result.Interrupted:
 		return "ended by " + signalName(r.Code) + ", which nsrun was sent"
 	}
 	return f.exited(p, r, environ)
+}
+
+// reached reports whether standard output or error has passed on as many bytes as it may.
+func reached(r result.Result, most int64) bool {
+	return slices.ContainsFunc([]*int64{r.StdoutBytes, r.StderrBytes}, func(n *int64) bool { return n != nil && *n >= most })
 }
 
 // signalName is that of the signal that an exit code stands for.

@@ -84,7 +84,11 @@ func (p Passed) Notes(stream string) []plan.Note {
 		return nil
 	}
 	loss := fmt.Sprintf("%s: it took %d bytes, and the rest is lost: %s", stream, p.Bytes, p.Lost)
-	return []plan.Note{{Feature: "output_bytes", Loss: loss, Fix: "make room there, or name another file"}}
+	fix := "run it again, with another file or pipe there"
+	if p.Lost == unix.ENOSPC.Error() || p.Lost == unix.EDQUOT.Error() {
+		fix = "make room there, or name another file"
+	}
+	return []plan.Note{{Feature: "output_bytes", Loss: loss, Fix: fix}}
 }
 
 // nameless reports whether a pipe is one of pipe(2). A FIFO can lose its last reader and get another one later; a pump would take that for
@@ -235,6 +239,9 @@ func (s *pumps) stopBehind() {
 			continue
 		}
 		n, err := unix.IoctlGetInt(p.from, unix.TIOCINQ)
+		if err != nil {
+			p.passed.Lost = os.NewSyscallError("ioctl(TIOCINQ)", err).Error()
+		}
 		if err != nil || n == 0 {
 			p.end()
 			continue

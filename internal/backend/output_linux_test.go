@@ -153,3 +153,11 @@ func TestARestThatCannotBeWaitedForIsReported(t *testing.T) {
 		}
 	}
 }
+
+// TestDataThatCannotBeCountedIsReported: what is in a pipe at the command's end is passed on, and where it cannot be counted it is lost, which must be said.
+func TestDataThatCannotBeCountedIsReported(t *testing.T) {
+	s := &pumps{all: []*pump{{from: -1, to: 1}}}
+	s.stopBehind()
+	assert.True(t, s.done())
+	assert.Equal(t, "ioctl(TIOCINQ): bad file descriptor", s.all[0].passed.Lost)
+}
