@@ -48,7 +48,9 @@ const (
 	stateCancel          // it is to end
 )
 
-// States of ahead.forker. The third process sets forkerDone, and the others are this process's.
+// States of ahead.forker. The third process sets forkerDone. This process sets forkerGo while the second one works, and that sets forkerQuits when it
+// has done its work, for it then forks the child itself. The third one so ends beside the fork: later, this process would wait for its end, and the child
+// for this process (a run as root takes 0.97 of its time). tellForker decides which of the two comes first.
 const (
 	forkerWaits = iota
 	forkerGo    // it is to fork the child
@@ -226,13 +228,14 @@ func second() {
 		ahead.work.Do(ahead.work.Task)
 		if atomic.CompareAndSwapUint32(&ahead.state, stateWork, stateWorked) {
 			ahead.work.Finish(ahead.work.Task)
-			tell(stateReady)
-			if atomic.LoadUint32(&ahead.forker) == forkerWaits {
+			mine := tellForker(forkerQuits)
+			if tell(stateReady); mine {
 				await(stateReady)
 			}
 		}
 	}
 	if atomic.LoadUint32(&ahead.state) == stateGo {
+		tellForker(forkerQuits)
 		forkChild()
 		tell(stateDone)
 	}
@@ -314,6 +317,20 @@ func release() {
 func tell(state uint32) {
 	atomic.StoreUint32(&ahead.state, state)
 	Wake(&ahead.state)
+}
+
+// tellForker tells the third process what to do, unless it was told before. It reports whether it has.
+//
+//go:nosplit
+//go:noinline
+//go:norace
+//go:nocheckptr
+func tellForker(what uint32) bool {
+	if !atomic.CompareAndSwapUint32(&ahead.forker, forkerWaits, what) {
+		return false
+	}
+	Wake(&ahead.forker)
+	return true
 }
 
 // Operations of futex(2). They are not the private ones, though the memory is one: from Linux 6.16 on (CONFIG_FUTEX_PRIVATE_HASH) a process

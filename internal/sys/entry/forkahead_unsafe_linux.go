@@ -20,9 +20,7 @@ func ForkAhead(flags, run uintptr, argument unsafe.Pointer, worked bool, meanwhi
 	beside := false
 	if worked && atomic.LoadUint32(&ahead.state) == stateWork {
 		if third := atomic.LoadInt32(&ahead.third); third != 0 && !ended(third) {
-			beside = true
-			atomic.StoreUint32(&ahead.forker, forkerGo)
-			Wake(&ahead.forker)
+			beside = tellForker(forkerGo)
 		}
 		meanwhile()
 		// What hinders it hinders the child, too; but this process serves signals and clocks while the child waits.
@@ -162,9 +160,7 @@ func EndAhead() {
 // dismiss tells the second and the third process to end, if they wait for what there is to do. This process may have given up by now what it would
 // need to kill them.
 func dismiss() {
-	if atomic.CompareAndSwapUint32(&ahead.forker, forkerWaits, forkerQuits) {
-		Wake(&ahead.forker)
-	}
+	tellForker(forkerQuits)
 	if atomic.CompareAndSwapUint32(&ahead.state, stateReady, stateCancel) {
 		Wake(&ahead.state)
 	}
