@@ -35,7 +35,7 @@ const sights = `
 		{ true >>"$f"; } 2>/dev/null && echo "writes $f"
 	done
 	pwd; umask; env
-	ls -an --time-style=+ / /dev /etc/ssl "${secret%/*}" 2>&1 || true`
+	ls -an --time-style=+ / /dev /usr /etc/ssl "${secret%/*}" 2>&1 || true`
 
 // TestAFailedLookWeakensNothing makes each look fail that nsrun takes at the host, and each call by which it talks to the sandbox or waits for
 // it, by each backend. Either the run is refused, or the command finds the same sandbox. Once the command has begun the run may also end as one
@@ -74,7 +74,7 @@ func (b box) failEach(t *testing.T, refused int, argv []string) {
 	t.Helper()
 	good, points := b.look(t, argv, "-", 0)
 	require.Zero(t, good.code, good)
-	for _, sight := range []string{"\nmount ", "\nNoNewPrivs:", "\nMax open files ", "\nreads /etc/passwd\n", "\nPATH=", "\n/etc/ssl:\n"} {
+	for _, sight := range []string{"\nmount ", "\nNoNewPrivs:", "\nMax open files ", "\nreads /etc/passwd\n", "\nPATH=", "\n/usr:\n"} {
 		require.Contains(t, "\n"+good.stdout, sight, "control")
 	}
 	again, _ := b.look(t, argv, "-", 0)
