@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +32,7 @@ func TestTheLastOutputIsWholeOrReported(t *testing.T) {
 			require.NoError(t, w.Close())
 			require.Eventually(t, func() bool { // the command has ended: what it has written fills the one pipe, and waits in the other one
 				n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
-				return err == nil && n == 1<<16 && !hasChildren(t, cmd.Process.Pid)
+				return err == nil && n == 1<<16 && len(children(t, cmd.Process.Pid)) == 0
 			}, time.Minute, 10*time.Millisecond)
 			if fails {
 				var limit unix.Rlimit
@@ -54,19 +52,4 @@ func TestTheLastOutputIsWholeOrReported(t *testing.T) {
 			assert.NotContains(t, stderr.String(), "raise it", "no bound was reached")
 		})
 	}
-}
-
-// hasChildren reports whether a thread of a process has a child.
-func hasChildren(t *testing.T, pid int) bool {
-	t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err == nil && strings.TrimSpace(string(text)) != "" {
-			return true
-		}
-	}
-	return false
 }

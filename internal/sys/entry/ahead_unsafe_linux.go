@@ -48,9 +48,9 @@ const (
 	stateCancel          // it is to end
 )
 
-// States of ahead.forker. The third process sets forkerDone. This process sets forkerGo while the second one works, and that sets forkerQuits when it
-// has done its work, for it then forks the child itself. The third one so ends beside the fork: later, this process would wait for its end, and the child
-// for this process (a run as root takes 0.97 of its time). tellForker decides which of the two comes first.
+// States of ahead.forker. The third process sets forkerDone. While the second one works, this process may set forkerGo; when the second one has done
+// its work and forks the child itself, it sets forkerQuits. tellForker lets one of them succeed. The third one then ends during the fork: if this process
+// ended it later, it would wait for that end, and the child for this process (a run as root takes 1.03 times as long).
 const (
 	forkerWaits = iota
 	forkerGo    // it is to fork the child
@@ -319,7 +319,7 @@ func tell(state uint32) {
 	Wake(&ahead.state)
 }
 
-// tellForker tells the third process what to do, unless it was told before. It reports whether it has.
+// tellForker sets ahead.forker and wakes the third process, if nobody has set it yet. It reports whether it has set it.
 //
 //go:nosplit
 //go:noinline
