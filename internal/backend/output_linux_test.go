@@ -2,6 +2,7 @@ package backend
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,4 +161,15 @@ func TestDataThatCannotBeCountedIsReported(t *testing.T) {
 	s.stopBehind()
 	assert.True(t, s.done())
 	assert.Equal(t, "ioctl(TIOCINQ): bad file descriptor", s.all[0].passed.Lost)
+}
+
+// TestAdviceOnLostOutputFitsItsCause: room helps where there was none, and nowhere else.
+func TestAdviceOnLostOutputFitsItsCause(t *testing.T) {
+	for cause, room := range map[error]bool{unix.ENOSPC: true, unix.EDQUOT: true, unix.EIO: false, unix.EPIPE: false} {
+		notes := Passed{Counted: true, Bytes: 7, Lost: cause.Error()}.Notes("standard error")
+		require.Len(t, notes, 1, cause)
+		assert.Equal(t, "standard error: it took 7 bytes, and the rest is lost: "+cause.Error(), notes[0].Loss)
+		assert.Equal(t, room, strings.Contains(notes[0].Fix, "make room"), "%s: %s", cause, notes[0].Fix)
+	}
+	assert.Empty(t, Passed{Counted: true, Bytes: 7}.Notes("standard error"), "nothing was lost")
 }

@@ -48,3 +48,11 @@ func TestRunningProcesses(t *testing.T) {
 		assert.Equal(t, want, entry.Running(text), "%q", text)
 	}
 }
+
+// TestOneOfTwoIsObeyed: the child is forked by one process, though one asks the third process to fork it while another one dismisses it.
+func TestOneOfTwoIsObeyed(t *testing.T) {
+	const times = 20_000
+	one, forked := entry.TellForker(times)
+	assert.Equal(t, times, one)
+	t.Logf("%d of %d times the third process was to fork", forked, times)
+}
