@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,10 +51,46 @@ func TestRunningProcesses(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoIsObeyed: the child is forked by one process, though one asks the third process to fork it while another one dismisses it.
+// TestOneOfTwoIsObeyed: the third process is asked by two at once, to fork the child and to end. One alone succeeds, and its request stands.
 func TestOneOfTwoIsObeyed(t *testing.T) {
-	const times = 20_000
-	one, forked := entry.TellForker(times)
-	assert.Equal(t, times, one)
-	t.Logf("%d of %d times the third process was to fork", forked, times)
+	const times = 100_000
+	before := atomic.LoadUint32(entry.Forker)
+	t.Cleanup(func() { atomic.StoreUint32(entry.Forker, before) })
+	var turn, answered atomic.Int64
+	var ends atomic.Bool
+	go func() {
+		for i := int64(1); i <= times; i++ {
+			await(&turn, i)
+			ends.Store(entry.TellForker(entry.ForkerQuits))
+			answered.Store(i)
+		}
+	}()
+	wrong := 0
+	for i := int64(1); i <= times; i++ {
+		atomic.StoreUint32(entry.Forker, entry.ForkerWaits)
+		turn.Store(i)
+		for range i % 256 { // a delay, so that each of the two is first at times
+			turn.Load()
+		}
+		forks := entry.TellForker(entry.ForkerGo)
+		await(&answered, i)
+		want := uint32(entry.ForkerQuits)
+		if forks {
+			want = entry.ForkerGo
+		}
+		if forks == ends.Load() || atomic.LoadUint32(entry.Forker) != want {
+			wrong++
+		}
+	}
+	assert.Zero(t, wrong, "of %d times", times)
+}
+
+// await waits for n to become value. It sleeps after a while: the other thread may need this one's processor.
+func await(n *atomic.Int64, value int64) {
+	const spins = 10_000
+	for i := 0; n.Load() != value; i++ {
+		if i > spins {
+			time.Sleep(time.Microsecond)
+		}
+	}
 }
